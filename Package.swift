@@ -23,28 +23,29 @@ let package = Package(
         .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
     ],
     targets: [
-        // System calls that Swift's Glibc module does not export. Headers only.
+        // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),
-        // The client. `Core` has the rules (pure value types, bytes and instants in, actions out; imports nothing), `IO` the
-        // event loops, sockets and name resolution.
+        // The client. `Core` contains the rules: value types with bytes and instants as inputs and actions as outputs, without
+        // imports. `IO` contains the event loops, sockets, TLS and name resolution.
         .target(
             name: "Trunkline",
             dependencies: ["CTrunkline"],
             swiftSettings: settings
         ),
-        // HTTP/1.1: a codec and its requests. No Foundation.
+        // HTTP/1.1: a codec and its requests. Without Foundation.
         .target(
             name: "TrunklineHTTP",
             dependencies: ["Trunkline"],
             swiftSettings: settings
         ),
-        // What needs Foundation: JSON bodies, HTTP over the link.
+        // The part that needs Foundation: JSON bodies, and HTTP over the link.
         .target(
             name: "TrunklineFoundation",
             dependencies: ["Trunkline", "TrunklineHTTP"],
             swiftSettings: settings
         ),
-        // A real server with scripted faults and a simulated network, for our tests and users'. No Foundation.
+        // For tests: a real server with scripted faults, a simulated network, and a conformance test for codecs. Without
+        // Foundation.
         .target(
             name: "TrunklineTesting",
             dependencies: ["Trunkline", "CTrunkline"],
@@ -56,7 +57,7 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
-        // Counts allocations, by defining malloc: for the benchmark alone.
+        // Counts allocations by defining malloc. For the benchmark only.
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
@@ -66,14 +67,15 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        // Layouts that more than one target tries.
+        // Layouts that several test targets use.
         .target(
             name: "SampleLayouts",
             dependencies: ["Trunkline"],
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
-        // How many tests run at a time. Each test target has it, as some build systems make a program of each.
+        // Limits how many tests run at a time. A dependency of every test target, because some build systems build a program
+        // for each.
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
@@ -112,7 +114,8 @@ let package = Package(
     ]
 )
 
-// The fuzz target alone, in place of everything that is no library: `.ci/fuzz` sets this, and a build directory of its own.
+// With TRUNKLINE_FUZZ, the fuzz target replaces all tests and executables. `.ci/fuzz` sets the variable, and uses a separate
+// build directory.
 if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.removeAll { $0.type == .test || $0.type == .executable }
     package.targets.append(

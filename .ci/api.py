@@ -4,14 +4,16 @@
     python3 .ci/api.py --update   writes what was built
     python3 .ci/api.py count      the number of declarations and of types in the files; with a directory, in the files there
 
-It needs a debug build (`swift build`), and reads it with `swift-symbolgraph-extract`. `swift-api-digester` does not do: what
-it writes has neither `async`, nor the type that is thrown, nor the defaults of parameters, and has what is `package`.
+It needs a debug build (`swift build`), which it reads with `swift-symbolgraph-extract`. `swift-api-digester` is not suitable:
+its output lacks `async`, thrown types and default values of parameters, and contains `package` declarations.
 
-A line is `owner | declaration`; the line of a type has its conformances, that of a member of a protocol begins with
-`requirement`, `default` (the implementation of a requirement) or `extension`. Every public declaration of the source has one:
-types, type aliases, cases, properties, initializers, methods, subscripts, operators; requirements and their default
-implementations; and explicit witnesses (`description`, a `==` that was written). What the compiler makes has none, nor have
-names that begin with an underscore, nor whether a type can be copied.
+A line is `owner | declaration`. The line of a type contains its conformances. The line of a member of a protocol begins with
+`requirement`, `default` (the implementation of a requirement) or `extension`.
+
+Every public declaration in the source has a line: types, type aliases, cases, properties, initializers, methods, subscripts
+and operators; requirements and their default implementations; and explicit witnesses (`description`, a handwritten `==`).
+These have no line: declarations that the compiler synthesizes, names that begin with an underscore, and whether a type can be
+copied.
 """
 
 import collections
@@ -26,7 +28,7 @@ import tempfile
 MODULES = ["Trunkline", "TrunklineFoundation", "TrunklineGateway", "TrunklineHTTP", "TrunklineTesting"]
 DIGEST = pathlib.Path(".ci/api")
 TYPES = {"swift.struct", "swift.enum", "swift.class", "swift.actor", "swift.protocol"}
-# Nearly every type has these.
+# Conformances that nearly every type has.
 UNSAID = {"SendableMetatype", "Copyable", "Escapable", "BitwiseCopyable"}
 
 
@@ -35,7 +37,7 @@ def output(*command):
 
 
 class Tools:
-    """What is beside the compiler, and where it has put the modules."""
+    """The tools next to the compiler, and the directory of the built modules."""
 
     def __init__(self):
         info = json.loads(output("swiftc", "-print-target-info"))
@@ -43,15 +45,19 @@ class Tools:
         self.target = info["target"]["unversionedTriple"]
         self.build = pathlib.Path(output("swift", "build", "--show-bin-path").strip())
 
+    def extract(self, module, directory, *options):
+        """Writes the module's symbol graph, and those of its extensions of other modules, into a directory."""
+        output(
+            self.bin / "swift-symbolgraph-extract",
+            *("-module-name", module, "-target", self.target, "-I", self.build / "Modules"),
+            *("-Xcc", f"-fmodule-map-file={self.build}/CTrunkline.build/module.modulemap"),
+            *("-minimum-access-level", "public", "-skip-synthesized-members", *options, "-output-dir", directory),
+        )
+
     def graphs(self, module):
         """The module's symbol graph, and those of its extensions of other modules."""
         with tempfile.TemporaryDirectory() as directory:
-            output(
-                self.bin / "swift-symbolgraph-extract",
-                *("-module-name", module, "-target", self.target, "-I", self.build / "Modules"),
-                *("-Xcc", f"-fmodule-map-file={self.build}/CTrunkline.build/module.modulemap"),
-                *("-minimum-access-level", "public", "-skip-synthesized-members", "-output-dir", directory),
-            )
+            self.extract(module, directory)
             return [json.loads(path.read_text()) for path in sorted(pathlib.Path(directory).glob("*.symbols.json"))]
 
     def demangled(self, identifier):
@@ -86,7 +92,7 @@ def lines(graph, tools):
                 continue
             target, fallback = symbols.get(relation["target"]), relation.get("targetFallback")
             if of is None and fallback and fallback.split(".")[0] in ("Swift", "_Concurrency", "Foundation"):
-                continue  # of a type of another module, what it has without us
+                continue  # a conformance that the type of another module already has
             if target:
                 name = ".".join(target["pathComponents"])
             else:
@@ -100,7 +106,7 @@ def lines(graph, tools):
     owners = {}
     for identifier, symbol in symbols.items():
         if "location" not in symbol:
-            continue  # made by the compiler
+            continue  # synthesized by the compiler
         path, kind = symbol["pathComponents"], symbol["kind"]["identifier"]
         declaration = "".join(fragment["spelling"] for fragment in symbol["declarationFragments"])
         declaration = re.sub(r"\s+", " ", declaration).strip()
@@ -130,7 +136,7 @@ def lines(graph, tools):
                 owners[relation["target"]] = ".".join(symbol["pathComponents"][:-1])
         prefix = ".".join(path[:-1])
         yield (prefix, kind not in TYPES, declaration), (prefix + " | " if prefix else "| ") + declaration
-    # Types of other modules that conform to our protocols.
+    # Types of other modules that conform to protocols of this module.
     for identifier in sorted(relations):
         if identifier not in symbols and (names := conformances(identifier, None)):
             name = owners.get(identifier) or tools.demangled(identifier)
@@ -153,7 +159,7 @@ def count(directory):
     total = [0, 0]
     for module in MODULES:
         declarations = (directory / f"{module}.txt").read_text().splitlines()
-        # A conformance of somebody else's type is no declaration.
+        # A conformance of a type of another module is not a declaration.
         declarations = [line for line in declarations if not re.match(r"\S+ \| extension [^ ]+: ", line)]
         types = [line for line in declarations if re.match(r"\S+ \| (@\w+ |final )*(struct|enum|class|actor|protocol) ", line)]
         total = [total[0] + len(declarations), total[1] + len(types)]
@@ -180,9 +186,10 @@ def main(arguments):
         differs = differs or bool(difference)
     if differs:
         sys.exit(
-            "\nThe public API has changed. If that is intended, run `python3 .ci/api.py --update`, and commit .ci/api with a "
-            "line in CHANGELOG.md. If it is not, make the declaration `package`, or restore it."
+            "\nThe public API has changed. If this is intended, run `python3 .ci/api.py --update`, and commit .ci/api with a "
+            "line in CHANGELOG.md. If it is not intended, make the declaration `package`, or restore it."
         )
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,20 +1,32 @@
 #!/usr/bin/env python3
-"""Every Swift block of README.md, and of the articles, that names a snippet in the line above must be contained in it."""
+"""Checks the Swift blocks of README.md and the articles: each names its source in the line above, and must be part of it.
+
+    <!-- snippet: Name -->               Snippets/Name.swift
+    <!-- test: Tests/path/Name.swift --> that file
+    <!-- not compiled: reason -->        no source, such as a package manifest
+"""
 import re
 import sys
 import textwrap
 from pathlib import Path
 
 root = Path(__file__).parent.parent
-for page in [root / "README.md", *sorted(root.glob("Sources/*/Documentation.docc/*.md"))]:
-    blocks = re.findall(r"<!-- snippet: (\w+) -->\n```swift\n(.*?)```", page.read_text(), re.S)
+for page in [root / "README.md", *sorted(root.glob("Sources/*/Documentation.docc/**/*.md"))]:
+    blocks = re.findall(r"^(.*)\n```swift\n((?:.*\n)*?)```", page.read_text(), re.M)
     if page.name == "README.md" and not blocks:
-        sys.exit("README.md shows no snippet")
-    for name, code in blocks:
-        # Compared without leading blanks: a snippet may nest what the page shows flat.
+        sys.exit("README.md contains no code")
+    for mark, code in blocks:
+        marked = re.fullmatch(r"<!-- (snippet|test|not compiled): (.+) -->", mark)
+        if marked is None:
+            sys.exit(f"{page.name}: the line above this code does not name its source: {code.splitlines()[0]}")
+        kind, name = marked.groups()
+        if kind == "not compiled":
+            continue
+        path = f"Snippets/{name}.swift" if kind == "snippet" else name
+        # Indentation is ignored, because code may be nested in the source.
         flat = lambda text: [line.strip() for line in text.splitlines() if line.strip()]
-        snippet, shown = flat((root / "Snippets" / f"{name}.swift").read_text()), flat(textwrap.dedent(code))
-        rest = iter(snippet)
+        source, shown = flat((root / path).read_text()), flat(textwrap.dedent(code))
+        rest = iter(source)
         missing = [line for line in shown if line not in rest]
         if missing:
-            sys.exit(f"{page.name} shows what Snippets/{name}.swift does not have, in this order: {missing[0]}")
+            sys.exit(f"{page.name} contains a line that {path} does not have, or has elsewhere: {missing[0]}")

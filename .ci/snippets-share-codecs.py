@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A codec of Tests/TrunklineInteropTests/NAME/*Codec.swift stands, line by line, in the snippet NAME if there is one."""
+"""Checks that the snippet NAME, if it exists, contains the codec of Tests/TrunklineInteropTests/NAME/*Codec.swift unchanged."""
 import sys
 from pathlib import Path
 
@@ -12,7 +12,7 @@ for codec in sorted((root / "Tests/TrunklineInteropTests").glob("*/*Codec.swift"
     lines = codec.read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("import ")).strip()
     if text not in snippet.read_text():
-        sys.exit(f"{snippet.relative_to(root)} and {codec.relative_to(root)} have different codecs")
+        sys.exit(f"{snippet.relative_to(root)} and {codec.relative_to(root)} contain different codecs")
     count += 1
 if not count:
-    sys.exit("no snippet shares its codec with the tests")
+    sys.exit("no snippet has a codec in common with the tests")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Selects test suites by tag, which `swift test --filter` cannot.
 
-    suites.py targets realThreads          the test targets that have suites with the tag
-    suites.py filter realThreads TARGET    a regular expression for --filter: the suites of a target with the tag
+    suites.py targets realThreads          prints the test targets that have suites with the tag
+    suites.py filter realThreads TARGET    prints a regular expression for --filter: the suites of a target with the tag
     suites.py check                        fails if a suite that uses real sockets or threads does not have the tag
 
-A suite is a type at the top level of a file that contains tests, itself or in an extension. Its tags apply to the suites
-within it.
+A suite is a type at the top level of a file that contains tests, directly or in an extension. Its tags also apply to nested
+suites.
 """
 import pathlib
 import re
@@ -16,11 +16,11 @@ tests = pathlib.Path(__file__).resolve().parent.parent / "Tests"
 declaration = re.compile(r"^(?:@(?!testable)|(?:\w+ )*(?:struct|class|actor|enum|extension) )")
 name_of = re.compile(r"\b(?:struct|class|actor|enum|extension) (\w+)")
 
-# Awaits that concern no other thread of this process.
+# Awaits that involve no other thread of this process.
 harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
-# A test that awaits does so for another thread, unless all is simulated. Others start threads or open sockets themselves.
+# A test that awaits waits for another thread, unless everything is simulated. Others start threads or open sockets.
 real = re.compile(r"\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
-# What has no place in a simulation.
+# Must not be used in a simulation.
 outside = re.compile(r"\b(?:Thread|EventLoops|RawListener|with(?:Loopback)?Server\w*)\b|\bLoopbackServer\.start\(|\bDispatch\w+")
 
 
@@ -39,7 +39,7 @@ def suites(target):
         for line in file.read_text().splitlines():
             line = re.sub(r"(^|\s)//.*", "", line)
             if name is None:
-                # A declaration begins at the margin, with its attributes; it ends with a brace at the margin.
+                # A declaration begins, with its attributes, and ends, with a brace, in the first column.
                 head = head + line + "\n" if head or declaration.match(line) else ""
                 match = name_of.search(head)
                 if not match:
@@ -79,7 +79,7 @@ def check():
             if match:
                 files = ", ".join(sorted(str(file.relative_to(tests)) for file in suite.files))
                 lack = ".tags(.realThreads)" if isSimulated else ".simulated or .tags(.realThreads)"
-                problems.append(f"{files}: {name} has `{match[0]}`, so it needs {lack}")
+                problems.append(f"{files}: {name} uses `{match[0]}`, so it needs {lack}")
     return problems
 
 

@@ -1,15 +1,16 @@
-// Giving a request up has three outcomes: it was not sent, the server is told, or it was answered already.
+// Cancelling a request has three outcomes: it is never sent, the server receives a cancel frame, or it was already
+// answered.
 
 import Trunkline
 import TrunklineTesting
 
-// The server answers what it is asked, but for the request "slow", for which it takes an hour.
+// The server answers every request at once, except "slow", for which it takes an hour.
 let server = try await LoopbackServer.start(speaking: .standard) { request in
     request.body == "slow" ? .after(.seconds(3600), .echo) : .echo
 }
 let client = Client(to: server.endpoint, speaking: .standard)
 
-/// How a request ended.
+/// The outcome of a request.
 func outcome(of pending: PendingRequest<Response>) async -> String {
     do {
         return "answered: \(String(try await pending.value.body))"
@@ -18,28 +19,28 @@ func outcome(of pending: PendingRequest<Response>) async -> String {
     }
 }
 
-// 1. Cancelled before a byte of it is written: nothing is sent, and it is safe to send it again.
+// 1. Cancelled before a byte of it is written: nothing is sent, so it is safe to send it again.
 await server.stopAccepting()
 let unsent = client.start(Request(type: 0x402, body: "unsent"))
 unsent.cancel()
 print("1. without a link: \(await outcome(of: unsent))")
 try await server.resumeAccepting()
 
-// 2. Cancelled when the server has it: the caller goes on at once, and a cancel frame follows.
+// 2. Cancelled after the server received it: the caller resumes at once, and a cancel frame is sent.
 let slow = client.start(Request(type: 0x402, body: "slow"))
 try await server.waitForRequest { $0.body == "slow" }
 slow.cancel()
-print("2. at the server: \(await outcome(of: slow))")
+print("2. in flight: \(await outcome(of: slow))")
 let cancel = try await server.waitForCancel()
-print("   a cancel frame came for the same serial: \(cancel.serial == slow.serial)")
+print("   the server received a cancel frame with the same serial: \(cancel.serial == slow.serial)")
 
-// 3. Cancelled when it was answered: nothing happens.
+// 3. Cancelled after it was answered: nothing happens.
 let quick = client.start(Request(type: 0x402, body: "quick"))
 _ = try await quick.value
 quick.cancel()
 print("3. after the answer: \(await outcome(of: quick))")
 
-// The same by cancelling a task; here a deadline over two calls at once does it.
+// Cancelling the calling task has the same effect. Here a deadline over two concurrent calls cancels them.
 do {
     try await withTimeout(.milliseconds(100)) {
         async let a = client.send(Request(type: 0x402, body: "slow"))
@@ -50,7 +51,7 @@ do {
     print("one deadline over two calls: \(error.code), fate \(error.fate)")
 }
 let journal = try await server.wait { $0.cancels.count == 3 }
-print("cancel frames in all: \(journal.cancels.count)")
+print("cancel frames in total: \(journal.cancels.count)")
 
 await client.close()
 await server.stop()

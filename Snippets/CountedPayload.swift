@@ -1,4 +1,4 @@
-// A line that says how many bytes follow: memcached's text protocol in twelve lines.
+// Frames whose first line says how many bytes follow: memcached's text protocol in twelve lines.
 
 import Trunkline
 import TrunklineTesting
@@ -47,7 +47,7 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
         print("\(String(frame.head)): \(frame.body.count) bytes")
     }
 
-    // A key that would be a command of its own is not sent.
+    // A key that contains another command is not sent.
     do throws(ClientError) {
         _ = try await client.send(Store(key: "a 0 0 0\r\n\r\nflush_all\r\nset b", value: ""))
     } catch {

@@ -1,5 +1,5 @@
-// A codec of your own is a value with three methods: here, lines of text that are answered in order. (For lines alone there
-// is `DelimitedCodec`.)
+// A custom codec is a value with two methods and a property. This one handles lines of text that are answered in order.
+// (For lines alone, use `DelimitedCodec`.)
 
 import Trunkline
 import TrunklineTesting
@@ -7,7 +7,7 @@ import TrunklineTesting
 /// Lines that end with a newline. Responses that begin with "ERR" are error responses.
 struct LineCodec: FrameCodec, ServerSideCodec {
     var matching: ResponseMatching { .inOrder }
-    /// What a line is to the one who receives it.
+    /// The kind of the frames that this side receives.
     var received = Frame.Kind.response
     var maximumLine = 8192
 
@@ -26,7 +26,7 @@ struct LineCodec: FrameCodec, ServerSideCodec {
         output.append(UInt8(ascii: "\n"))
     }
 
-    /// For test servers: they receive requests.
+    /// The codec of test servers: it receives requests.
     func serverSide() -> any FrameCodec { LineCodec(received: .request) }
 }
 

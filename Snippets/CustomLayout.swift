@@ -1,4 +1,4 @@
-// A wire format of your own, declared: the client and the test server speak it.
+// A custom wire format, declared as a layout. The client and the test server both use it.
 
 import Trunkline
 import TrunklineTesting
@@ -34,7 +34,7 @@ try await withClient(to: server.endpoint, speaking: acme) { client in
     _ = try await pending.value
     print("cancel:  \(try bytes(of: Frame(.cancel, serial: 51)))")
 
-    // Bytes that are no frame of the layout cost the link, and the error says why.
+    // Bytes that do not match the layout end the link, and the error says why.
     await server.script(.garbage([0xCA, 0xFF, 0, 7]))
     do {
         _ = try await client.send(Request(type: 7))

@@ -1,4 +1,4 @@
-// Lines of text, pipelined: `DelimitedCodec` finds the frames, and a closure says what they are.
+// Lines of text, pipelined: `DelimitedCodec` finds the frames, and a closure sets their kinds.
 
 import Trunkline
 import TrunklineTesting
@@ -21,7 +21,7 @@ let server = try await LoopbackServer.start(speaking: codec) { request in
 }
 
 try await withClient(to: server.endpoint, speaking: codec) { client in
-    // In one write; the replies match in order.
+    // All requests in one write. The responses are matched in order.
     let replies = await client.send(all: ["ECHO one", "SHOUT", "ECHO two"].map { Request(body: Bytes($0)) })
     for reply in replies {
         switch reply {
@@ -31,12 +31,12 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
     }
     precondition(replies.count == 3 && (try? replies[2].get().body) == "+two")
 
-    // Pushes come between the replies.
+    // Pushes arrive between the responses.
     let pushes = client.pushes()
     _ = try await client.send(Request(body: "SAY hello"))
     for await push in pushes.messages.prefix(1) { print("pushed: \(String(push.body.dropFirst(4)))") }
 
-    // What would be two frames is not sent.
+    // A request that contains the delimiter would be two frames, so it is not sent.
     do throws(ClientError) {
         _ = try await client.send(Request(body: "ECHO a\r\nECHO b"))
     } catch {

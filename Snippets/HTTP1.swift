@@ -1,4 +1,4 @@
-// HTTP/1.1 over one long-lived connection: requests are pipelined, responses come back in order.
+// HTTP/1.1 over one long-lived connection: requests are pipelined, and responses arrive in order.
 
 import Trunkline
 import TrunklineHTTP
@@ -9,7 +9,7 @@ let codec = HTTP1Codec(host: "users.internal")
 // A server for this example.
 let server = try await LoopbackServer.start(speaking: codec) { frame in
     guard let request = try? HTTP1Request(frame) else { return .close }
-    // Bytes become responses by themselves, and parts chunks; further down, one with fields of its own.
+    // The codec turns bytes into responses, and parts into chunks. Below, a response with its own header fields.
     if request.target == "/log" { return .parts(["up\n", "ready\n"], every: .milliseconds(1), then: .reply("down\n")) }
     var response = HTTP1Response(404, reason: "Not Found")
     switch (request.method, request.target) {
@@ -33,12 +33,12 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
     let created = try await client.send(HTTP1Request(.post, "/users", body: "Charles"))
     print(created.status, created.headers["Location"] ?? "")
 
-    // The server ends the connection with a response; the next request finds another one.
+    // The server ends the connection after a response. The next request uses a new one.
     let bye = try await client.send(HTTP1Request(.get, "/bye"))
     let missing = try await client.send(HTTP1Request(.get, "/users/8"))
     print(String(bye.body), missing.status, missing.reason)
 
-    // A response as it comes: the head first, then content.
+    // A streamed response: first the head, then content as it arrives.
     var log = Bytes()
     let reply = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/log"))))
     for try await part in reply {
@@ -50,7 +50,7 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
     }
     print(log.parts(separatedBy: "\n").count - 1, "lines of the log")
 
-    // What would become another request, or another header, is never written.
+    // A value that would inject a header field or another request is never sent.
     do throws(ClientError) {
         _ = try await client.send(HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]))
     } catch {

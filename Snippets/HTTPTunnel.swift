@@ -1,4 +1,4 @@
-// HTTP requests that ride a long-lived connection, and go directly when that is down.
+// HTTP requests that use the long-lived connection, and are sent directly while it is down.
 
 import Foundation
 import Trunkline
@@ -11,7 +11,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-// An origin, and a gateway that may ask it: see the snippet Gateway.
+// An origin, and a gateway that may forward requests to it: see the snippet Gateway.
 let origin = try await LoopbackServer.start(speaking: HTTP1Codec()) { frame in
     guard let request = try? HTTP1Request(frame) else { return .close }
     switch request.target {
@@ -23,7 +23,7 @@ let root = "http://\(origin.endpoint)"
 guard let ours = HTTPOrigin(parsing: root), let user = URL(string: "\(root)/users/7"),
     let log = URL(string: "\(root)/log")
 else {
-    fatalError("\(root) is no origin")
+    fatalError("invalid origin: \(root)")
 }
 let gateway = HTTPGateway(allowing: [ours])
 let server = try await LoopbackServer.start(speaking: .standard, handler: gateway.handler)
@@ -31,7 +31,7 @@ let server = try await LoopbackServer.start(speaking: .standard, handler: gatewa
 var post = URLRequest(url: user)
 post.httpMethod = "POST"
 
-/// Prints an answer and which way it came.
+/// Prints a response and its route.
 func show(_ name: String, _ answer: (Data, URLResponse)) {
     let (data, response) = answer
     print("\(name): \(String(decoding: data, as: UTF8.self)) \(response.route == .link ? "[link]" : "[direct]")")
@@ -41,12 +41,12 @@ let client = Client(to: server.endpoint, speaking: .standard)
 try await client.connect()
 let tunnel = HTTPTunnel(client)
 
-// 1. The calls of a URLSession.
+// 1. The same calls as with a URLSession.
 let (data, response) = try await tunnel.data(from: user)
 show("1. data", (data, response))
 show("   upload", try await tunnel.upload(for: post, from: Data("ada".utf8)))
 
-// 2. Bodies as they come, and as they are made.
+// 2. Response bodies as they arrive, and request bodies in pieces.
 let (body, _) = try await tunnel.bytes(for: URLRequest(url: log))
 var size = 0
 for try await piece in body { size += piece.count }
@@ -57,12 +57,12 @@ let pieces = AsyncStream<Data> { stream in
 }
 show("   upload in pieces", try await tunnel.upload(for: post, from: pieces))
 
-// 3. The gateway is gone: the same calls, the other way.
+// 3. The gateway is down: the same calls are sent directly.
 await server.kill()
 show("3. data", try await tunnel.data(from: user))
 show("   upload", try await tunnel.upload(for: post, from: Data("ada".utf8)))
 
-// 4. Those who would rather have an error than another way say so.
+// 4. A policy may prefer an error to the direct route.
 do {
     var request = URLRequest(url: user)
     request.timeoutInterval = 0.1
@@ -71,13 +71,13 @@ do {
     print("4. link only: \(error.code == .timedOut ? "timed out" : "\(error)")")
 }
 
-// 5. It is back, and so are the requests.
+// 5. The gateway is back, and the requests use the link again.
 try await server.resumeAccepting()
 try await client.connect()
 show("5. data", try await tunnel.data(from: user))
 
 let counts = tunnel.statistics
-print("\(counts.link) over the link, \(counts.direct) directly, of these \(counts.fallbacks) for want of a link")
+print("\(counts.link) over the link, \(counts.direct) directly, of which \(counts.fallbacks) because there was no link")
 
 await client.close()
 await server.stop()

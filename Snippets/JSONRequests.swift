@@ -1,4 +1,4 @@
-// Requests and replies of JSON: what goes in is Encodable, what comes out is Decodable.
+// JSON requests and responses: the request body is Encodable, the response is Decodable.
 
 import Foundation
 import Trunkline
@@ -14,7 +14,7 @@ struct Person: Codable, Sendable {
     var born: Int
 }
 
-// A server for this example. It knows one person, and one who has no year.
+// A server for this example. It knows one person. For other names, it returns one with an invalid year.
 let server = try await LoopbackServer.start(speaking: .standard) { frame in
     switch (frame.type, String(frame.body)) {
     case (0x402, #"{"namePrefix":"Ada"}"#): .reply(#"[{"fullName":"Ada Lovelace","born":1815}]"#)
@@ -24,11 +24,11 @@ let server = try await LoopbackServer.start(speaking: .standard) { frame in
 }
 let client = Client(to: server.endpoint, speaking: .standard)
 
-// 1. A request of type 0x402, JSON as Foundation writes it, with sorted keys.
+// 1. A request of type 0x402, encoded with Foundation's defaults and sorted keys.
 let people = try await client.send(JSONRequest(Search(namePrefix: "Ada"), replyingWith: [Person].self))
 for person in people { print("1. \(person.fullName), \(person.born)") }
 
-// 2. Another type, and keys as the server has them. It can be cached, too, as every typed request.
+// 2. Another type, and snake-case keys. Like every typed request, it can be cached.
 extension JSONRequest {
     static func snakeCase(_ body: Body, replyingWith reply: Reply.Type) -> JSONRequest {
         var request = JSONRequest(body, replyingWith: reply)
@@ -44,7 +44,7 @@ for _ in 1...2 {
     print("2. \(people.map(\.fullName).joined(separator: ", "))")
 }
 
-// 3. A reply that is not what was expected says where, and what came.
+// 3. If a response cannot be decoded, the error has the coding path and an excerpt.
 do throws(ClientError) {
     _ = try await client.send(JSONRequest(Search(namePrefix: "N"), replyingWith: [Person].self))
 } catch {

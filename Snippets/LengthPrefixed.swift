@@ -1,4 +1,4 @@
-// A length, then a body with a serial number in it: `LengthPrefixedCodec`, and typed requests that leave room for the serial.
+// A length, then a body with a serial number: `LengthPrefixedCodec`, and typed requests that leave room for the serial.
 
 import Trunkline
 import TrunklineTesting
@@ -17,7 +17,7 @@ struct Reversed: TypedRequest {
     static func decode(_ response: Response) -> String { String(response.body.dropFirst(9)) }
 }
 
-// A server for this example. It takes its time over the long ones, so that replies overtake each other.
+// A server for this example. It delays the long responses, so that others overtake them.
 let server = try await LoopbackServer.start(speaking: codec) { request in
     let text = String(request.body.dropFirst(9))
     let reply = Bytes(repeating: 0, count: 9) + Bytes(String(text.reversed()))
@@ -31,13 +31,13 @@ try await withClient(to: server.endpoint, speaking: codec) { client in
     print(first, second)
     precondition(first == "enilknurt" && second == "cba")
 
-    // On the wire: the length of the body, the serial number, the verb.
+    // On the wire: the length of the body, the serial number, the verb and the text.
     var (output, encoder) = (SendBuffer(), codec)
     try encoder.encode(Frame(.request, type: 1, serial: 7, body: Reversed(text: "abc").encode()), into: &output)
     print(output.bytes)
     precondition(output.bytes == [0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 7, 1] + Array("abc".utf8))
 
-    // What is too large is refused before a byte of it is written.
+    // A request that is too large is refused before a byte of it is written.
     do throws(ClientError) {
         _ = try await client.send(Reversed(text: String(repeating: "x", count: 65_536)))
     } catch {

@@ -1,10 +1,10 @@
-// A host whose network goes, changes and gets better, and a server that is about to stop: no request fails, and most do not even
-// wait. In a simulated network, so nothing here takes real time.
+// A host whose network fails, changes and improves, and a server that shuts down: no request fails, and most are not
+// even delayed. The network is simulated, so nothing here takes real time.
 
 import Trunkline
 import TrunklineTesting
 
-// A format in which the server can say that it goes.
+// A format in which the server can announce its shutdown.
 let acme = FrameLayout {
     Field.type(UInt16.self)
     Field.serial(UInt32.self)
@@ -15,7 +15,7 @@ let acme = FrameLayout {
 
 let network = SimulatedNetwork(seed: 7)
 
-/// Twenty callers with fifty requests each. Returns how long the slowest request took.
+/// Twenty callers send fifty requests each. Returns the longest time that a request took.
 @Sendable func slowestRequest(of client: Client) async throws -> Duration {
     try await withThrowingTaskGroup(of: Duration.self) { callers in
         for caller in 0..<20 {
@@ -24,7 +24,7 @@ let network = SimulatedNetwork(seed: 7)
                 for number in 0..<50 {
                     let (body, start) = (Bytes("\(caller)/\(number)"), network.clock.now)
                     let reply = try await client.send(Request(type: 0x410, body: body))
-                    guard reply.body == body else { fatalError("the answer to another request") }
+                    guard reply.body == body else { fatalError("received the response of another request") }
                     slowest = max(slowest, start.duration(to: network.clock.now))
                 }
                 return slowest
@@ -38,9 +38,9 @@ try await network.run {
     let first = try await network.startServer(at: "10.0.0.7:7000", speaking: acme)
     let second = try await network.startServer(at: "10.0.0.8:7000", speaking: acme)
     let options = ClientOptions { options in
-        // When a new link would take a better path, it is made, and then the present one drains.
+        // If a new link would use a better path, the client connects it first, and then the present one drains.
         options.network.onRouteChange = .move
-        // Callers wait for the network that long.
+        // How long requests wait for the network.
         options.requests.timeout = .seconds(3600)
     }
     let client = Client(to: ["10.0.0.7:7000", "10.0.0.8:7000"], speaking: acme, options: options, on: network.loops)
@@ -50,8 +50,8 @@ try await network.run {
     }()
     async let watchingReports: Void = {
         for await report in reports {
-            // "Our network" or "that server", without a probe.
-            let paths = report.isNetworkChange ? "; our network: \(report.pathBefore), now \(report.pathAfter)" : ""
+            // The report distinguishes the client's own network from the server, without a probe.
+            let paths = report.isNetworkChange ? "; local network: \(report.pathBefore), now \(report.pathAfter)" : ""
             print("   report: \(report.cause) while \(report.phase)\(paths)")
         }
     }()
@@ -67,7 +67,7 @@ try await network.run {
     network.setInterface("eth0", isUp: true)
     let back = network.clock.now
     _ = try await waiting.value
-    print("   answered \(back.duration(to: network.clock.now)) after the interface was back")
+    print("   answered \(back.duration(to: network.clock.now)) after the interface was up again")
 
     print("the address moves to another interface:")
     network.addInterface("eth1", address: "10.255.0.2", metric: 200)
@@ -81,7 +81,7 @@ try await network.run {
     network.addInterface("tun0", address: "10.8.0.2", metric: 1, isTunnel: true)
     print("   slowest request \(try await moved)")
 
-    print("the server says that it goes:")
+    print("the server announces its shutdown:")
     async let changed = slowestRequest(of: client)
     try await network.clock.sleep(for: .milliseconds(20))
     try await first.broadcast(Frame(.goAway, type: 3))

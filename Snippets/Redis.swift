@@ -1,6 +1,5 @@
-// A codec of your own, for a protocol that no layout describes: Redis', with pipelining, typed commands, error
-// responses and pushes. Here it talks to a small server of the test kit; the interop tests talk to redis-server with
-// the same text.
+// A custom codec for a protocol that no layout can describe: Redis, with pipelining, typed commands, error responses
+// and pushes. Here it uses a small test server. The interop tests use the same codec with redis-server.
 
 import Synchronization
 import Trunkline
@@ -8,11 +7,12 @@ import TrunklineTesting
 
 // MARK: - The protocol
 
-/// A value of Redis' protocol, RESP2 or RESP3 (redis.io, "Redis serialization protocol specification").
+/// A value of the Redis protocol, RESP2 or RESP3 (redis.io, "Redis serialization protocol specification").
 enum RESPValue: Sendable, Hashable {
-    /// A bulk string, of any bytes, or a simple or verbatim one.
+    /// A bulk string of any bytes, or a simple or verbatim string.
     case string(Bytes)
-    /// An error within another value: `EXEC` has them. As a reply it makes `send` throw `rejected`.
+    /// An error within another value, for example in the result of `EXEC`. As a reply, it makes `send` throw
+    /// `rejected`.
     case error(String)
     case integer(Int)
     case double(Double)
@@ -22,11 +22,12 @@ enum RESPValue: Sendable, Hashable {
     case null
     case array([RESPValue])
     case set([RESPValue])
-    /// Keys and their values in turn.
+    /// Keys and values alternate.
     case map([RESPValue])
     case push([RESPValue])
 
-    /// Reads a frame's body: one value as it came, nested at most 64 deep, for a peer must not choose how deep we call.
+    /// Parses a frame's body, which is one value. The nesting is limited to 64 levels, so that the peer does not
+    /// control the depth of the recursion.
     init(_ body: Bytes) throws(FrameError) {
         var input = ReceiveBuffer(body)
         try self.init(&input, depth: 64)
@@ -43,7 +44,7 @@ enum RESPValue: Sendable, Hashable {
             case _ where head.isNull: value = .null
             case "+": value = .string(Bytes(head.text))
             case "$": value = .string(bytes)
-            case "=": value = .string(Bytes(bytes.dropFirst(4)))  // behind its format, "txt:"
+            case "=": value = .string(Bytes(bytes.dropFirst(4)))  // after its format, "txt:"
             case "-": value = .error(head.text)
             case "!": value = .error(String(bytes))
             case ":": value = Int(head.text).map { .integer($0) }
@@ -54,10 +55,10 @@ enum RESPValue: Sendable, Hashable {
             case "~": value = .set(elements)
             case "%": value = .map(elements)
             case ">": value = .push(elements)
-            default: value = try RESPValue(&input, depth: depth - 1)  // those were attributes, of this one
+            default: value = try RESPValue(&input, depth: depth - 1)  // those were attributes of the next value
             }
         }
-        guard let value else { throw FrameError(.malformed, "cut off, nested too deeply, or not what its type says") }
+        guard let value else { throw FrameError(.malformed, "truncated, nested too deeply, or not of its type") }
         self = value
     }
 
@@ -90,19 +91,22 @@ struct Command: TypedRequest {
     static func decode(_ response: Response) throws -> RESPValue { try RESPValue(response.body) }
 }
 
-/// Turns bytes into frames and back. A frame's body is one whole value, as it is on the wire: the codec only has to find
-/// its end, and values are read where they are wanted, in the callers' tasks.
+/// Converts bytes to frames and back.
 ///
-/// Replies come in the order of the commands. So each command must have one reply: `CLIENT REPLY` and `MONITOR` are not
-/// for a link that is shared. RESP3 begins with `HELLO 3`, in `options.handshake`.
+/// A frame's body is one complete value, as on the wire. The codec only finds its end; callers parse the value in their
+/// own tasks.
+///
+/// Replies are matched in the order of the commands, so every command must have exactly one reply. `CLIENT REPLY` and
+/// `MONITOR` cannot be used. RESP3 begins with `HELLO 3` in `options.handshake`.
 struct RESPCodec: FrameCodec, ServerSideCodec {
-    /// 3, or 2 for links without `HELLO 3`: they have no pushes, so no `SUBSCRIBE`.
+    /// The version of RESP: 3, or 2 for links without `HELLO 3`. RESP2 has no pushes, so it does not support
+    /// `SUBSCRIBE`.
     var version = 3
-    /// The largest value both ways, in bytes with everything in it.
+    /// The largest value in either direction, in bytes.
     var maximumSize = 64 * 1024 * 1024
-    /// What a value is to the one who receives it.
+    /// The kind of the frames that this side receives.
     var received = Frame.Kind.response
-    /// The value at the front of the input.
+    /// The progress of finding the value at the front of the input.
     var scan = RESPScan()
     var matching: ResponseMatching { .inOrder }
 
@@ -120,42 +124,43 @@ struct RESPCodec: FrameCodec, ServerSideCodec {
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         var (scan, body) = (RESPScan(), ReceiveBuffer(frame.body))
         let isWhole = try scan.advance(over: &body, maximumSize) && scan.end == body.count
-        guard isWhole else { throw FrameError(.malformed, "the body is not one whole value") }
+        guard isWhole else { throw FrameError(.malformed, "the body is not one complete value") }
         if frame.kind == .request {
             let parts = try RESPValue(frame.body).elements
             guard !parts.isEmpty else { throw FrameError(.malformed, "not a command") }
             if Self.isSubscription(parts), version < 3 || parts.count != 2 {
-                throw FrameError(.malformed, "subscribing needs RESP3, and a command for each channel")
+                throw FrameError(.malformed, "subscribing needs RESP3 and one command per channel")
             }
         }
         output.append(frame.body)
     }
 
-    /// RESP3 confirms these with a push, one for each channel, which is the reply to the command.
+    /// RESP3 confirms these commands with a push, one per channel, which is the reply to the command.
     private static func isSubscription(_ parts: [RESPValue]) -> Bool {
         guard let name = parts.first?.text?.lowercased(), name.hasSuffix("subscribe") else { return false }
         return ["", "p", "s", "un", "pun", "sun"].contains(name.dropLast(9))
     }
 
-    /// For test servers: they receive requests.
+    /// The codec of test servers: it receives requests.
     func serverSide() -> any FrameCodec { RESPCodec(version: version, maximumSize: maximumSize, received: .request) }
 }
 
-/// Finds the end of a value by counting what is missing: no recursion, and no byte is looked at again when more come.
+/// Finds the end of a value by counting what is missing. It does not recurse, and it does not scan bytes again when
+/// more arrive.
 struct RESPScan: Sendable {
-    /// Where the value begins, behind its attributes, and up to where the input has been looked at.
+    /// Where the value begins, after its attributes, and how far the input has been scanned.
     var (start, end) = (0, 0)
-    /// How many values have still to begin, and how many are within others.
+    /// The number of values that have yet to begin, and the number of values within others.
     var (missing, elements) = (1, 0)
 
-    /// Returns whether the value is there, at `start..<end`.
+    /// Returns whether the value is complete, at `start..<end`.
     mutating func advance(over input: inout ReceiveBuffer, _ maximumSize: Int) throws(FrameError) -> Bool {
         var rest = input  // a cursor: it shares the memory
         rest.skip(end)
         while missing > 0 {
             guard let head = try RESPHead(&rest, upTo: maximumSize - end) else { return false }
             let next = input.count - rest.count + head.length
-            // Attributes come before the value that they are of.
+            // Attributes precede the value that they describe.
             let count = head.count + (head.type == "|" && end > start ? 1 : 0)
             guard next <= maximumSize, elements + count <= 1_048_576 else {
                 throw FrameError(.illegalLength, "more than \(maximumSize) bytes or 1,048,576 elements")
@@ -165,7 +170,7 @@ struct RESPScan: Sendable {
                 return false
             }
             if head.length > 0, rest.integer(at: head.length - 2, as: UInt16.self) != 0x0d0a {
-                throw FrameError(.unexpectedBytes, "a string does not end where it says")
+                throw FrameError(.unexpectedBytes, "a string does not end at its length")
             }
             rest.skip(head.length)
             (end, elements, missing) = (next, elements + count, missing + count - 1)
@@ -175,31 +180,31 @@ struct RESPScan: Sendable {
     }
 }
 
-/// The line that a value begins with: its type, and how much follows.
+/// The first line of a value: its type, and how much follows.
 struct RESPHead {
     let type: UnicodeScalar
-    /// The line behind the type.
+    /// The line after the type.
     let text: String
-    /// How many bytes follow, CR LF among them, and how many values.
+    /// The number of bytes that follow, including CR LF, and the number of values.
     var (length, count) = (0, 0)
     var isNull = false
 
-    /// Takes a line of at most `limit` bytes from the front of `input`; `nil` when it is not all there yet.
+    /// Reads a line of at most `limit` bytes from the front of `input`. Returns `nil` if the line is not complete yet.
     init?(_ input: inout ReceiveBuffer, upTo limit: Int) throws(FrameError) {
         let end = input.firstOffset(of: UInt8(ascii: "\n"))
-        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(.illegalLength, "a line without end") }
+        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(.illegalLength, "the line is too long") }
         guard let end else { return nil }
         guard end >= 2, let line = input.readBytes(end - 1), input.readInteger(as: UInt16.self) == 0x0d0a else {
-            throw FrameError(.unexpectedBytes, "a line that is empty or does not end with CR LF")
+            throw FrameError(.unexpectedBytes, "an empty line, or no CR LF at its end")
         }
         (type, text) = (UnicodeScalar(line[0]), String(line.dropFirst()))
         isNull = text == "-1" && "$*".unicodeScalars.contains(type) || type == "_"
         if isNull || "+-:,#(".unicodeScalars.contains(type) { return }
         guard "$!=*~>%|".unicodeScalars.contains(type) else {
-            throw FrameError(.unexpectedBytes, "no value begins with byte \(line[0])")
+            throw FrameError(.unexpectedBytes, "unknown type byte \(line[0])")
         }
-        // Streamed values, which Redis does not send, have none.
-        guard let number = UInt32(text) else { throw FrameError(.illegalLength, "\(text) is no length") }
+        // Streamed values have no length. Redis does not send them.
+        guard let number = UInt32(text) else { throw FrameError(.illegalLength, "invalid length \(text)") }
         switch type {
         case "$", "!", "=": length = Int(number) + 2
         case "%", "|": count = 2 * Int(number)
@@ -210,7 +215,7 @@ struct RESPHead {
 
 // MARK: - A server to try it on
 
-/// A few of Redis' commands, in memory.
+/// A few Redis commands, in memory.
 final class MemoryRedis: Sendable {
     private let values = Mutex<[Bytes: Bytes]>([:])
 
@@ -249,22 +254,22 @@ let options = ClientOptions { options in
     options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
 }
 try await withClient(to: server.endpoint, speaking: RESPCodec(), options: options) { client in
-    // One command, one reply, as a value.
+    // One command has one reply, which is a value.
     _ = try await client.send(Command("SET", "greeting", "hello"))
     print("GET: \(try await client.send(Command("GET", "greeting")).text ?? "nothing")")
 
-    // A thousand commands in one write, each with its own reply.
+    // A thousand commands in one write. Each gets its own reply.
     let counts = await client.send(all: (1...1000).map { _ in Command("INCR", "visits") })
     print("INCR: in order: \(counts.enumerated().allSatisfy { (try? $1.get()) == .integer($0 + 1) })")
 
-    // What the server refuses is thrown; the commands behind it have their replies.
+    // An error reply is thrown. The commands after it still get their replies.
     do {
         _ = try await client.send(Command("INCR", "greeting"))
     } catch let error as ClientError {
         print("\(error.code): \(try error.response.flatMap { try RESPValue($0.body).text } ?? "")")
     }
 
-    // Pushes share the link with replies. Every new link subscribes again.
+    // Pushes share the link with replies. The client subscribes again on every new link.
     let pushes = client.pushes()
     let subscription = try await client.subscribe(Command("SUBSCRIBE", "news")).subscription
     _ = try await client.send(Command("PUBLISH", "news", "extra, extra"))

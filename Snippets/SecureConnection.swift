@@ -1,11 +1,12 @@
-// TLS that is verified: the server shows a certificate for its name, which leads to a root that the client believes, and
-// the client shows one of its own. A server that cannot do so gets nothing.
+// Verified TLS. The server presents a certificate for its name, issued by a root that the client trusts, and the client
+// presents its own certificate. If verification fails, no request is sent.
 import Trunkline
 import TrunklineTesting
 
-// Certificates for this run alone. Yours come from your certification authority; the system's roots are the default.
+// Certificates for this run only. In production they come from your certification authority; by default the client
+// trusts the system's roots.
 let authority = try TestAuthority()
-// An identity is two texts in PEM: `TLSIdentity(certificates: .file("server.pem"), privateKey: .file("server.key"))`.
+// An identity is two PEM texts: `TLSIdentity(certificates: .file("server.pem"), privateKey: .file("server.key"))`.
 let identity = try authority.identity(for: "127.0.0.1")
 let server = try await LoopbackServer.start(
     speaking: .standard,
@@ -23,7 +24,7 @@ print("answered: \(try await client.send(Request(type: 0x410, body: "hello")).bo
 print("over \(await client.tlsSession?.version ?? "plaintext")")
 await client.close()
 
-// Whom nobody vouches for is refused before a byte of a request goes out.
+// A server whose certificate is not trusted is refused before a byte of a request is sent.
 let stranger = Client(to: server.endpoint, speaking: .standard)
 do {
     _ = try await stranger.send(Request(type: 0x410, body: "secret"))

@@ -1,4 +1,4 @@
-// An outage of a minute, in no time: a client and its server in a simulated network.
+// An outage of one minute in virtual time: a client and its server in a simulated network.
 
 import Trunkline
 import TrunklineTesting
@@ -11,7 +11,7 @@ try await network.run {
     let reply = try await client.send(Request(type: 0x410, body: "before"))
     print("before: \(String(reply.body))")
 
-    // The link is reset and nobody answers for a minute. Nothing here takes real time.
+    // The link is reset, and the server refuses connections for a minute. None of this takes real time.
     network.refuseConnections(to: "db")
     network.reset("db")
     let start = network.clock.now
@@ -23,7 +23,7 @@ try await network.run {
     try await network.clock.sleep(for: .seconds(52))
     network.acceptConnections(to: "db")
 
-    // A request waits for the next attempt to connect, however long its deadline allows.
+    // A request waits for the next attempt to connect, as long as its deadline allows.
     let patient = try await client.send(Request(type: 0x410, body: "after"), timeout: .seconds(60))
     print("after: \(String(patient.body))")
 

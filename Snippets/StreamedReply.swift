@@ -1,9 +1,9 @@
-// A reply in parts: read as it comes, given up early, or had in one piece.
+// A reply in parts: streamed as it arrives, cancelled early, or joined into one response.
 
 import Trunkline
 import TrunklineTesting
 
-/// The twelve-byte header, in which the top bit of a response's type says that more of the reply follows.
+/// A twelve-byte header. If the highest bit of a response's type is set, more of the reply follows.
 let layout = FrameLayout {
     Field.type(UInt32.self)
     Field.serial(UInt32.self)
@@ -12,7 +12,7 @@ let layout = FrameLayout {
 }
 .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: .bit(31), serials: 50...)
 
-/// Asks for rows; every part of the reply is one.
+/// Requests rows. Every part of the reply is one row.
 struct Rows: TypedRequest {
     static let type: UInt32 = 0x410
     func encode() -> Bytes { "rows" }
@@ -25,10 +25,10 @@ let server = try await LoopbackServer.start(speaking: layout) { request in
 }
 let client = Client(to: server.endpoint, speaking: layout)
 
-// Every part as it comes, the response last. Reading pauses while the loop is busy with a part.
+// The parts as they arrive, and the response last. If too many parts are unread, the client stops reading from the link.
 for try await row in try client.stream(Rows()) { print(row) }
 
-/// Counts three of the parts of a reply that has no end. Leaving the loop tells the server to stop.
+/// Reads three parts of a reply that has no end. Leaving the loop cancels the request on the server.
 func countTicks() async throws -> Int {
     var ticks = 0
     for try await part in client.stream(Request(type: 0x411, body: "ticks"), partTimeout: .seconds(2))
@@ -43,9 +43,9 @@ let ticks = try await countTicks()
 try await server.wait { $0.cancels.count == 1 }
 print("\(ticks) ticks, then cancelled")
 
-// `send` joins the bodies.
+// `send` joins the bodies of the parts.
 let whole = try await client.send(Request(type: 0x410, body: "rows"))
-print("in one piece: \(whole.body.count) bytes")
+print("joined: \(whole.body.count) bytes")
 
 await client.close()
 await server.stop()

@@ -1,5 +1,5 @@
-// Counts allocations by standing in front of glibc's allocator: an executable's own definition of malloc is the one
-// that every library in the process calls. For the benchmark only; no library of the package links this.
+// Counts allocations by replacing glibc's allocation functions: every library in the process calls the executable's own
+// definition of malloc. For the benchmark only; no library of the package links this.
 
 #include "CTrunklineBench.h"
 
@@ -20,8 +20,8 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
-// A counter for each thread, on a cache line of its own, so that counting costs a nanosecond. Threads beyond the last
-// one share.
+// One counter per thread, each on its own cache line, so that counting costs about a nanosecond. Beyond shardCount
+// threads, threads share counters.
 enum { shardCount = 64 };
 static struct {
     _Alignas(128) atomic_llong count;

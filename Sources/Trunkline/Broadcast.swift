@@ -1,4 +1,4 @@
-/// The readers of one sequence of events, each with a stream of its own. Confined to its actor.
+/// The streams of the readers of one sequence of events. Confined to its actor.
 struct Broadcast<Element: Sendable> {
     private(set) var streams: [UInt64: AsyncStream<Element>.Continuation] = [:]
 
@@ -6,11 +6,11 @@ struct Broadcast<Element: Sendable> {
 
     mutating func remove(_ id: UInt64) { streams[id] = nil }
 
-    /// Tells all readers, in the order in which they came: that of a dictionary differs from process to process, and a
-    /// simulation is to repeat itself.
+    /// Sends `element` to all readers, oldest first. The order of a dictionary differs from process to process, and a
+    /// simulation has to be reproducible.
     mutating func yield(_ element: Element) {
         for (id, stream) in streams.sorted(by: { $0.key < $1.key }) {
-            // A reader that had gone before it was added was never told of.
+            // Handles a reader that ended before it was added, whose termination nothing reports.
             if case .terminated = stream.yield(element) { streams[id] = nil }
         }
     }
@@ -23,7 +23,7 @@ struct Broadcast<Element: Sendable> {
 }
 
 extension Connection {
-    /// A new stream of one of the connection's sequences of events, the one that `access` reaches, until it is closed.
+    /// Returns a new stream of the events that `access` reaches, which ends when the connection is closed.
     nonisolated func stream<Element: Sendable>(
         startingWith first: @escaping @Sendable (isolated Connection) -> Element?,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
@@ -43,7 +43,7 @@ extension Connection {
         startingWith first: Element?,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
     ) {
-        // Its reader may have gone already, which nobody would tell of any more.
+        // The reader may have ended already; then no termination handler would run.
         if let first, case .terminated = stream.yield(first) { return }
         guard lifecycle < .closed else { return stream.finish() }
         lastID += 1

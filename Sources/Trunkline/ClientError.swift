@@ -1,55 +1,84 @@
-/// Why a request, or the client itself, failed, and what became of the request.
+/// The error that a client throws: what failed, and what became of the request.
+///
+/// ```swift
+/// do {
+///     _ = try await client.send(request)
+/// } catch {
+///     switch error.code {
+///     case .rejected: print("the server answered: \(error)")
+///     case .timedOut where error.fate == .notSent: print("not sent in time, safe to send again")
+///     default: print(error)
+///     }
+/// }
+/// ```
 public struct ClientError: Error, Sendable {
-    /// Who failed, and how. There may be more in a later version: a `switch` over them has an `@unknown default`.
+    /// The kind of failure. Later versions may add codes, so a `switch` over them needs `@unknown default`.
     @nonexhaustive
     public enum Code: Sendable, Hashable {
-        /// The caller's task, or its handle, was cancelled.
+        /// The caller's task or its handle was cancelled. Fate `notSent`, or `unknown` if any byte was written.
         case cancelled
-        /// The deadline passed.
+        /// The deadline passed. Fate `notSent`, or `unknown` if any byte was written. The link stays.
         case timedOut
-        /// The link was lost before the response.
+        /// The link was lost before the response arrived. Fate `unknown`, or `notSent` if no byte was written and the
+        /// request may not wait for another link, for example because ``CallOptions/waitsForReady`` is false or the
+        /// retry policy is `.never`.
         case connectionLost
-        /// No server could be reached.
+        /// No server could be reached, or there is no link and ``CallOptions/waitsForReady`` is false.
+        ///
+        /// The fate is `notSent`, or `unknown` if an earlier try of the request was written.
         case unavailable
-        /// The client was closed by us. Of a piece of an `OpenRequest` also: its reply has ended.
+        /// The client was closed or deallocated. Fate `notSent`, or `unknown` if any byte was written.
+        ///
+        /// Also thrown for a piece of an ``OpenRequest`` whose reply has ended.
         case closed
-        /// The server answered with an error: see `response`.
+        /// The server answered with an error, which is in ``ClientError/response``. Fate `answered`.
         case rejected
-        /// The server broke the protocol. The link is replaced, unless only the one response is malformed (fate
-        /// `answered`).
+        /// The server violated the protocol. Fate `unknown`, and the link is replaced.
+        ///
+        /// If only one response is malformed, the fate is `answered` and the link stays.
         case protocolViolation
-        /// The request cannot be encoded, or cannot be sent as asked; of a `Connection`, `frames` has a consumer. Fate `notSent`.
+        /// The request cannot be encoded, or the protocol does not allow this kind of call for it: for example, `post`
+        /// with a message that the server answers. Fate `notSent`.
+        ///
+        /// Also thrown by ``Connection/frames`` if it already has a consumer.
         case invalidRequest
-        /// The response cannot be decoded: `TypedRequest.decode` threw `cause`. Fate `answered`; it is in `response`.
+        /// The response cannot be decoded: `TypedRequest.decode` threw `cause`. Fate `answered`; the response is in
+        /// ``ClientError/response``.
         case invalidResponse
-        /// An invalid argument: an unknown endpoint, a field that the layout does not declare. Fate `notSent`.
+        /// An argument is invalid, such as an unknown endpoint or a field that the layout does not declare. Fate
+        /// `notSent`.
         case invalidArgument
-        /// A limit of this client is reached.
+        /// A limit of this client is reached; the message names it.
+        ///
+        /// The fate is `notSent` if the request was not accepted. If the reply is too large, the fate is `unknown`, or
+        /// `answered` after the last part.
         case overloaded
-        /// TLS could not be established.
+        /// TLS could not be established, or the server refused the client's certificate. Fate `notSent`; `unknown` if
+        /// the server refused after requests were written.
         case tlsFailed
-        /// No response is cached, and the call asked for nothing else: `CachePolicy.returnCacheElseFail`.
+        /// No response is cached, and the cache policy of the call does not allow a request
+        /// (``CachePolicy/returnCacheElseFail``). Fate `notSent`.
         case notCached
     }
 
-    /// What became of a request.
+    /// The outcome of a failed request: whether the server may have processed it.
     public enum Fate: Sendable, Hashable {
-        /// No byte of it reached the socket: it is safe to send it again.
+        /// No byte of the request was written, so it is safe to send it again.
         case notSent
-        /// Some or all of it was written and no answer came: the server may have carried it out, or not.
+        /// At least one byte was written and no answer came. The server may have processed the request.
         case unknown
-        /// The server answered it.
+        /// The server answered the request.
         case answered
     }
 
     /// One failed attempt to connect.
     public struct Attempt: Sendable {
-        /// Where to.
+        /// The endpoint of the attempt.
         public let endpoint: Endpoint
-        /// Why it failed.
+        /// The error that ended the attempt.
         public let cause: any Error
 
-        /// An attempt of your own, for tests and fakes.
+        /// Creates an attempt, for tests and fakes.
         public init(endpoint: Endpoint, cause: any Error) {
             self.endpoint = endpoint
             self.cause = cause
@@ -66,7 +95,7 @@ public struct ClientError: Error, Sendable {
         var cause: (any Error)?
     }
 
-    /// Boxed, so that a result is no larger for the errors it rarely holds.
+    /// Boxed, so that a result is no larger because of the errors that it rarely holds.
     private final class Storage: Sendable {
         let content: Content
         init(_ content: Content) { self.content = content }
@@ -74,9 +103,16 @@ public struct ClientError: Error, Sendable {
 
     private let storage: Storage
 
-    /// Makes an error: for fakes of a client, and for code of your own that fails as a client does.
+    /// Creates an error, for fakes and wrappers of a client.
     ///
-    /// Control and format characters in `message` are escaped.
+    /// - Parameters:
+    ///   - code: The kind of failure.
+    ///   - fate: What became of the request.
+    ///   - message: A human-readable description of what happened. Control and format characters are escaped.
+    ///   - endpoint: The endpoint of the server concerned, or `nil`.
+    ///   - attempts: The latest failed attempts to connect.
+    ///   - response: The server's answer, or `nil`.
+    ///   - cause: The underlying error, or `nil`.
     public init(
         _ code: Code,
         _ fate: Fate,
@@ -91,7 +127,7 @@ public struct ClientError: Error, Sendable {
         storage = Storage(content)
     }
 
-    /// The same error but for what `change` changes.
+    /// Returns this error, modified by `change`.
     func changed(_ change: (inout Content) -> Void) -> ClientError {
         var content = storage.content
         change(&content)
@@ -100,31 +136,34 @@ public struct ClientError: Error, Sendable {
 
     private init(_ content: Content) { storage = Storage(content) }
 
-    /// The same error with another fate.
+    /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
-    /// Who failed, and how.
+    /// The kind of failure.
     public var code: Code { storage.content.code }
-    /// What became of the request.
+    /// The outcome of the request: whether the server may have processed it.
     public var fate: Fate { storage.content.fate }
-    /// What happened, for people: one line, in which control and format characters are escaped.
+    /// A human-readable description of what happened: one line of at most 2,048 scalars, with control and format
+    /// characters escaped.
     public var message: String { storage.content.message }
-    /// The server it happened with; `nil` where there was none, and for what a response says.
+    /// The endpoint of the server concerned. `nil` if there was none, or if the server reported the error in a
+    /// response.
     public var endpoint: Endpoint? { storage.content.endpoint }
-    /// The latest failed attempts to connect since the last link, oldest first, at most eight.
+    /// The latest failed attempts to connect since the last link, oldest first; at most eight.
     public var attempts: [Attempt] { storage.content.attempts }
-    /// The server's answer, with its status and body: the error response when `code` is `rejected`, what cannot be decoded when
-    /// it is `invalidResponse`.
+    /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
+    /// the response that cannot be decoded if it is `invalidResponse`.
     public var response: Response? { storage.content.response }
-    /// The error underneath: a `TransportError`, a `FrameError`, or one that your own code threw.
+    /// The underlying error: a ``TransportError``, a ``FrameError``, or an error that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
 }
 
 extension ClientError: CustomStringConvertible {
-    /// Code, fate, message, endpoint and cause in one line. Of an error response also how many bytes the body of the
-    /// server's answer has, and none of them: they are in `response`.
+    /// The code, fate, message, endpoint and cause, in one line.
     ///
-    /// The cause may be an error of your own: what it says of itself is escaped and shown.
+    /// For an error response it also has the number of bytes of the body, but never the bytes: they are in
+    /// ``response``. The description of the cause is included, with control and format characters escaped, even if the
+    /// cause is an error of your own.
     public var description: String {
         var text = "\(code) (\(fate)): \(message)"
         if code == .rejected, let count = response?.frame.contentCount, count > 0 {

@@ -1,177 +1,241 @@
-/// How a client or a connection behaves. The defaults suit a server that talks to another in the same region.
+/// The options of a client. The defaults suit a server in the same region.
+///
+/// ```swift
+/// let options = ClientOptions {
+///     $0.requests.timeout = .seconds(2)
+///     $0.failover.maximumLinkAge = .seconds(3600)
+/// }
+/// let client = Client(to: "gateway.example:7000", speaking: .standard, options: options)
+/// ```
+///
+/// A client reads its options once, when it is created. <doc:ServerSettings> has recipes for particular kinds of
+/// server.
 public struct ClientOptions: Sendable {
-    /// Establishing links.
+    /// The options for establishing links.
     public var connecting = Connecting()
-    /// Securing the links to `tls://` endpoints.
+    /// The TLS options of links to `tls://` endpoints.
     public var tls = TLS()
-    /// Replacing links that failed or were lost.
+    /// The options for reconnecting after a link failed or was lost.
     public var reconnecting = Reconnecting()
-    /// What happens on every new link before anything else.
+    /// The options of the handshake, which runs on every new link before any other traffic.
     public var handshake = Handshake()
-    /// Going from one endpoint to another.
+    /// The options for choosing among endpoints and for replacing links that still work.
     public var failover = Failover()
-    /// Following the host's network.
+    /// The options for reacting to changes of the host's network.
     public var network = Network()
-    /// Noticing that a link is dead although nobody said so.
+    /// The options for detecting dead links.
     public var liveness = Liveness()
-    /// Requests and their responses.
+    /// Deadlines, limits and retries of requests.
     public var requests = Requests()
-    /// Responses that are kept for later callers.
+    /// The limits of the response cache.
     public var cache = Cache()
-    /// Finding out why links end.
+    /// The options for diagnosing why links end.
     public var diagnosis = Diagnosis()
-    /// Bytes on their way out.
+    /// The limits for bytes that wait to be written.
     public var outbound = Outbound()
-    /// Bytes on their way in.
+    /// The limits for bytes that were received and are not yet delivered.
     public var inbound = Inbound()
 
-    /// The defaults.
+    /// Creates options with the default values.
     public init() {}
 
-    /// The defaults but for what `change` changes.
+    /// Creates options with the default values, modified by `change`.
     public init(_ change: (inout ClientOptions) throws -> Void) rethrows { try change(&self) }
 }
 
 extension ClientOptions {
-    /// Establishing links.
+    /// The options for establishing links.
     ///
-    /// All addresses of a name are used, as RFC 8305 (Happy Eyeballs version 2) says: IPv6 first, then the families take
-    /// turns; an attempt that takes long goes on while the next one starts; the first that succeeds wins.
+    /// The client tries all addresses of a name, following RFC 8305 (Happy Eyeballs version 2): IPv6 first, then the
+    /// families alternate. An attempt at one address goes on while the next one starts. The client uses the first
+    /// attempt that succeeds and closes the others.
     public struct Connecting: Sendable {
-        /// From the start of an attempt at an endpoint until its link is ready, or begins to restore subscriptions, which
-        /// has a bound of its own (`handshake.timeout`). Name resolution and all addresses share it. Default 3 s.
-        public var timeout: Duration = .seconds(3)
-        /// From the attempt at one address of an endpoint to the attempt at its next; one that fails is followed at once.
-        /// Held within 100 ms and 2 s. Default 250 ms (RFC 8305 §8).
-        public var attemptDelay: Duration = .milliseconds(250)
-        /// For how long IPv6 addresses are waited for when a name's IPv4 addresses are known first. Held within 0 and 2 s.
-        /// Default 50 ms (RFC 8305 §8).
-        public var resolutionDelay: Duration = .milliseconds(50)
-        /// The IP address (not a name) to connect from; `nil`, the default, lets the system choose. A server's addresses of
-        /// the other family are skipped. Every attempt fails with `TransportError.Code.invalidAddress` when it is no IP
-        /// address, or none of this host. The former is a permanent cause, as is a server without an address of its family:
-        /// callers are told `unavailable` at once. The latter is not: an interface may come up.
-        public var sourceAddress: String?
-        /// Sends small segments at once (TCP_NODELAY). Default true.
-        public var noDelay = true
-        /// Lets the kernel probe a server that is quiet (SO_KEEPALIVE); `nil` for never. Default: after 60 s, every 10 s,
-        /// three times.
-        public var keepAlive: KeepAliveOptions? = KeepAliveOptions()
-        /// For how long bytes that were written may stay unacknowledged, or the server's full receive window may stay shut,
-        /// before the link is lost (TCP_USER_TIMEOUT), in milliseconds; `nil` for as long as the system sees fit, which
-        /// is about 15 minutes on Linux. Ignored on other systems.
+        /// How long an attempt may take, from its start until its link is ready. Default 3 s.
         ///
-        /// Default 30 s: some seven retransmissions, which outlasts a route that changes or a Wi-Fi that roams, and yet less
-        /// than a heartbeat's interval and deadline. Raise it for a server that stops reading for longer on purpose.
+        /// Name resolution, connecting to any of the addresses, the TLS handshake and `handshake.perform` share this
+        /// time. Restoring subscriptions is not counted: it is bounded by `handshake.timeout`. Raise `timeout` for
+        /// servers that are far away or slow to accept.
+        public var timeout: Duration = .seconds(3)
+        /// The delay between the attempt at one address of an endpoint and the attempt at the next. Default 250 ms (RFC
+        /// 8305 §8), clamped to 100 ms to 2 s.
+        ///
+        /// If an attempt fails, the next one starts at once.
+        public var attemptDelay: Duration = .milliseconds(250)
+        /// How long the client waits for a name's IPv6 addresses when the IPv4 addresses are known first. Default 50 ms
+        /// (RFC 8305 §8), clamped to 0 to 2 s.
+        public var resolutionDelay: Duration = .milliseconds(50)
+        /// The IP address (not a name) to connect from. Default `nil`: the system chooses.
+        ///
+        /// The server's addresses of the other family are skipped. An invalid or unusable address fails every attempt
+        /// with `TransportError.Code.invalidAddress`:
+        ///
+        /// - Text that is not an IP address, or a server without an address of its family, is a permanent failure:
+        ///   callers receive `unavailable` at once.
+        /// - An address that is not one of this host's is not permanent, because an interface may come up.
+        public var sourceAddress: String?
+        /// Whether small segments are sent at once (TCP_NODELAY). Default true.
+        ///
+        /// The client already writes requests in batches, so Nagle's algorithm would only add delay.
+        public var noDelay = true
+        /// How the kernel probes the server on an idle link (SO_KEEPALIVE), or `nil` for never. Default: after 60 s,
+        /// then every 10 s, three times.
+        public var keepAlive: KeepAliveOptions? = KeepAliveOptions()
+        /// How long written bytes may stay unacknowledged, or the server's receive window may stay full, before the
+        /// link is lost (TCP_USER_TIMEOUT, RFC 5482). Default 30 s; rounded up to whole milliseconds.
+        ///
+        /// `nil` uses the system's limit, about 15 minutes on Linux. Ignored on systems other than Linux.
+        ///
+        /// The default allows about seven retransmissions. It outlasts a route that changes or a Wi-Fi client that
+        /// roams, and it is shorter than a heartbeat's interval plus deadline. Raise it for a server that intentionally
+        /// stops reading for longer.
         public var userTimeout: Duration? = .seconds(30)
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Links to endpoints that are written `tls://host:port`.
+    /// The TLS options of links to endpoints of the form `tls://host:port`.
     ///
-    /// The defaults ask for what is right on the public internet: the server's certificate leads to one of the system's
-    /// roots, is valid today, and is for the name or address that the endpoint has. See the article <doc:TLS>.
+    /// By default the server's certificate must chain to one of the system's roots, be valid now, and be issued for the
+    /// endpoint's name or address. See <doc:TLS>.
     public struct TLS: Sendable {
-        /// Who is believed about a server.
+        /// The root certificates to which a server's certificate must chain.
         public enum Roots: Sendable {
-            /// The certification authorities that the system trusts.
+            /// The certificate authorities that the system trusts.
             case system
-            /// These certificates, and no others.
+            /// Only these certificates.
             case only(PEM)
-            /// These certificates beside the system's.
+            /// The system's certificate authorities and these certificates.
             case systemAnd(PEM)
         }
 
-        /// How a server proves who it is.
+        /// The check of a server's identity.
         public enum Verification: Sendable, Hashable {
-            /// By a certificate that leads to a root and is for its name (RFC 9525) or its IP address.
+            /// The server's certificate must chain to one of the roots and be issued for the server's name (RFC 9525)
+            /// or IP address.
             case full
-            /// Not at all: whoever is on the way can read and change everything. Pins are still looked for: with one, the
-            /// server at least has that key. For tests.
+            /// The server need not prove its identity: an attacker on the network path can read and change everything.
+            /// Use this only in tests.
+            ///
+            /// Pins are still checked. With pins, the server must at least own a pinned key.
             case insecureNone
         }
 
-        /// The oldest version to agree to. Default TLS 1.2; nothing older can be chosen (RFC 8996).
-        public var minimumVersion = TLSVersion.tls12
-        /// Who is believed about a server. Default: the system's roots, which for OpenSSL is the directory or file that it
-        /// was built with, or the ones in the environment variables `SSL_CERT_DIR` and `SSL_CERT_FILE`.
-        public var roots = Roots.system
-        /// How a server proves who it is. Default `full`.
-        public var verification = Verification.full
-        /// The name that is asked for (SNI, RFC 6066 §3) and that the certificate must be for; `nil`, the default, for the
-        /// host of the endpoint. Needed for Unix domain sockets, and where the endpoint has an address but the certificate a
-        /// name.
-        public var serverName: String?
-        /// Whom the server is shown when it asks (mutual TLS). Default nobody.
-        public var identity: TLSIdentity?
-        /// What is offered by ALPN (RFC 7301), the best first. Where there are any, a server that chooses none is refused with
-        /// `noApplicationProtocol`. Default none.
-        public var applicationProtocols: [String] = []
-        /// Public keys of which at least one must be in the server's chain, besides everything else that is asked of it.
-        /// Default none. Have two, one of a key that is in reserve: with one, the day the key is lost is the last.
-        public var pins: Set<PublicKeyPin> = []
-        /// How often the files given as `.file` (roots, certificates, private key) are looked at while there is a link.
-        /// Default 60 s, at least 1 ms; `nil` for never.
+        /// The minimum TLS version. Default TLS 1.2; older versions cannot be chosen (RFC 8996).
         ///
-        /// When one has changed, the next link is made with it, and then the present one drains: a planned change, as by
-        /// `Client.renewLink()`. Without this, the next link uses the new files, whenever that is made. A file has changed when
-        /// stat(2) finds another inode, size or time of change; its text is read for the next link only.
+        /// If the system's OpenSSL configuration requires a later version, that version is the minimum.
+        public var minimumVersion = TLSVersion.tls12
+        /// The root certificates to trust. Default: the system's.
+        ///
+        /// The system's roots are in the directory or file that OpenSSL was built to use, or that the environment
+        /// variables `SSL_CERT_DIR` and `SSL_CERT_FILE` name.
+        public var roots = Roots.system
+        /// The check of a server's identity. Default `full`.
+        public var verification = Verification.full
+        /// The server name that the client requests (SNI, RFC 6066 §3) and that the certificate must be issued for.
+        /// Default `nil`: the host of the endpoint.
+        ///
+        /// Required for Unix domain sockets. Set it if the endpoint is an IP address and the certificate has a name.
+        public var serverName: String?
+        /// The certificate and private key that the client presents if the server requests a certificate (mutual TLS).
+        /// Default none.
+        public var identity: TLSIdentity?
+        /// The application protocols that the client offers by ALPN (RFC 7301), in order of preference. Default none;
+        /// each has 1 to 255 bytes of UTF-8.
+        ///
+        /// If there are any and the server chooses none of them, the attempt fails with `noApplicationProtocol`.
+        public var applicationProtocols: [String] = []
+        /// The pinned public keys. The server's certificate chain must contain at least one of them, in addition to all
+        /// other checks. Default none.
+        ///
+        /// Use at least two pins, one of them for a key kept in reserve. If the only pinned key is lost, no client can
+        /// connect.
+        public var pins: Set<PublicKeyPin> = []
+        /// How often the client checks whether a PEM file of ``roots-swift.property`` or ``identity`` has changed,
+        /// while it has a link. Default 60 s, at least 1 ms; `nil` for never.
+        ///
+        /// If a file has changed, the client establishes the next link with it and then drains the present link: a
+        /// planned change, as with ``Client/renewLink()``. Without this check, the client uses the new files only when
+        /// it establishes the next link for another reason.
+        ///
+        /// A file counts as changed if stat(2) reports a different inode, size or status change time (ctime). The
+        /// client reads the file again only when it establishes the next link.
         public var rotationCheck: Duration? = .seconds(60)
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Replacing links that failed or were lost.
+    /// The options for reconnecting after a link failed or was lost.
     ///
-    /// After giving up, the next request starts over: with as many attempts as before, but not before the wait is over
-    /// that would have come next. So callers who ask again as soon as they are told `unavailable` are no storm; they
-    /// learn that there is (still) no server at the pace of the policy, or meet their own deadline.
+    /// When the client gives up (see ``maximumAttempts`` and ``policy``), waiting callers receive `unavailable`, and
+    /// the next request starts over with the full number of attempts. The first of these attempts begins only after the
+    /// wait that would have followed if the client had not given up. So callers that retry immediately do not cause
+    /// more attempts than the policy allows: they fail again only after these attempts have failed, or at their own
+    /// deadlines.
     public struct Reconnecting: Sendable {
-        /// Whether to try again, and when; `nil` for never: a link that failed or was lost is not replaced, and the next
-        /// request connects anew. Default: `Backoff()`, exponential with full jitter.
+        /// The policy that decides whether and when the client tries again. Default: `Backoff()`, exponential back-off
+        /// with full jitter.
+        ///
+        /// With `nil`, the client does not replace a link that failed or was lost until the next request needs one.
         public var policy: (any ReconnectPolicy)? = Backoff()
-        /// After how many failed attempts in a row callers who wait are told `unavailable`; `nil`, the default, for
-        /// never: they wait until their own deadline. At least 1. An attempt whose link ended without any work counts,
-        /// too.
+        /// The number of failed attempts in a row after which waiting callers receive `unavailable`. Default `nil`:
+        /// callers wait until their own deadlines. At least 1.
+        ///
+        /// An attempt also counts as failed if its link did no work (see ``stableAfter``). Attempts at all endpoints
+        /// count together, so with several endpoints the limit may be reached before each was tried.
         public var maximumAttempts: Int?
-        /// How long a link that did no work must stay ready for the policy to start anew after it. Default 10 s.
+        /// How long a link that did no work must stay ready before the back-off starts over. Default 10 s.
         ///
-        /// A link that answered a request, that delivered a push and lasted for a second, or that completed its handshake
-        /// and ended in order with nothing in flight, makes the policy start anew however short it was. Only a server that
-        /// accepts and closes without any work is paced.
+        /// A link did work in each of these cases. The back-off then starts over, however briefly the link was ready:
+        ///
+        /// - It answered a request.
+        /// - It delivered a push and was ready for at least a second.
+        /// - It completed its handshake and ended cleanly with nothing in flight.
+        ///
+        /// So the back-off grows only for a server that accepts connections and closes them without any work.
         public var stableAfter: Duration = .seconds(10)
-        /// Whether a link that the server closed in order is replaced although no request waits and there is
-        /// neither a subscription nor a stream of pushes. Default false: the client goes to `idle`, and the next request connects.
+        /// Whether a link that the server closed cleanly is replaced even if no request waits and there is no
+        /// subscription and no stream of pushes. Default false: the client becomes `idle`, and the next request
+        /// connects.
         ///
-        /// Set it where the next request must not pay for connecting. A link that was lost in any other way is replaced
-        /// in any case.
+        /// Set it to true if the next request must not wait for connecting. A link that was lost in any other way is
+        /// always replaced.
         public var keepsLinkWarm = false
-        /// Tries again even after a cause that time does not mend (a handshake refused for good, an address that is
-        /// none). Default false: an endpoint with such a cause is left out until its failure is forgotten
-        /// (`Failover.halfLife`), and when all have one, callers who wait are told `unavailable`.
+        /// Whether the client tries again after a permanent failure, such as a refused login or an invalid address.
+        /// Default false.
+        ///
+        /// If false, an endpoint with a permanent failure is not tried until the failure is forgotten (see
+        /// ``ClientOptions/Failover-swift.struct/halfLife``). When all endpoints have one, waiting callers receive
+        /// `unavailable`, and the next request tries again at the pace of ``policy``.
         public var retriesPermanentCauses = false
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// What happens on every new link before anything else.
+    /// The options of the handshake, which runs on every new link before any other traffic.
     public struct Handshake: Sendable {
-        /// Logs in, negotiates, identifies: runs on every new link before any other traffic, on no actor. Default none.
+        /// The closure that logs in, negotiates or identifies the client on every new link. Default none.
         ///
-        /// What it throws ends the attempt: `HandshakeRefusal` says whether for good; any other error is taken for a
-        /// failure that time may mend, unless it is `invalidRequest`, `invalidResponse` or `invalidArgument`, which are mistakes of the
-        /// closure's own. Requests that callers make meanwhile wait and go out after it, in order.
+        /// The closure is not isolated to an actor, and runs before any other traffic on the link. Requests that
+        /// callers make in the meantime wait, and go out in order when the handshake is complete.
+        ///
+        /// If it throws, the attempt fails:
+        ///
+        /// - With a ``HandshakeRefusal``, that error says whether the failure is permanent.
+        /// - `invalidRequest`, `invalidResponse` and `invalidArgument` are programming errors in the closure, and
+        ///   permanent failures.
+        /// - After any other error the client tries again.
         public var perform: (@Sendable (Handshaker) async throws -> Void)?
-        /// Restores what the server knew of us, after `perform`, given the requests of `Client.subscribe(_:timeout:)` in their
-        /// order. Those of `Client.subscribe(posting:timeout:)` have been written by then.
+        /// The closure that restores the subscriptions of the client on a new link, after ``perform``.
         ///
-        /// By default it sends all of them, `maximumInFlight` at a time. If the server rejects one, the attempt fails and
-        /// is repeated. To keep the link instead, send them with `Handshaker.send(all:)` and ignore what may be
-        /// rejected:
+        /// It receives the requests of ``Client/subscribe(_:timeout:)->_`` in the order in which they were made. The
+        /// messages of ``Client/subscribe(posting:timeout:)`` have been written by then.
+        ///
+        /// By default it sends all requests, at most ``maximumInFlight`` at a time. If the server rejects one of them,
+        /// the attempt fails and is repeated. To keep the link instead, send them with ``Handshaker/send(all:)`` and
+        /// ignore rejections:
         ///
         /// ```swift
         /// options.handshake.restore = { handshaker, subscriptions in
@@ -184,308 +248,414 @@ extension ClientOptions {
         public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
             try await handshaker.restore(subscriptions)
         }
-        /// How many requests of `Handshaker.send(all:)`, and so of the default `restore`, may be unanswered at a time.
-        /// Default 64, at least 1. A `requests.maximumInFlight` below 1,024 limits it, too.
-        public var maximumInFlight = 64
-        /// How long `perform` may take, and how long `restore` may go without a response. Default 2 s.
+        /// The maximum number of unanswered requests of ``Handshaker/send(all:)`` at a time. Default 64, at least 1.
         ///
-        /// `perform` is bounded by `connecting.timeout` too. `restore` is bounded by its progress alone, however many
-        /// subscriptions there are: it has this time from its start, and again from every response to one of its
-        /// requests. With *n* subscriptions that is at most *n* + 1 times this; callers wait within their own deadlines.
+        /// The limit also applies to the default ``restore``. `requests.maximumInFlight` is an additional limit if it
+        /// is below 1,024.
+        public var maximumInFlight = 64
+        /// How long ``perform`` may take, and how long ``restore`` may go without a response. Default 2 s.
+        ///
+        /// `perform` is also bounded by `connecting.timeout`. `restore` has this time from its start, and again from
+        /// every response to one of its requests. So *n* subscriptions take at most *n* + 1 times this. Meanwhile
+        /// callers wait within their own deadlines.
         public var timeout: Duration = .seconds(2)
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Going from one endpoint to another.
+    /// The options for choosing among endpoints and for replacing links that still work.
     public struct Failover: Sendable {
-        /// A share of failed requests from which on an endpoint is left.
+        /// The share of failed requests at which the client leaves an endpoint.
         public struct ErrorRate: Sendable, Hashable {
-            /// The share, above 0 up to 1. Default 0.1.
+            /// The share of failed requests at which the client leaves the endpoint: greater than 0, at most 1. Default
+            /// 0.1.
             public var share = 0.1
-            /// Fewer requests than this within the window say nothing. Default 40, at least 1.
+            /// The minimum number of requests within the window. With fewer, the client stays with the endpoint.
+            /// Default 40, at least 1.
             public var minimumRequests = 40
-            /// How far back it looks. Default 30 s.
+            /// The period over which requests are counted. Default 30 s.
             public var window: Duration = .seconds(30)
 
-            /// The defaults: a tenth of at least 40 requests within 30 s.
+            /// Creates an error rate with the default values: 10 % of at least 40 requests within 30 s.
             public init() {}
         }
 
-        /// The order in which endpoints are tried. Default `.ordered`.
+        /// The order in which endpoints are tried. Default `.ordered`: the first is preferred.
         public var order = EndpointOrder.ordered
-        /// An endpoint that failed is tried after those that did not, until its failure is forgotten: after three of
-        /// these. Default 30 s; zero forgets at once.
+        /// The half-life of the client's memory of an endpoint's failure. Default 30 s. With zero, a failure is
+        /// forgotten at once.
+        ///
+        /// An endpoint that failed is tried after the others until the failure is forgotten, three half-lives later.
         public var halfLife: Duration = .seconds(30)
-        /// From which share of requests failed by timeout or connection loss (not by the server's status) the endpoint is
-        /// left for the next one; `nil` for never. Default: 10 % of at least 40 within 30 s. Timeouts while a `.suspendReading`
-        /// keeps the answers do not count. A server that answers nothing at all is left sooner, and by clients that ask little:
-        /// see `liveness.maximumStalls`.
+        /// The share of failed requests at which the client leaves the endpoint for the next one, or `nil` for never.
+        /// Default: 10 % of at least 40 requests within 30 s.
+        ///
+        /// Requests that time out or lose their link count as failed; error responses do not. Timeouts while a
+        /// `.suspendReading` buffer holds back the responses do not count. If a server answers nothing,
+        /// `liveness.maximumStalls` detects this sooner, even with few requests.
         public var errorRate: ErrorRate? = ErrorRate()
-        /// How long a draining link (after a planned change, for example) may take to finish its requests. Those that are still
-        /// under way then are lost, fate `unknown`: longer than the longest timeout of a request. Default 120 s.
+        /// How long a draining link, for example after a planned change, may take to finish its requests. Default
+        /// 120 s.
+        ///
+        /// Requests that are still in flight then fail with `connectionLost`, fate `unknown`. Choose it longer than the
+        /// longest timeout of a request.
         public var drainTimeout: Duration = .seconds(120)
-        /// How long to stay away from a preferred endpoint before a planned change returns to it; `nil`, the default, to stay
-        /// where it works. If it has failed lately, or the change was given up, it is considered again after the same time, at
-        /// least 1 s.
+        /// How long the client uses another endpoint before a planned change returns it to the preferred one. Default
+        /// `nil`: the client stays with an endpoint that works.
+        ///
+        /// If the preferred endpoint has failed recently, or the client gave up the change, the client tries again
+        /// after the same time, at least 1 s.
         public var returnsToPreferredAfter: Duration?
-        /// How long a link is used before a planned change replaces it by another to the same endpoint, counted from when it was
-        /// ready. Default `nil`: any time. At least 1 ms.
+        /// The age at which a planned change replaces a link by another one to the same endpoint, counted from when the
+        /// link became ready. Default `nil`: no limit. At least 1 ms.
         ///
-        /// Drawn anew for each link from 90 to 100 % of this, so that the clients of a server that has restarted do not all come
-        /// at once. With each link names are resolved again, a load balancer chooses again, and changed certificates are used.
+        /// The age is drawn at random for each link, from 90 to 100 % of this value, so that the clients of a restarted
+        /// server do not all reconnect at once. For the new link the client resolves the name again and reads changed
+        /// certificates, and a load balancer chooses a server again.
         public var maximumLinkAge: Duration?
-        /// Whether two links may exist at a time, as when a planned change makes the next one. Default `.allowed`.
-        public var overlap = LinkOverlap.allowed
-        /// Whether requests go out on a link whose server has said that it goes (`goAway`), until the next link is ready. Default
-        /// true: no request waits.
+        /// Whether two links may exist at the same time, as in a planned change. Default `.allowed`.
         ///
-        /// Set it to false for servers that ignore what comes after their goAway, as those of HTTP/2 do (RFC 9113 §6.8): a
-        /// request that such a server ignores fails when the link ends, fate `unknown`. The link drains at once then, and
-        /// requests wait for the next one. So does, whatever this says, a link that a frame ends (`Frame.markLinkEnding()`).
+        /// Choose `.never` for servers that refuse a second link of a client, or must not push anything twice.
+        public var overlap = LinkOverlap.allowed
+        /// Whether the client continues to send requests on a link whose server has announced its shutdown (`goAway`),
+        /// until the next link is ready. Default true: no request waits.
+        ///
+        /// Set it to false for servers that ignore requests after their goAway, as HTTP/2 servers do (RFC 9113 §6.8). A
+        /// request that such a server ignores fails when the link ends, fate `unknown`. With false the link drains at
+        /// once, and requests wait for the next link. After a response that is marked as the last one on its link
+        /// (``Frame/markLinkEnding()``), the link always drains at once.
         public var sendsAfterGoAway = true
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Following the host's network: its interfaces, addresses and routes.
+    /// The options for reacting to changes of the host's network: its interfaces, addresses and routes.
     ///
-    /// - When an attempt has failed and no route leads to any endpoint, attempts pause (`ConnectionState.noNetwork`). They begin
-    ///   anew within about 100 ms of a route.
-    /// - A link whose local address is gone, or whose interface is down, is lost at once (`DisconnectCause.pathLost`), and
-    ///   replaced.
-    /// - When the route of a link changes, or the machine wakes up, `onRouteChange` decides.
+    /// - If an attempt has failed and no route leads to any endpoint, attempts pause
+    ///   (``ConnectionState/noNetwork(cause:)``). They resume within about 100 ms of a new route.
+    /// - If the local address of a link is removed, or its interface goes down, the link is lost at once
+    ///   (``DisconnectCause/pathLost``) and replaced.
+    /// - If the route of a link changes, or the machine wakes up, ``onRouteChange`` decides what happens.
     ///
-    /// Loopback addresses and Unix domain sockets are not affected. See the article <doc:Connecting>.
+    /// Loopback addresses and Unix domain sockets are not affected. See <doc:StayingConnected>.
     public struct Network: Sendable {
-        /// Whether changes are followed. Default true.
+        /// Whether the client follows changes of the network. Default true.
         ///
-        /// One monitor serves the whole process: netlink(7) on Linux, `NWPathMonitor` on Darwin (not run there). It needs no
-        /// privilege. Where the system does not allow it, one line on standard error says so, every path is `unknown`, and
-        /// broken links are noticed by TCP and `options.liveness` alone.
+        /// One monitor serves the whole process: netlink(7) on Linux, `NWPathMonitor` on Darwin (not tested there). It
+        /// needs no privilege. If the system does not allow it, the client writes one line to standard error, and every
+        /// path is `unknown`. Then only TCP and `options.liveness` detect broken links.
         public var isMonitored = true
-        /// What becomes of a link when its route changes or the machine wakes up. Default `.probe`. It does not concern
-        /// `noNetwork` and `pathLost`.
+        /// What the client does with a link when its route changes or the machine wakes up. Default `.probe`.
+        ///
+        /// This option does not change the other two rules of ``ClientOptions/Network-swift.struct``: attempts pause
+        /// while there is no route, and a link whose local address is removed is lost.
         public var onRouteChange = RouteChangePolicy.probe
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Noticing that a link is dead although nobody said so.
+    /// The options for detecting links that are dead although TCP has not reported it.
     ///
-    /// With `.pingPong` that takes `interval + deadline` from the last complete frame at most: the link is replaced, and
-    /// requests written to it fail with `connectionLost`, fate `unknown`, cause `TransportError.halfOpen`. Bytes alone are no
-    /// sign of life, or a link that has lost framing would be kept for as long as they trickle in: a frame that is
-    /// incomplete for longer than `deadline` has to grow at `minimumRate`.
+    /// **With pings that are answered** (`.pingPong`), a dead link is detected within ``interval`` plus ``deadline`` of
+    /// the last complete frame. The link is replaced, and requests written to it fail with `connectionLost`, fate
+    /// `unknown`, cause `TransportError.Code.halfOpen`. Received bytes alone do not count as progress: otherwise the
+    /// client would keep a link that has lost framing as long as a few bytes arrive. A frame that is incomplete for
+    /// longer than `deadline` has to grow at ``minimumRate``.
     ///
-    /// Without pings that are answered (`.none`, `.oneWay`, a codec without a ping), a frame that is incomplete for longer
-    /// than `deadline`, and grows more slowly than that, costs the link at once; and requests that time out in a row without
-    /// a single frame in between cost it by `maximumStalls`.
+    /// **Without pings that are answered** (`.none`, `.oneWay`, a codec without a ping), a link is lost at once if a
+    /// frame is incomplete for longer than `deadline` and grows too slowly. It is also replaced when ``maximumStalls``
+    /// requests in a row time out without a frame in between.
     ///
-    /// A link that is not read (because `inbound.maximumHeld` is reached for a stream's `.suspendReading`, or nobody asks
-    /// a connection for its `frames`) is not judged: its silence counts from when reading goes on. Meanwhile the server's
-    /// pings stay unanswered; an end in good order is noticed when reading goes on, and a broken connection (a reset, or
-    /// one given up by the kernel: `connecting.keepAlive`, `connecting.userTimeout`) by a write that fails, or within
-    /// `interval`. Nor is a link given up at once after process or machine slept: it is pinged first, with the whole
-    /// deadline.
+    /// **While the client does not read a link**, it does not check whether the link is dead. The client does not read
+    /// when `inbound.maximumHeld` is reached for a `.suspendReading` buffer, or when no consumer of
+    /// ``Connection/frames`` requests the next frame. The time without progress counts from when reading resumes.
+    /// Meanwhile the server's pings stay unanswered. A clean end is noticed when reading resumes. A broken connection
+    /// (a reset, or a link that the kernel gave up because of `connecting.keepAlive` or `connecting.userTimeout`) is
+    /// noticed by a failed write, or within `interval`.
     ///
-    /// A link that is silent from its beginning to its end, and one ended by `maximumStalls` without any frame, count as a
-    /// failure of its endpoint: the next attempt goes to another one, if there is one.
+    /// After the process or the machine slept, a link is not lost at once: the client sends a ping first and waits for
+    /// the whole deadline.
+    ///
+    /// Two kinds of links count as a failure of the endpoint: a link that never received a frame, and a link that was
+    /// replaced because ``maximumStalls`` requests timed out without a frame in between. The next attempt goes to
+    /// another endpoint, if there is one.
     public struct Liveness: Sendable {
-        /// What is sent on a link that is quiet. Default `.pingPong`; in protocols whose codec has no ping, none.
+        /// Which pings the client sends on an idle link. Default `.pingPong`; with a codec that has no ping, nothing is
+        /// sent.
         public var heartbeat = HeartbeatMode.pingPong
-        /// For how long no frame must have come in, with `.oneWay` gone out, for a ping to be sent. Default 30 s, at least
-        /// 1 ms, as are the others.
+        /// The time without a received frame after which the client sends a ping. Default 30 s, at least 1 ms.
+        ///
+        /// With `.oneWay` it counts from the last write instead. Set it below the idle timeout of the server and of
+        /// every device on the path, such as load balancers and NAT gateways.
         public var interval: Duration = .seconds(30)
-        /// How long a ping may stay without progress: a complete frame received, whatever it is, a frame that grows at
-        /// `minimumRate`, or bytes taken by the server from a full socket behind which the ping waits. And how long a frame may
-        /// be incomplete and grow more slowly before the server is asked by a ping. Default 10 s.
+        /// How long a ping may go without progress before the link is lost. Default 10 s, at least 1 ms.
+        ///
+        /// Progress is one of these:
+        ///
+        /// - A complete frame was received, of whatever kind.
+        /// - An incomplete frame grows at ``minimumRate``.
+        /// - The ping is not written yet because the socket was full, and the socket accepts bytes again.
+        ///
+        /// It is also how long a frame may be incomplete and grow more slowly than `minimumRate` before the client
+        /// sends a ping. Raise it for links with a very high latency.
         public var deadline: Duration = .seconds(10)
-        /// How many bytes per second an incomplete frame has to grow by, over a `deadline`, for that to be progress; with TLS
-        /// its encrypted bytes. So a large body may take its time, but a trickle may not. `nil` takes any byte for
-        /// progress and lets a frame be incomplete for ever: for servers that leave one unfinished, such as a prompt without a line
-        /// end. Default 100.
+        /// The number of bytes per second that an incomplete frame has to grow by, over one ``deadline``, to count as
+        /// progress. Default 100; over TLS, encrypted bytes count.
         ///
-        /// Growth is progress only while the frame can be what a request waits for: after `maximumStalls` requests that timed
-        /// out in a row without a complete frame, one that was written before the frame began must still wait. A push that takes
-        /// longer than the requests behind it, and is to arrive all the same, should be sent in several frames.
+        /// A large body may arrive slowly, but not more slowly than this. With `nil` any byte counts as progress, and a
+        /// frame may stay incomplete forever. Use `nil` for servers that leave a frame incomplete, such as a prompt
+        /// without a line end.
+        ///
+        /// After ``maximumStalls`` requests in a row have timed out without a complete frame, growth counts as progress
+        /// only if a request that was written before the frame began is still waiting for its response. If a push may
+        /// take longer to arrive than the timeouts of the requests whose responses follow it, the server should send
+        /// the push in several frames.
         public var minimumRate: Int? = 100
-        /// A request unanswered for so long on a link without progress since makes a ping go out at once, and so does one that
-        /// timed out before; `nil` for never. Default 5 s. Only the ping's silence costs the link, never the request's. With
-        /// `.pingPong` only; `maximumStalls` uses it as well.
+        /// How long a request may be unanswered, without progress on the link, before the client sends a ping; `nil`
+        /// for no limit. Default 5 s, at least 1 ms.
+        ///
+        /// A request that times out earlier causes a ping at once. The link is lost only if no progress follows the
+        /// ping; the unanswered request alone does not end it. Pings are sent with `.pingPong` only; ``maximumStalls``
+        /// uses this duration as well.
         public var probeAfter: Duration? = .seconds(5)
-        /// For how long we may write nothing before a ping goes out, whatever comes in and also while reading is suspended:
-        /// for servers that close a link on which they do not hear from us (MQTT's keep alive). Choose it well below what
-        /// the server allows. `nil`, the default, for never. With `.pingPong` only; `.oneWay` does that by its interval.
+        /// How long the client may write nothing before it sends a ping, even if it receives frames or reading is
+        /// suspended. Default `nil`: no limit. At least 1 ms.
+        ///
+        /// Set it for servers that close a link on which they receive nothing, such as MQTT servers (keep alive).
+        /// Choose it well below the server's limit. This option has an effect with `.pingPong` only; with `.oneWay`,
+        /// ``interval`` already counts from the last write.
         public var speakAfter: Duration?
-        /// How many failures in a row to answer are too many for a link. Default 3, at least 1; `nil` for never.
+        /// How many times in a row the server may fail to answer before the link is replaced, or `nil` for no limit.
+        /// Default 3, at least 1.
         ///
-        /// - Without pings that are answered: so many requests that timed out, after they had been written (or while they
-        ///   waited their turn behind such a one), with not a single frame in between. The link drains; requests that still have time may be answered there. It counts as a failure
-        ///   of the endpoint, so a client of a server that hangs goes on to the next. Since no number of very short
-        ///   timeouts proves anything, the latest must come at least `probeAfter` (`deadline` if that is `nil`) after the
-        ///   first. Cancelled requests do not count, nor those that time out while a `.suspendReading` keeps their answers,
-        ///   nor, in protocols matched in order, those behind a request that still has time. A link that is lost does not
-        ///   begin the count anew; one that the client ends itself does.
-        /// - In protocols matched in order, with a ping or not: how many times everything under way on a link may time
-        ///   out, without a moment in between at which every request had been answered. The link is left for another to
-        ///   the same server, or, if no frame has come either, to the next endpoint.
+        /// **Without pings that are answered**, this is the number of requests that time out in a row without any frame
+        /// in between. A request counts if it was written, or if it waited for its turn because of one that timed out.
+        /// The replaced link drains, so requests whose deadline has not passed may still be answered. The replacement
+        /// counts as a failure of the endpoint, so the client moves from a server that hangs to the next endpoint.
         ///
-        /// A server that left an answer out has shifted all later answers by one for good, and this is how it shows: each
-        /// time that the link comes to rest an answer is missing. No request is lost when such a link is replaced, since
-        /// none is under way on it; pushes between the two links may be. Once every request has its answer, however late, the
-        /// count begins anew; a server whose every answer comes too late, while there is always a request more, looks the
-        /// same: give it more time, or no limit.
+        /// - Very short timeouts do not show that the server hangs, so the last timeout must come at least
+        ///   ``probeAfter`` (``deadline`` if that is `nil`) after the first.
+        /// - These requests do not count: cancelled requests, requests that time out while a `.suspendReading` buffer
+        ///   holds back their responses, and, in protocols matched in order, requests after one whose deadline has not
+        ///   passed.
+        /// - A link that is lost does not restart the count. A link that the client ends itself does.
+        ///
+        /// **In protocols matched in order**, with or without a ping, this is also the number of times in a row that
+        /// all requests in flight on a link may time out. The count restarts when every request on the link has been
+        /// answered, however late. When the limit is reached, the client replaces the link with another one to the same
+        /// server or, if no frame was received either, to the next endpoint.
+        ///
+        /// This detects a server that omitted a response, which shifts all later responses by one: each time the client
+        /// stops sending, one response is missing. Replacing such a link loses no request, because none is in flight;
+        /// pushes between the two links may be lost. A server that answers every request too late, while there is
+        /// always another request, looks the same: set a longer timeout for its requests, or set no limit.
         public var maximumStalls: Int? = 3
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Requests and their responses.
+    /// Deadlines, limits and retries of requests.
     public struct Requests: Sendable {
-        /// From the call until the response, for calls that do not say otherwise; `nil` for no limit. Default 8 s.
+        /// How long a call may take, from the call until the response, if the call does not set its own timeout. `nil`
+        /// for no limit. Default 8 s.
+        ///
+        /// If the deadline passes, the call fails with `timedOut` and the link stays. For a streamed reply, this is the
+        /// longest wait for each part, unless the call sets another.
         public var timeout: Duration? = .seconds(8)
-        /// The time that a streamed reply has from the call to its end, where a call does not say; `nil`, the default, for any.
-        /// `timeout` is the longest wait for each of its parts.
+        /// How long a streamed reply may take from the call to its end, if the call does not set its own timeout.
+        /// Default `nil`: no limit.
+        ///
+        /// The wait for each part is limited separately, by ``timeout``.
         public var streamTimeout: Duration?
-        /// How many requests may be out, or on their way, at once; the others wait their turn. Default 65,536, at
-        /// least 1.
+        /// The maximum number of requests on which the server may be working. Further requests wait their turn, within
+        /// their deadlines. Default 65,536, at least 1.
         ///
-        /// It counts everything on which the server may still be working. A request that was given up after its first byte was
-        /// written counts until the server answers it, its `quarantine` ends or its link ends: see
-        /// `Client.Statistics.abandoned`. One of which nothing was written counts no more at once, and a one-way message
-        /// counts until it is written.
+        /// These count:
         ///
-        /// A limit of 1 is the one-at-a-time mode, for half-duplex servers: none ever sees a second request before the first
-        /// was answered, its quarantine is over, or the link has ended. While a request that was given up holds the only
-        /// place, the others wait within their own deadlines. Not held back are heartbeats, also those that are requests (set
-        /// `liveness.probeAfter = nil` and an `interval` above the slowest request, or no heartbeat), and the handshake
-        /// and restoration on a new link while a draining link still has a request under way.
+        /// - A request in flight: queued on a link, or written and not yet answered.
+        /// - A request that was cancelled or timed out after its first byte was written. It counts until the server
+        ///   answers it, its ``quarantine`` ends or its link ends (`Client.Statistics.abandoned`).
+        /// - A one-way message until it is written.
         ///
-        /// A limit below 1,024 is taken to protect the server: requests on links that drain count, too. When a limit of 1,024
-        /// or more is reached and requests that were given up hold half of it, the link is replaced as if serial numbers had
-        /// run out (`quarantine`).
+        /// A request that is cancelled before its first byte was written no longer counts.
+        ///
+        /// With a limit of 1, for half-duplex servers, the server never receives a second request before it has
+        /// answered the first, the quarantine of the first is over, or the link has ended. While an abandoned request
+        /// holds the only place, the others wait within their own deadlines. Two things are not held back:
+        ///
+        /// - Heartbeats, including those sent as requests. For a server that must not receive one while it works, set
+        ///   no heartbeat, or set `liveness.probeAfter` to `nil` and `liveness.interval` above the time of the slowest
+        ///   request.
+        /// - The handshake and the restoration of subscriptions on a new link while a draining link still has a request
+        ///   in flight.
+        ///
+        /// Limits below 1,024 are assumed to protect the server: requests on draining links count, too, and the link is
+        /// never replaced because of the limit. When a limit of 1,024 or more is reached and abandoned requests hold at
+        /// least half of it, the link is replaced, as if serial numbers had run out (see ``quarantine``).
         public var maximumInFlight = 65_536
-        /// How many requests may wait their turn, or for a link; one more fails with `overloaded`, fate `notSent`.
-        /// `Client.enqueue` accepts as many messages besides. Default 1,000,000.
+        /// The maximum number of requests that wait for a link or for their turn. A further request fails with
+        /// `overloaded`, fate `notSent`. Default 1,000,000.
+        ///
+        /// ``Client/enqueue(_:timeout:)`` accepts the same number of messages in addition.
         public var maximumWaiting = 1_000_000
-        /// How many bytes of memory requests may take that wait: for a link, for their turn, or above
-        /// `outbound.highWatermark`. A request beyond them fails with `overloaded`, fate `notSent`. Each counts as its body, its
-        /// named bytes and 544 bytes: 32 for the rest of its frame, and 512 for its places in the client's tables and its deadline. The tasks of
-        /// its callers come on top. One request may wait alone, whatever its size. Default 256 MiB, enough for some 490,000
-        /// requests with small bodies. The memory is given back when they have left.
+        /// The maximum memory, in bytes, of requests that wait for a link, for their turn, or because of
+        /// `outbound.highWatermark`. A further request fails with `overloaded`, fate `notSent`. Default 256 MiB.
+        ///
+        /// Each request counts as its body, its named byte fields and 544 bytes: 32 for the rest of its frame, and 512
+        /// for its entries in the client's tables and its deadline. So the default is enough for about 490,000 requests
+        /// with small bodies. The tasks of the callers are not counted. If no other request waits, a request of any
+        /// size is accepted. The memory is released when the requests are written or have failed.
         public var maximumWaitingBytes = 256 * 1024 * 1024
-        /// How many bytes of bodies `send` and `start` reassemble when a reply comes in parts. A longer reply fails with
-        /// `overloaded`, fate `unknown` (`answered` if it was the last part that was too much), and that request alone: it
-        /// is cancelled and its rest is dropped. Replies that come whole are not concerned: they have the codec's
-        /// `maximumFrameSize`. `stream` has a buffer of its own (`ReplyBuffering`). Default 16 MiB.
+        /// The maximum size, in bytes, of a reply that `send` and `start` reassemble from parts. Only the bodies of the
+        /// parts count. Default 16 MiB.
+        ///
+        /// A longer reply fails with `overloaded`, fate `unknown` (`answered` if the last part exceeded the limit).
+        /// Only that request fails: it is cancelled, and the rest of its reply is discarded. The codec's
+        /// `maximumFrameSize` limits a reply that comes in one frame, and ``ReplyBuffering`` limits a streamed reply.
         public var maximumReplySize = 16 * 1024 * 1024
-        /// How many bytes of bodies all replies together hold that `send` and `start` are reassembling. A part beyond
-        /// them fails its request with `overloaded`, fate `unknown`, as `maximumReplySize` does; the others go on.
-        /// Default 256 MiB.
+        /// The maximum size, in bytes, of all replies together that `send` and `start` are reassembling. Only the
+        /// bodies of the parts count. Default 256 MiB.
+        ///
+        /// A part that exceeds it fails its request with `overloaded`, fate `unknown`, as with ``maximumReplySize``;
+        /// the other requests continue.
         public var maximumReassemblyBytes = 256 * 1024 * 1024
-        /// Whether requests that fail are sent again, for calls that do not say otherwise. Default `.ifUnsent`.
+        /// Whether failed requests are sent again, if neither the call nor its `TypedRequest` specifies it. Default
+        /// `.ifUnsent`: only if no byte was written.
         public var retry = RetryPolicy.ifUnsent
-        /// What all retries of a client draw on; `nil` for no limit. Default: a fifth of all requests, and 10 per second.
+        /// The budget that all retries of the client draw on, or `nil` for no limit. Default: a fifth of all requests,
+        /// and 10 per second.
+        ///
+        /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
-        /// How long the server may be at work on a request that was given up, if it does not answer: so long its serial number
-        /// is kept from use, and its place below `maximumInFlight`. A part of its reply begins it anew. Default 60 s.
+        /// How long the client assumes that the server works on an abandoned request, one that was cancelled or timed
+        /// out after its first byte was written. Default 60 s.
         ///
-        /// Serial numbers belong to a link. With 65,536 of them, a link bears 65,536 / 60 s = 1,092 requests per second that
-        /// are given up and never answered. When a request has found none free for 250 ms, and at least half are held in this
-        /// way, the link is replaced: the next one has all of them, and the old one drains. Further replacements come at the
-        /// pace of `reconnecting.policy`, unless the server answers something. Calls with `waitsForReady: false` that find no serial
-        /// fail with `overloaded`, fate `notSent`.
+        /// During this time its serial number is not reused, and it counts against ``maximumInFlight``. The quarantine
+        /// ends early when the server answers. A part of the reply restarts it.
         ///
-        /// Protocols matched in order have no serials, and a place is held until it is answered or the link ends: the link is
-        /// replaced when a request that was given up has kept others from going out for longer than this.
+        /// Serial numbers belong to a link. With 65,536 of them, a link supports 65,536 / 60 s = 1,092 abandoned
+        /// requests per second that are never answered. When requests have found no free serial for 250 ms and
+        /// abandoned requests hold at least half of them, the link is replaced: the next link has all serials, and the
+        /// old one drains. Unless the server answers something, further replacements come at the pace of
+        /// `reconnecting.policy`. A call with `waitsForReady: false` that finds no free serial fails with `overloaded`,
+        /// fate `notSent`.
+        ///
+        /// Protocols matched in order have no serials. There an abandoned request holds its place until it is answered
+        /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for
+        /// longer than the quarantine.
         public var quarantine: Duration = .seconds(60)
-        /// How long `close()` waits for requests that have no deadline, or a later one, and for a server that reads slowly what
-        /// is left to be written; one that reads nothing has 2 s once the last request has ended. Default 30 s.
+        /// The longest time that `close()` waits for requests to end, and for a server that reads the remaining bytes
+        /// slowly. Default 30 s.
+        ///
+        /// After this time the remaining requests fail with `closed`, fate `notSent` or `unknown`. If the server
+        /// reads nothing, `close()` waits 2 s after the last request has ended.
         public var drainTimeout: Duration = .seconds(30)
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Responses that are kept for later callers: those to calls with a `CachePolicy`, and no others.
+    /// The limits of the response cache.
     ///
-    /// What was not used for longest makes room. At 0 or below nothing is kept; calls that ask for the same at the same
-    /// time are coalesced into one request all the same.
+    /// Only responses to calls with a ``CachePolicy`` are cached. When a limit is reached, the least recently used
+    /// responses are removed. With a limit of 0 or below nothing is cached, but identical calls at the same time still
+    /// share one request. See <doc:Caching>.
     public struct Cache: Sendable {
-        /// How many responses are kept. Default 1,000.
+        /// The maximum number of cached responses. Default 1,000.
         public var maximumCount = 1_000
-        /// How many bytes they hold: the response's body and fields, those of the request (or your own key), and 512 bytes of
-        /// bookkeeping for each. A response that is larger by itself is not kept. Default 16 MiB.
+        /// The maximum size of the cached responses in bytes. Default 16 MiB.
+        ///
+        /// Each counts as the body and fields of the response, the body and fields of the request (or the custom key),
+        /// and 512 bytes. A response that is larger than the limit is not cached.
         public var maximumBytes = 16 * 1024 * 1024
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Finding out why links end.
+    /// The options for diagnosing why links end.
     public struct Diagnosis: Sendable {
-        /// Asked after every abnormal end whether the network is up, to tell "our network" from "that server": can another
-        /// host be reached, does an interface have an address? The answer becomes `DisconnectReport.isNetworkUp`, and the
-        /// report waits for it. Default none. Reconnecting does not wait for it.
+        /// The closure that returns whether the network is up, to distinguish a network failure from a server failure.
+        /// Default none.
+        ///
+        /// The client calls it after every abnormal end of a link or attempt. The closure may check, for example,
+        /// whether another host can be reached or an interface has an address. The result becomes
+        /// `DisconnectReport.isNetworkUp`, and the report waits for it. Reconnecting does not wait for it.
         public var probe: (@Sendable (DisconnectReport) async -> Bool)?
-        /// How long a report waits for `probe`, whose task is cancelled then. Default 3 s.
+        /// How long a report waits for ``probe``. Then the task of the probe is cancelled, and `isNetworkUp` is `nil`.
+        /// Default 3 s.
         public var probeTimeout: Duration = .seconds(3)
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Bytes on their way out.
+    /// The limits for bytes that wait to be written.
     public struct Outbound: Sendable {
-        /// From so many bytes on, requests wait their turn. `Client.enqueue` accepts as many bytes of messages at once.
-        /// Default 1 MiB.
+        /// The number of bytes waiting to be written at which further requests begin to wait. Default 1 MiB, at least
+        /// 1.
+        ///
+        /// It also limits the messages that ``Client/enqueue(_:timeout:)`` has accepted and that are not yet written.
         public var highWatermark = 1024 * 1024
-        /// Below so many bytes they go on. Default 256 KiB; held at or below `highWatermark`.
+        /// The number of bytes waiting to be written below which the waiting requests continue. Default 256 KiB, at
+        /// least 1 and at most ``highWatermark``.
         public var lowWatermark = 256 * 1024
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 
-    /// Bytes on their way in.
+    /// The limits for bytes that were received and are not yet delivered.
     public struct Inbound: Sendable {
-        /// A link with more bytes than this that are no complete frame is closed (`protocolViolation`, fate `unknown`, cause
-        /// `illegalLength`): the last resort against a codec without a limit of its own, and so a limit on every frame that
-        /// can be received. Raise it with a codec's `maximumFrameSize` above it. Default 256 MiB.
+        /// The maximum number of received bytes that do not form a complete frame. Default 256 MiB.
+        ///
+        /// If a link exceeds the limit, the client closes it, and its requests fail with `protocolViolation`, fate
+        /// `unknown`, cause `illegalLength`. The limit protects the client from a codec that has none. It also applies
+        /// to every received frame, so raise it if the codec's `maximumFrameSize` is larger.
         public var maximumUndecoded = 256 * 1024 * 1024
-        /// How much is read on a link while a stream of pushes, or of a reply, whose full buffer asks for it
-        /// (`.suspendReading`) keeps frames from being handed over: the server's pings are answered and the link is judged as
-        /// ever, and what else comes is held, in order. When so many bytes are held, a frame counting as its body, its named
-        /// bytes and some 200 bytes, nothing more is read. With 0 reading stops at once. Default 1 MiB.
+        /// How many bytes are read and held on a link while a full buffer with `.suspendReading`, of pushes or of a
+        /// streamed reply, keeps frames from being delivered. Default 1 MiB.
+        ///
+        /// Until then the client answers the server's pings, checks the link as usual, and holds all other frames in
+        /// order. When this many bytes are held, it stops reading. Each frame counts as its body, its named byte fields
+        /// and about 200 bytes. With 0 it stops reading at once.
         public var maximumHeld = 1024 * 1024
 
-        /// The defaults.
+        /// Creates options with the default values.
         public init() {}
     }
 }
 
-/// Thrown by a handshake that the server did not accept.
+/// The error that a handshake throws if the server refused it.
 public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
-    /// Time does not mend it (wrong credentials): there is no further attempt until somebody asks for a link again, and
-    /// callers who wait are told `unavailable`. `reconnecting.retriesPermanentCauses` overrules it.
+    /// Whether the failure is permanent, such as wrong credentials.
+    ///
+    /// If true, the client does not try the endpoint again until its failure is forgotten (`failover.halfLife`). When
+    /// every endpoint has a permanent failure, waiting callers receive `unavailable`, and the next request tries again
+    /// at the pace of `reconnecting.policy`. `reconnecting.retriesPermanentCauses` overrides this.
     public var isPermanent: Bool
-    /// What the server said, for people.
+    /// The reason, as a human-readable text.
     public var reason: String
-    /// How long the server wants us to stay away at least.
+    /// The minimum time before the next attempt at this endpoint, as the server requested it; `nil` if it requested
+    /// none. Honored up to one hour.
     public var retryAfter: Duration?
 
-    /// A refusal for good, unless `isPermanent` is false.
+    /// Creates a refusal.
+    ///
+    /// - Parameters:
+    ///   - reason: The reason, as a human-readable text.
+    ///   - isPermanent: Whether the failure is permanent. Default true.
+    ///   - retryAfter: The minimum time before the next attempt at this endpoint, or `nil`.
     public init(_ reason: String, isPermanent: Bool = true, retryAfter: Duration? = nil) {
         self.reason = reason
         self.isPermanent = isPermanent
         self.retryAfter = retryAfter
     }
 
-    /// The reason in words, in one line: control and format characters are escaped.
+    /// The reason, in one line. Control and format characters are escaped.
     public var description: String { "the handshake was refused: \(reason.asMessage)" }
 }

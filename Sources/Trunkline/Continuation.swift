@@ -2,11 +2,11 @@
     import CTrunkline
 #endif
 
-/// A caller suspended in `withContinuation`, to be resumed exactly once, by the code that removed it from where it was
-/// kept.
+/// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
+/// table that held it.
 ///
-/// An unsafe continuation underneath: a checked one costs an allocation per request to find a mistake that the tables
-/// (removal is the only way out) do not allow.
+/// It wraps an unsafe continuation. A checked one costs an allocation per request, to find a mistake that the tables do
+/// not allow.
 @safe
 package struct Continuation<Value: Sendable>: Sendable {
     private let continuation: UnsafeContinuation<Value, Never>
@@ -15,7 +15,7 @@ package struct Continuation<Value: Sendable>: Sendable {
         unsafe self.continuation = continuation
     }
 
-    /// Resumes the caller, on its own executor. Never to be called with a lock held.
+    /// Resumes the caller on its own executor. Never call this with a lock held.
     package func resume(returning value: Value) {
         tellThreadSanitizer(of: unsafe address(of: continuation), isResumed: true)
         unsafe continuation.resume(returning: value)
@@ -26,7 +26,7 @@ extension Continuation<Void> {
     package func resume() { resume(returning: ()) }
 }
 
-/// Suspends the calling task until the `Continuation` given to `body`, which runs at once, is resumed.
+/// Suspends the calling task until the `Continuation` passed to `body` is resumed. `body` runs at once.
 package func withContinuation<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation,
     _ body: (Continuation<Value>) -> Void
@@ -41,19 +41,20 @@ package func withContinuation<Value: Sendable>(
     return value
 }
 
-// MARK: - For the thread sanitizer
+// MARK: - Thread sanitizer
 
-/// What the continuation refers to: its task.
+/// Returns the address of the task that the continuation refers to.
 private func address<Value>(of continuation: UnsafeContinuation<Value, Never>) -> UInt {
     unsafe unsafeBitCast(continuation, to: UInt.self)
 }
 
-/// Says that what came before the resuming of a task happens before what comes after its suspension.
+/// Tells the thread sanitizer that everything before the resumption of a task happens before everything after its
+/// suspension.
 ///
-/// When a continuation is resumed on one thread before the other has come to await it, it is handed over by one atomic
-/// operation inside the runtime, which is not instrumented: what the resuming thread wrote (an error, a frame) was
-/// reported as racing with the task that reads it. Without the sanitizer this costs a comparison; elsewhere than on
-/// Linux nothing.
+/// If a continuation is resumed on one thread before another thread awaits it, the runtime passes the value on with one
+/// atomic operation that is not instrumented. Without this function, the sanitizer reports what the resuming thread
+/// wrote (an error, a frame) as a race with the task that reads it. When the sanitizer is off, this costs a comparison
+/// on Linux, and nothing on other systems.
 private func tellThreadSanitizer(of task: UInt, isResumed: Bool) {
     #if os(Linux)
         if isResumed { trunkline_tsan_release(task) } else { trunkline_tsan_acquire(task) }

@@ -1,5 +1,4 @@
-/// Runs `operation` and cancels it when it takes longer than `timeout`, counted from the call: one deadline over
-/// everything that it does.
+/// Runs `operation` with one deadline over everything that it does, and cancels it when the deadline passes.
 ///
 /// ```swift
 /// try await withTimeout(.seconds(2)) {
@@ -8,17 +7,23 @@
 /// }
 /// ```
 ///
-/// Requests inside are cancelled as by their task: cancel frames go out. It returns when `operation` has, so an
-/// operation that does not heed cancellation delays the expiry; everything in this package heeds it.
+/// When the deadline passes, requests in `operation` are cancelled as if their task were cancelled, and cancel frames
+/// are sent. This function returns only when `operation` has returned. So an operation that ignores cancellation delays
+/// the return. Everything in this package responds to cancellation.
 ///
-/// The closure is `@Sendable`: a `var` must be a constant by then, or be captured (`{ [request] in … }`).
+/// `operation` runs in a child task. To run it on an actor, name the actor: `{ @MainActor in … }`. The closure is
+/// `@Sendable`: capture the value of a `var` (`{ [request] in … }`), or use a constant.
 ///
-/// At zero or below it fails at once and `operation` is not run. `operation` runs in a child task: on an actor, say so
-/// (`{ @MainActor in … }`).
-///
-/// - Parameter clock: What measures the time. In a simulation pass `network.clock`, or the time will not pass.
-/// - Throws: `timedOut` on expiry, with the fate of the request that was cancelled by it (`unknown` if the operation
-///   threw an error of another kind, which is then the `cause`); otherwise what `operation` throws.
+/// - Parameters:
+///   - timeout: The time that `operation` has, counted from the call. If it is zero or negative, the function
+///     throws `timedOut`, fate `notSent`, and does not run `operation`.
+///   - clock: The clock that measures the time. In a simulation, pass `network.clock`: other clocks do not follow
+///     virtual time.
+///   - operation: The code to run.
+/// - Returns: The result of `operation`. If it succeeds although it was cancelled, its result is returned.
+/// - Throws: If the deadline passes, a `ClientError` with the code `timedOut` and the fate of the request that was
+///   cancelled. If `operation` threw an error that is not a `ClientError`, the fate is `unknown` and that error is the
+///   `cause`. Otherwise, the error that `operation` throws.
 public func withTimeout<Value: Sendable>(
     _ timeout: Duration,
     clock: some Clock<Duration> = ContinuousClock(),
@@ -30,18 +35,19 @@ public func withTimeout<Value: Sendable>(
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }
         group.addTask {
-            // Cancelled when the operation was faster. A hundred years at most: the system's clock traps far beyond.
+            // Cancelled if the operation was faster. At most a hundred years: the system's clock traps far beyond that.
             try? await clock.sleep(for: min(timeout, .seconds(100 * 365 * 86400)))
             return nil
         }
         defer { group.cancelAll() }
         if let first = try await group.next(), let value = first { return value }
-        // The sleep ends early when the caller is cancelled; then the operation is, too, and has the last word.
+        // The sleep ends early when the caller is cancelled. The operation is then cancelled as well, and its outcome
+        // counts.
         let isExpired = !Task.isCancelled
         group.cancelAll()
         let expired = "no result within \(timeout)"
         do {
-            // The operation may still have succeeded: what it has done must not be lost.
+            // The operation may still have succeeded. Then its result must not be lost.
             if let last = try await group.next(), let value = last { return value }
         } catch let error as ClientError where isExpired && error.code == .cancelled {
             throw error.changed { ($0.code, $0.message, $0.response) = (.timedOut, expired, nil) }

@@ -1,11 +1,12 @@
 import Trunkline
 
 extension SocketAddress {
-    /// Whether the address is one of the Internet's, and not of this machine, this network or this organisation.
+    /// Whether the address is public: not reserved for this machine, its network or a special purpose.
     ///
-    /// Of the special-purpose registries (RFC 6890): loopback, unspecified, private (RFC 1918), link-local, shared with a
-    /// carrier (RFC 6598), unique local (RFC 4193), multicast, broadcast, benchmarking, documentation and reserved. An IPv4
-    /// address within an IPv6 address counts as the former: mapped, compatible, 6to4, NAT64.
+    /// These addresses are not public (special-purpose registries, RFC 6890): loopback, unspecified, private (RFC
+    /// 1918), link-local, shared (RFC 6598), unique local (RFC 4193), multicast, broadcast, benchmarking, documentation
+    /// and reserved addresses. An IPv6 address that contains an IPv4 address (mapped, compatible, 6to4, NAT64) is
+    /// public if the IPv4 address is public.
     var isPublic: Bool {
         switch self {
         case .ipv4(let bytes, _): Self.isPublic(ipv4: bytes)
@@ -31,7 +32,7 @@ extension SocketAddress {
         if begins(zeros + [0xFF, 0xFF]) || begins(zeros + [0, 0]) { return isPublic(ipv4: Array(bytes[12...])) }
         if begins([0x00, 0x64, 0xFF, 0x9B] + zeros.prefix(8)) { return isPublic(ipv4: Array(bytes[12...])) }
         if begins([0x20, 0x02]) { return isPublic(ipv4: Array(bytes[2..<6])) }
-        // Teredo, ORCHID and other protocols' own; documentation.
+        // Teredo, ORCHID and other protocol assignments; documentation.
         if begins([0x20, 0x01]) && bytes[2] < 2 || begins([0x20, 0x01, 0x0D, 0xB8]) { return false }
         // Global unicast is 2000::/3; everything else is local, multicast or reserved.
         return bytes[0] & 0xE0 == 0x20

@@ -8,13 +8,13 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// One request through a gateway, from its first piece to the last of its answer.
+/// One request through a gateway, from its first part to the last part of its response.
 final class GatewayPerformance: Sendable {
     private let gateway: HTTPGateway
     private let exchange: ServerExchange
-    /// Whether the head of the answer is on its way: a refusal can no longer be told in words.
+    /// Whether the head of the response was sent. After that, a refusal can only abort the response.
     private let hasBegun = Lock(false)
-    /// Whether it has one of the gateway's places; `nil` when it has left.
+    /// Whether the request holds one of the gateway's places; `nil` after `leave(_:)`.
     private let place: Lock<Bool?>
     private let mayEndAtOnce = 16 * 1024
 
@@ -26,7 +26,7 @@ final class GatewayPerformance: Sendable {
         (self.gateway, self.exchange, place) = (gateway, exchange, Lock(hasPlace))
     }
 
-    /// Gives its place to the next one, and counts what became of it. Only the first call counts.
+    /// Releases the place and counts the outcome. Only the first call has an effect.
     func leave(_ outcome: Outcome) {
         let hadPlace = place.withLock { place in
             defer { place = nil }
@@ -43,7 +43,8 @@ final class GatewayPerformance: Sendable {
         }
     }
 
-    /// Sends the last frame, after it has left: who has it and asks again finds the place free.
+    /// Sends the last frame. Releases the place first, so that a client that has received the frame finds the place
+    /// free.
     private func end(_ frame: Frame, _ outcome: Outcome) async throws {
         leave(outcome)
         try await exchange.reply(frame)
@@ -55,15 +56,15 @@ final class GatewayPerformance: Sendable {
         try request.check(against: gateway.origins)
         let window = SendWindow(request.window)
         let body = try await collect(request, window)
-        // After the body: while a name is looked up nobody takes what its client sends, and for a connection that is read no
-        // more no request on it gets an answer. Also there is less time for the name to lead elsewhere.
+        // Look the name up after the body was received. During the lookup no frames of the client are read, and a link
+        // that is not read delays the responses to its other requests. It also leaves less time for the name to change.
         try Task.checkCancellation()
         let limit = max(.seconds(1), gateway.options.timeout)
         try await request.checkAddresses(against: gateway.origins, gateway.resolver, within: limit)
-        // What its client has given up has no place any more, and must not be begun.
+        // A request that its client has cancelled has released its place and must not be started.
         try Task.checkCancellation()
         let transfer = gateway.session.begin(request.forwarded, body: body, timeout: gateway.options.timeout)
-        // Without effect on one that has been read to its end.
+        // Has no effect on a transfer that was read to its end.
         defer { transfer.cancel() }
         try await withThrowingTaskGroup(of: Bool.self) { group in
             defer { group.cancelAll() }
@@ -80,7 +81,10 @@ final class GatewayPerformance: Sendable {
     }
 
     private var tooLarge: GatewayRefusal {
-        GatewayRefusal(.tooLarge, "a body of more than \(gateway.options.maximumRequestBody) bytes")
+        GatewayRefusal(
+            .tooLarge,
+            "the body exceeds the limit of \(gateway.options.maximumRequestBody) bytes (maximumRequestBody)"
+        )
     }
 
     private func note(_ frame: Frame, _ window: SendWindow) throws {
@@ -92,7 +96,7 @@ final class GatewayPerformance: Sendable {
 
     // MARK: The request
 
-    /// Takes in the body, which must be as long as the head says.
+    /// Receives the body. Its size must be the `Content-Length`, if there is one.
     private func collect(_ request: GatewayRequest, _ window: SendWindow) async throws -> OriginBody {
         let collector = BodyCollector(limit: gateway.options.maximumRequestBody)
         var (piece, isLast) = (request.request.body, exchange.request.kind != .part)
@@ -100,7 +104,7 @@ final class GatewayPerformance: Sendable {
             if !piece.isEmpty {
                 do { try await collector.append(Data(piece)) } catch {
                     throw error.code == .dataLengthExceedsMaximum
-                        ? tooLarge : GatewayRefusal(.busy, "the body cannot be kept: \(error.code)")
+                        ? tooLarge : GatewayRefusal(.busy, "the body cannot be stored: \(error.code)")
                 }
             }
             if isLast { break }
@@ -113,15 +117,18 @@ final class GatewayPerformance: Sendable {
             (piece, isLast) = (frame.body, frame.kind != .part)
         }
         guard request.contentLength.map({ $0 == collector.count }) ?? true else {
-            throw GatewayRefusal(.malformed, "\(collector.count) bytes of content are not what Content-Length says")
+            throw GatewayRefusal(
+                .malformed,
+                "the size of the content is \(collector.count), which differs from Content-Length"
+            )
         }
         if collector.count > 0, request.request.method == .get {
-            throw GatewayRefusal(.malformed, "a GET cannot have a body here")
+            throw GatewayRefusal(.malformed, "a GET request must not have a body")
         }
         return collector.body
     }
 
-    // MARK: The answer
+    // MARK: The response
 
     private func answer(_ transfer: OriginTransfer, to request: GatewayRequest, _ window: SendWindow) async throws {
         let response: HTTPURLResponse
@@ -131,16 +138,20 @@ final class GatewayPerformance: Sendable {
         let hasContent = request.request.method != .head && ![204, 304].contains(response.statusCode)
         let (head, length) = try head(of: response, hasContent: hasContent)
         if hasContent, let length, length > gateway.options.maximumResponseBody {
-            throw GatewayRefusal(.failed, "an answer of \(length) bytes", .dataLengthExceedsMaximum)
+            throw GatewayRefusal(
+                .failed,
+                "the response of \(length) bytes exceeds \(gateway.options.maximumResponseBody) (maximumResponseBody)",
+                .dataLengthExceedsMaximum
+            )
         }
         var first = [UInt8]()
-        // A short answer is one frame.
+        // A short response is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
             let expected = hasContent ? length ?? 0 : 0
             do {
                 while let piece = try await transfer.next() {
                     first += piece
-                    // With chunks the origin may send more than it says (RFC 9112 §6.3), and without end.
+                    // With chunks the origin may send more than Content-Length (RFC 9112 §6.3), even without end.
                     guard first.count <= expected else { throw URLError(.badServerResponse) }
                 }
             } catch let error as URLError {
@@ -157,22 +168,23 @@ final class GatewayPerformance: Sendable {
         do {
             try await send(transfer, window, in: min(TunnelWire.pieceSize, request.window / 2))
         } catch let error as URLError {
-            // By whoever cancelled this task: it knows why, and says so.
+            // This task was cancelled, and the canceller reports the reason.
             if error.code == .cancelled { throw CancellationError() }
             try await end(TunnelWire.abort(error.code), .failed)
         }
     }
 
     private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
-        // By whoever cancelled this task: it knows why, and says so.
+        // This task was cancelled, and the canceller reports the reason.
         if error.code == .cancelled { return CancellationError() }
-        // What may be carried out twice may be sent another way when in doubt.
+        // If in doubt, an idempotent request may be sent directly.
         let isDoubtful = error.code == .cannotConnectToHost && request.forwarded.isIdempotent
         let reason = transfer.isUnsent || isDoubtful ? GatewayVerdict.Reason.unreachable : .failed
         return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
     }
 
-    /// Pieces of half a window at most: a client that has taken everything may owe us word of a little less than the other half.
+    /// Sends the body in parts of at most half a window: a client that has read everything may hold back an update of a
+    /// little less than the other half.
     private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
         var count = 0
         while let data = try await transfer.next() {
@@ -194,10 +206,10 @@ final class GatewayPerformance: Sendable {
 
     private func begin() { hasBegun.withLock { $0 = true } }
 
-    /// The head as it travels, and how long its content will be, if that is known.
+    /// Returns the head to send, and the length of the content, if it is known.
     private func head(of response: HTTPURLResponse, hasContent: Bool) throws -> (Bytes, Int?) {
         var fields = HTTP1Headers()
-        // In an order that does not change: names may differ in the size of their letters alone.
+        // In a fixed order: names may differ only in case.
         for (name, value) in response.allHeaderFields.sorted(by: { "\($0.key)" < "\($1.key)" }) {
             if let name = name as? String, let value = value as? String { fields.append(name, value) }
         }
@@ -212,11 +224,11 @@ final class GatewayPerformance: Sendable {
             _ = try HTTP1Opening.response(head)
             return (head, length)
         } catch {
-            throw GatewayRefusal(.failed, "the origin's answer is no HTTP/1.1: \(error)", .badServerResponse)
+            throw GatewayRefusal(.failed, "the origin's response is not valid HTTP/1.1: \(error)", .badServerResponse)
         }
     }
 
-    /// Says why there is no answer.
+    /// Sends the refusal: as a response, or, after the head, as an abort frame.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
         let outcome = [.failed, .unreachable].contains(verdict.reason) ? Outcome.failed : .refused

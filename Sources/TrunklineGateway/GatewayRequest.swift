@@ -7,14 +7,14 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
-/// A request as a gateway reads it: from the first piece of its message, strictly.
+/// A request as a gateway reads it, strictly, from the first part of its message.
 struct GatewayRequest {
     let request: HTTP1Request
     let url: URL
     let origin: HTTPOrigin
-    /// How many bytes of content the client takes at first.
+    /// The number of content bytes that the gateway may send at first.
     let window: Int
-    /// How long its body says that it is.
+    /// The value of `Content-Length`; `nil` without that field.
     let contentLength: Int?
 
     init(_ piece: Bytes) throws(GatewayRefusal) {
@@ -26,25 +26,28 @@ struct GatewayRequest {
         let target = request.target
         guard let url = URL(string: target), let origin = HTTPOrigin(of: url), url.user == nil, url.fragment == nil
         else {
-            throw GatewayRefusal(.malformed, "the target is no http URL in absolute form (RFC 9112 §3.2.2)")
+            throw GatewayRefusal(
+                .malformed,
+                "the target is not an http or https URL in absolute form (RFC 9112 §3.2.2)"
+            )
         }
         (self.url, self.origin) = (url, origin)
-        // Two fields that name the recipient must name the same one, as the bytes have it.
+        // Host and target must name the same server, compared as text and ignoring case.
         let authority = target.drop { $0 != ":" }.dropFirst(3).prefix { $0 != "/" && $0 != "?" }
         guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
-            throw GatewayRefusal(.malformed, "Host and target name two recipients (RFC 9112 §3.2)")
+            throw GatewayRefusal(.malformed, "Host differs from the target's host (RFC 9112 §3.2)")
         }
         guard let text = request.headers[TunnelWire.windowField], text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let window = Int(text), window >= TunnelWire.windows.lowerBound
-        else { throw GatewayRefusal(.malformed, "a request without \(TunnelWire.windowField)") }
+        else { throw GatewayRefusal(.malformed, "\(TunnelWire.windowField) must be a number of at least 65536") }
         self.window = min(window, TunnelWire.windows.upperBound)
-        // Methods have their letters as they are (RFC 9110 §9.1), but a URLRequest makes a CONNECT of connect.
+        // Method names are case-sensitive (RFC 9110 §9.1), but URLRequest changes `connect` to `CONNECT`.
         guard !["CONNECT", "TRACE"].contains(request.method.name.uppercased()),
             forwarded.httpMethod == request.method.name
-        else { throw GatewayRefusal(.malformed, "\(request.method) is not for gateways") }
+        else { throw GatewayRefusal(.malformed, "the gateway does not forward \(request.method) requests") }
     }
 
-    /// Whether `piece` begins as a request of a tunnel does: a method, a blank, and a target in absolute form.
+    /// Whether `piece` begins like a tunnel's request: a method, a space, and a target in absolute form.
     static func isBeginning(_ piece: Bytes) -> Bool {
         let words = piece.prefix(64).split(separator: 0x20, maxSplits: 1, omittingEmptySubsequences: false)
         guard words.count == 2, !words[0].isEmpty, words[0].allSatisfy({ (0x21...0x7E).contains($0) }) else {
@@ -54,13 +57,13 @@ struct GatewayRequest {
         return target.hasPrefix("http://") || target == "https://"
     }
 
-    /// The request for the origin.
+    /// The request to send to the origin.
     var forwarded: URLRequest {
         var forwarded = URLRequest(url: url, cachePolicy: .reloadIgnoringLocalCacheData)
         forwarded.httpMethod = request.method.name
         forwarded.httpShouldHandleCookies = false
         let fields = request.headers.endToEnd.filtering {
-            // A URLSession decodes what it asks for itself.
+            // URLSession sets its own Accept-Encoding and decodes the response.
             !["host", "content-length", "accept-encoding", "expect"].contains($0)
                 && !$0.hasPrefix(TunnelWire.reservedPrefix)
         }
@@ -68,36 +71,37 @@ struct GatewayRequest {
         return forwarded
     }
 
-    // MARK: Whether it may be asked
+    // MARK: Checks
 
-    /// Refuses an origin that is not on the list.
+    /// Throws `forbidden` if the origin is not on the list.
     func check(against origins: [HTTPOrigin.Identity: HTTPOrigin]) throws(GatewayRefusal) {
         guard origins[origin.identity] != nil else {
-            throw GatewayRefusal(.forbidden, "\(origin) is not an origin that this gateway asks")
+            throw GatewayRefusal(.forbidden, "\(origin) is not on the gateway's list of origins")
         }
     }
 
-    /// Refuses an origin on the list whose name leads to where it must not. Looks it up for as long as `limit`.
+    /// Throws `forbidden` if the origin's name resolves to an address that is not public and the list does not allow
+    /// that. The lookup takes at most `limit`.
     func checkAddresses(
         against origins: [HTTPOrigin.Identity: HTTPOrigin],
         _ resolver: Resolver,
         within limit: Duration
     ) async throws {
-        // An address on the list was meant; a name may lead anywhere.
+        // An address on the list is allowed as it is. A name may resolve to any address.
         if origins[origin.identity]?.allowsPrivateAddresses == true || origin.isAddress { return }
         let lookup = OriginLookup(origin.host, resolver)
         let addresses: [SocketAddress]
         do { addresses = try await withTimeout(limit) { try await lookup.addresses() } } catch let error as ClientError
         {
-            throw GatewayRefusal(.unreachable, "looking up \(origin.host): \(error.message)", .cannotFindHost)
+            throw GatewayRefusal(.unreachable, "the lookup of \(origin.host) failed: \(error.message)", .cannotFindHost)
         }
         guard !addresses.isEmpty else {
-            throw GatewayRefusal(.unreachable, "\(origin.host) is not known", .cannotFindHost)
+            throw GatewayRefusal(.unreachable, "unknown host \(origin.host)", .cannotFindHost)
         }
         guard addresses.allSatisfy(\.isPublic) else {
             throw GatewayRefusal(
                 .forbidden,
-                "\(origin.host) is on this machine or this network; allow it by allowingPrivateAddresses"
+                "\(origin.host) has an address that is not public; allow it with allowingPrivateAddresses"
             )
         }
     }

@@ -3,64 +3,75 @@ public import Trunkline
 import TrunklineFoundation
 public import TrunklineTesting
 
-/// The server side of an `HTTPTunnel`: asks origins for its clients, and streams their answers back.
+/// The server side of an `HTTPTunnel`: forwards requests to origins and streams their responses back.
 ///
 /// ```swift
 /// let gateway = HTTPGateway(allowing: ["https://api.example.com"])
 /// let server = try await LoopbackServer.start(speaking: .standard, handler: gateway.handler)
 /// ```
 ///
-/// It asks no origin that is not on its list, which is empty unless you say otherwise, and none whose name leads to an
-/// address of this machine or this network. What it refuses it answers itself, with a field `Trunkline-Gateway` that says
-/// why: 400 for what is no request, 403 for an origin that is not allowed, 413 for a body beyond its limit, 503 when it has
-/// too much to do, 502 and 504 for an origin that fails or is slow.
+/// The gateway forwards requests only to origins on its list, which is empty by default. It refuses an origin whose
+/// name resolves to an address that is not public, unless the list allows that. If it does not forward a request, it
+/// responds itself, with a field `Trunkline-Gateway` that contains the reason:
+/// - 400: the request is invalid
+/// - 403: the origin is not allowed
+/// - 413: the body exceeds the limit
+/// - 502 or 504: the origin failed or timed out
+/// - 503: too many requests are in progress
 ///
-/// Redirects are the client's to follow, so each step is checked. Fields that concern one connection alone, and those that
-/// begin with `Trunkline-`, are not passed on in either direction. Content that has a coding (`gzip`) is decoded on the way, and
-/// then `Content-Encoding` and `Content-Length` are left out. A name is looked up for the check and again by the URLSession
-/// that connects: a name server in league with a client could answer differently, so allow only origins whose name servers
-/// you trust.
+/// The client follows redirects, so each step is checked. Fields that concern only one connection, and fields whose
+/// names begin with `Trunkline-`, are not forwarded in either direction. The gateway decodes content with a content
+/// coding such as `gzip`, and removes `Content-Encoding` and `Content-Length` from such a response.
+///
+/// The gateway looks up a name for the check, and the URLSession that connects looks it up again. A malicious name
+/// server could give different answers, so allow only origins whose name servers you trust.
 public final class HTTPGateway: Sendable {
-    /// Limits.
+    /// The limits of a gateway.
     public struct Options: Sendable {
-        /// The most bytes of a request's body. Default 1 GiB.
+        /// The maximum size of a request's body in bytes. A request with a longer body is refused with 413. Default
+        /// 1 GiB.
         public var maximumRequestBody = 1024 * 1024 * 1024
-        /// The most bytes of a response's body, decoded; one that is longer is cut off and ends with an error. Default 4 GiB.
+        /// The maximum size of a decoded response body in bytes. Default 4 GiB.
         ///
-        /// It does not hold for the body of a redirect (301 to 308 with a `Location`) on Linux: the URLSession there keeps that
-        /// in memory until it has all of it, and tells nobody. Allow only origins that you trust not to send one without end.
+        /// If `Content-Length` exceeds the limit, the gateway responds with 502. Otherwise a longer body is truncated
+        /// and ends with an error.
+        ///
+        /// On Linux the limit does not apply to the body of a redirect (301 to 308 with a `Location`): URLSession holds
+        /// it in memory until it is complete. Allow only origins that you trust not to send an endless one.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
-        /// The most bytes of one response that wait in a file for a client that is slower than the origin; with more of them
-        /// it is cut off and ends with an error. Never more than `maximumResponseBody`. Default 4 GiB.
+        /// The maximum number of bytes of one response that wait in a file for a client that is slower than the origin.
+        /// Beyond it the response is truncated and ends with an error. At most `maximumResponseBody`. Default 4 GiB.
         ///
-        /// There is no limit for all of them together: what the temporary directory may have to hold is `maximumConcurrency`
+        /// There is no limit for all responses together: the temporary directory may have to hold `maximumConcurrency`
         /// times the sum of this and `maximumRequestBody`.
         package var maximumSpool = 4 * 1024 * 1024 * 1024
-        /// How many requests are under way at once; further ones are refused. Default 256.
+        /// The maximum number of requests in progress. Further requests are refused with 503. Default 256.
         public var maximumConcurrency = 256
-        /// The longest time without progress at the origin, rounded up to whole seconds. Default 60 s.
+        /// The longest time without progress at the origin, rounded up to whole seconds, at least 1 s. After that time
+        /// the request fails. Default 60 s.
         public var timeout: Duration = .seconds(60)
-        /// The longest time from a request to the end of its answer, slow clients included. Default 1 hour.
+        /// The longest time from the request to the end of its response, including slow clients. Default 1 hour.
         package var maximumDuration: Duration = .seconds(3600)
 
-        /// The defaults.
+        /// Creates the default limits.
         public init() {}
 
-        /// The defaults with changes.
+        /// Creates the default limits and changes them in a closure.
         public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 
-    /// Counts since the gateway was made.
+    /// The counters of a gateway.
     public struct Statistics: Sendable, Hashable {
-        /// Received.
+        /// The number of requests received.
         public var requests = 0
-        /// Those that were refused before an origin was asked.
+        /// The number of requests that were refused before they were sent to an origin.
         public var refused = 0
-        /// Those that an origin answered, to the end.
+        /// The number of requests that an origin answered completely.
         public var answered = 0
-        /// Those that failed: the origin, a limit on the way, or a client that went away.
+        /// The number of requests that failed because of the origin, a limit, or a client that cancelled or
+        /// disconnected.
         public var failed = 0
-        /// Those that are under way.
+        /// Requests in progress.
         package var underWay = 0
 
         init() {}
@@ -72,7 +83,11 @@ public final class HTTPGateway: Sendable {
     let resolver: Resolver
     let counters = Lock(Statistics())
 
-    /// A gateway to `origins`.
+    /// Creates a gateway.
+    ///
+    /// - Parameters:
+    ///   - origins: The origins that clients may reach. Default: none.
+    ///   - options: The limits.
     public convenience init(allowing origins: [HTTPOrigin] = [], options: Options = Options()) {
         self.init(allowing: origins, options: options, resolver: .shared)
     }
@@ -86,10 +101,11 @@ public final class HTTPGateway: Sendable {
         session = OriginSession(limits)
     }
 
-    /// Counts since the gateway was made.
+    /// The counters since the gateway was created.
     public var statistics: Statistics { counters.withLock { $0 } }
 
-    /// What a server does about requests; those in one frame that are no HTTP message get no reply, those in pieces a refusal.
+    /// A handler, for a server, that forwards HTTP requests. It treats frames of type 0x403 and requests in parts as
+    /// HTTP, and refuses them if they are invalid. It does not reply to other frames.
     public var handler: LoopbackServer.Handler {
         { frame in
             guard frame.kind == .part || frame.type == TunnelWire.messageType else { return .noReply }
@@ -97,12 +113,12 @@ public final class HTTPGateway: Sendable {
         }
     }
 
-    /// What a server does about `frame` if it is an HTTP message, or the first piece of one; `nil` for all others. For handlers
-    /// that do other things as well: `{ gateway.reaction(to: $0) ?? .echo }`.
+    /// Returns the reaction to `frame` if it is an HTTP message or the first part of one, and `nil` for other frames.
+    /// Use it in a handler that also handles other requests: `{ gateway.reaction(to: $0) ?? .echo }`.
     public func reaction(to frame: Frame) -> Reaction? { isMessage(frame) ? handler(frame) : nil }
 
-    /// Whether `frame` is an HTTP message, or the first piece of one: pieces have no type of their own, so one that begins as a
-    /// request with an `http` URL does is taken for one.
+    /// Whether `frame` is an HTTP message or the first part of one. Parts have no separate type: a part is one if
+    /// it begins like a request with an `http` or `https` URL.
     package func isMessage(_ frame: Frame) -> Bool {
         frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
     }
@@ -118,16 +134,20 @@ public final class HTTPGateway: Sendable {
             return true
         }
         let performance = GatewayPerformance(self, exchange, hasPlace: isAdmitted)
-        // One that its client has given up leaves at once, not when all of it has noticed.
+        // A cancelled request releases its place at once, before all of its tasks have ended.
         try await withTaskCancellationHandler {
             defer { performance.leave(.failed) }
             do {
-                guard isAdmitted else { throw GatewayRefusal(.busy, "the gateway has \(limit) requests under way") }
+                guard isAdmitted else {
+                    throw GatewayRefusal(.busy, "the gateway has \(limit) requests in progress (maximumConcurrency)")
+                }
                 try await withTimeout(options.maximumDuration) { try await performance.run() }
             } catch let refusal as GatewayRefusal {
                 try await performance.refuse(refusal)
             } catch let error as ClientError where error.code == .timedOut {
-                try await performance.refuse(GatewayRefusal(.failed, "it took too long", .timedOut))
+                try await performance.refuse(
+                    GatewayRefusal(.failed, "the request took longer than \(options.maximumDuration)", .timedOut)
+                )
             }
         } onCancel: {
             performance.leave(.failed)
@@ -135,10 +155,10 @@ public final class HTTPGateway: Sendable {
     }
 }
 
-/// Why a gateway does not do, or go on with, what it was asked.
+/// The reason why a gateway does not forward a request, or stops it.
 struct GatewayRefusal: Error {
     let verdict: GatewayVerdict
-    /// In words, for people.
+    /// A human-readable description.
     let message: String
 
     init(_ reason: GatewayVerdict.Reason, _ message: String, _ code: URLError.Code? = nil) {

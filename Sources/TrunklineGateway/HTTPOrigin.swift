@@ -1,33 +1,43 @@
 package import Foundation
 import Trunkline
 
-/// Scheme, host and port of a server of HTTP (RFC 6454), as a gateway's allow-list has them.
+/// The scheme, host and port of an HTTP server (RFC 6454), for a gateway's list of allowed origins.
 ///
-/// Written as a string: `"https://api.example.com"`, `"http://127.0.0.1:8080"`; `HTTPOrigin(parsing:)` reads one that comes
-/// from elsewhere. There are no wildcards. One with an address in place of a name is allowed to be on this machine or this
-/// network; one with a name is not, wherever its name leads, unless it says so.
+/// Write an origin as a string literal, such as `"https://api.example.com"` or `"http://127.0.0.1:8080"`. To read one
+/// from a configuration, use ``init(parsing:allowingPrivateAddresses:)``. Wildcards are not supported.
+///
+/// If the host of an origin is an IP address, that address may be private, for example a loopback address. If the host
+/// is a name, it must not resolve to a private address unless ``allowsPrivateAddresses`` is set.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// `http` or `https`.
     package let scheme: String
-    /// A name or an address, in small letters.
+    /// A name or an address, in lower case.
     package let host: String
-    /// 80 and 443 unless it is written.
+    /// The port; by default 80 for `http` and 443 for `https`.
     package let port: Int
-    /// Whether the name may lead to an address of this machine or this network.
+    /// Whether the host's name may resolve to an address that is not public, such as `10.0.0.1` or a loopback address.
+    /// Default `false`.
     public var allowsPrivateAddresses = false
 
-    /// The origin of a URL; `nil` when it has none that a gateway could ask.
+    /// Returns the origin of a URL, or `nil` if the URL has no valid `http` or `https` origin.
     package init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
             let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*"),
-            host.unicodeScalars.allSatisfy(\.isPrinted)  // no zero byte either, behind which another name may stand
+            host.unicodeScalars.allSatisfy(\.isPrinted)  // excludes zero bytes, which a resolver may read as the end
         else { return nil }
         self.scheme = scheme
         self.host = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
         port = url.port ?? (scheme == "https" ? 443 : 80)
     }
 
-    /// Reads an origin; `nil` for what is none, has no scheme, or has a path, a query, a user or a wildcard.
+    /// Creates an origin from a string.
+    ///
+    /// Returns `nil` if `text` is not an `http` or `https` URL with a host, or if it has a path other than `/`, a
+    /// query, a user or a wildcard.
+    ///
+    /// - Parameters:
+    ///   - text: The origin, such as `https://api.example.com`.
+    ///   - allowingPrivateAddresses: The value of ``allowsPrivateAddresses``. Default `false`.
     public init?(parsing text: String, allowingPrivateAddresses: Bool = false) {
         guard let url = URL(string: text), ["", "/"].contains(url.path), url.query == nil, url.user == nil else {
             return nil
@@ -36,13 +46,13 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
         allowsPrivateAddresses = allowingPrivateAddresses
     }
 
-    /// Whether the host is an address as it is usually written, and no name.
+    /// Whether the host is an address in its usual form, and not a name.
     var isAddress: Bool {
         let parts = host.split(separator: ".", omittingEmptySubsequences: false)
         return host.contains(":") || parts.count == 4 && parts.allSatisfy { UInt8($0).map { "\($0)" } == String($0) }
     }
 
-    /// What an origin is looked up by.
+    /// The key by which an origin is looked up.
     struct Identity: Hashable {
         let scheme: String
         let host: String
@@ -51,15 +61,15 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
 
     var identity: Identity { Identity(scheme: scheme, host: host, port: port) }
 
-    /// As it is written, always with its port.
+    /// The origin as a URL, always with its port.
     public var description: String { "\(scheme)://\(host.contains(":") ? "[\(host)]" : host.escaped()):\(port)" }
 }
 
 extension HTTPOrigin: ExpressibleByStringLiteral {
-    /// The origin of a literal, which must be one.
+    /// Creates an origin from a string literal. Traps if the literal is not a valid origin.
     public init(stringLiteral text: String) {
         guard let origin = HTTPOrigin(parsing: text) else {
-            preconditionFailure("“\(text)” is no origin such as http://127.0.0.1:8080")
+            preconditionFailure("“\(text)” is not a valid origin, such as http://127.0.0.1:8080")
         }
         self = origin
     }

@@ -1,9 +1,9 @@
 import Trunkline
 
-/// Looks a name up once, in both families at the same time.
+/// Looks up a name once, in both address families at the same time.
 final class OriginLookup: Sendable {
     private struct State {
-        /// Who waits, from when it has begun until it knows.
+        /// The caller of `addresses()`, until the result is known.
         var waiter: Continuation<[SocketAddress]?>?
         var isCancelled = false
         var lookupIDs: [Resolver.LookupID] = []
@@ -16,9 +16,9 @@ final class OriginLookup: Sendable {
 
     init(_ host: String, _ resolver: Resolver) { (self.host, self.resolver) = (host, resolver) }
 
-    /// All its addresses; none when it is not known.
+    /// Returns all addresses of the name; none if it is unknown.
     ///
-    /// - Throws: `CancellationError`, at once when the task is cancelled, whatever the system's resolver is doing.
+    /// - Throws: `CancellationError` at once when the task is cancelled, even if the system's resolver is still busy.
     func addresses() async throws(CancellationError) -> [SocketAddress] {
         let addresses = await withTaskCancellationHandler {
             await withContinuation { (waiter: Continuation<[SocketAddress]?>) in

@@ -1,7 +1,7 @@
 import Trunkline
 import TrunklineFoundation
 
-/// How many bytes of content a client takes at present.
+/// The number of content bytes that a client currently accepts.
 final class SendWindow: Sendable {
     private struct State {
         var room: Int
@@ -12,12 +12,12 @@ final class SendWindow: Sendable {
 
     init(_ room: Int) { state = Lock(State(room: room)) }
 
-    /// The client takes more.
+    /// Adds bytes that the client accepts.
     func add(_ count: Int) {
         wake { $0.room = min($0.room + count, TunnelWire.windows.upperBound) }
     }
 
-    /// Takes `count` from it, waiting until it is there. There is one who takes at a time.
+    /// Takes `count` bytes from the window; waits until there is room. Called by one task at a time.
     func take(_ count: Int) async throws {
         while true {
             let isTaken = state.withLock { state in

@@ -1,38 +1,38 @@
 import Trunkline
 
-/// Walks through content in chunks (RFC 9112 §7.1) as its bytes come, and looks at none of them twice.
+/// Decodes content in chunks (RFC 9112 §7.1) as it arrives. Reads each byte once.
 ///
 ///     size ──► data ──► end of data ──► size … size 0 ──► trailers ──► done
 struct HTTP1Chunks: Sendable {
     private enum Place {
-        /// Before, or within, a line with a size.
+        /// Before or within a size line.
         case size
-        /// So many bytes of the chunk are to come.
+        /// Within a chunk; `left` bytes of its data are missing.
         case data(left: Int)
-        /// Before the line's end that follows the data.
+        /// Before the CR LF after the data.
         case dataEnd
         case trailers(HTTP1Section)
         case done
     }
 
     private var place = Place.size
-    /// From the front of the input: what is before is understood.
+    /// The number of bytes, from the front of the input, that are decoded.
     private(set) var offset: Int
-    /// How far the line at `offset` was searched for its end.
+    /// How far the line at `offset` has been searched for its end.
     private var scanned: Int
     /// Bytes of content so far.
     private var contentCount = 0
-    /// Where the field lines after the content are, once the walk is done.
+    /// The range of the trailer fields; valid after the end of the content was decoded.
     private(set) var trailers = 0..<0
 
-    /// The size of a chunk, and extensions that nobody knows, in one line.
+    /// The maximum length of a size line, with its extensions.
     private static let maximumLine = 256
 
     init(at offset: Int = 0) { (self.offset, scanned) = (offset, offset) }
 
     var isDone: Bool { if case .done = place { true } else { false } }
 
-    /// The bytes before `offset` are gone from the input.
+    /// Adjusts the positions after the bytes before `offset` were removed from the input.
     mutating func consume() {
         scanned -= offset
         if case .trailers(var section) = place {
@@ -42,7 +42,7 @@ struct HTTP1Chunks: Sendable {
         offset = 0
     }
 
-    /// Walks as far as the bytes go; content goes to `content`.
+    /// Decodes as many bytes as there are, and appends the content to `content`.
     mutating func advance(
         in bytes: Span<UInt8>,
         content: inout [UInt8],
@@ -70,7 +70,10 @@ struct HTTP1Chunks: Sendable {
             case .trailers(var section):
                 let end = try section.end(in: bytes, mayBeEmpty: true)
                 guard (end ?? bytes.count) - offset <= limits.head else {
-                    throw FrameError(.illegalLength, "a trailer section of more than \(limits.head) bytes")
+                    throw FrameError(
+                        .illegalLength,
+                        "the trailer section exceeds the limit of \(limits.head) bytes (maximumHeadSize)"
+                    )
                 }
                 place = .trailers(section)
                 guard let end else { return }
@@ -83,17 +86,17 @@ struct HTTP1Chunks: Sendable {
         }
     }
 
-    private static var overrun: FrameError { FrameError(.malformed, "a chunk that does not end where it says") }
+    private static var overrun: FrameError { FrameError(.malformed, "no CR LF after the data of a chunk") }
 
-    /// Takes the line at `offset`, without its end.
+    /// Takes the line at `offset`, without its CR LF; `nil` if it is incomplete.
     private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
         while scanned < bytes.count, bytes[scanned] != HTTP1Grammar.lineFeed { scanned += 1 }
         guard scanned - offset <= Self.maximumLine else {
-            throw FrameError(.illegalLength, "a chunk's first line of more than \(Self.maximumLine) bytes")
+            throw FrameError(.illegalLength, "the size line of a chunk exceeds the limit of \(Self.maximumLine) bytes")
         }
         guard scanned < bytes.count else { return nil }
         guard scanned > offset, bytes[scanned - 1] == HTTP1Grammar.carriageReturn else {
-            throw HTTP1Grammar.complaint(about: HTTP1Grammar.lineFeed, in: "a chunk's first line")
+            throw HTTP1Grammar.complaint(about: HTTP1Grammar.lineFeed, in: "the size line of a chunk")
         }
         defer {
             scanned += 1
@@ -102,13 +105,13 @@ struct HTTP1Chunks: Sendable {
         return offset..<scanned - 1
     }
 
-    /// The size in `line`: hexadecimal digits, and extensions, which are ignored (RFC 9112 §7.1.1).
+    /// Parses a size line: hexadecimal digits, then extensions, which are ignored (RFC 9112 §7.1.1).
     private static func size(in bytes: Span<UInt8>, _ line: Range<Int>, maximum: Int) throws(FrameError) -> Int {
         var (size, index) = (0, line.lowerBound)
         while index < line.upperBound, let digit = HTTP1Grammar.hexadecimal(bytes[index]) {
             size = size * 16 + digit
             guard size <= maximum else {
-                throw FrameError(.illegalLength, "chunks of more than the permitted content")
+                throw FrameError(.illegalLength, "the chunked content exceeds the limit (maximumBodySize)")
             }
             index += 1
         }
@@ -116,11 +119,11 @@ struct HTTP1Chunks: Sendable {
         let end = index
         while index < line.upperBound, HTTP1Grammar.isBlank(bytes[index]) { index += 1 }
         guard index == line.upperBound ? index == end : bytes[index] == HTTP1Grammar.semicolon else {
-            throw FrameError(.malformed, "a chunk's size that is no number in hexadecimal")
+            throw FrameError(.malformed, "a chunk size that is not a hexadecimal number")
         }
         while index < line.upperBound {
             guard HTTP1Grammar.isText(bytes[index]) else {
-                throw HTTP1Grammar.complaint(about: bytes[index], in: "a chunk's extension")
+                throw HTTP1Grammar.complaint(about: bytes[index], in: "the extension of a chunk")
             }
             index += 1
         }

@@ -1,20 +1,25 @@
 public import Trunkline
 
-/// HTTP/1.1 as a client speaks it (RFC 9112): requests out, responses in, in their order (pipelining).
+/// The client side of HTTP/1.1 (RFC 9112): encodes requests and decodes responses, which are matched in order
+/// (pipelining).
 ///
 /// ```swift
 /// let client = Client(to: "api.internal:80", speaking: HTTP1Codec(host: "api.internal"))
 /// let response = try await client.send(HTTP1Request(.get, "/users/7"))
 /// ```
 ///
-/// **Frames.** A request's `type` is the number of its method (`HTTP1Request.Method.type`) and its `body` the whole
-/// message, head and content; `HTTP1Request.frame()` makes such frames. A response's `status` is the status code and its
-/// `body` is head, content (taken out of its chunks) and trailers, whose lengths are in `frame["headLength"]` and
-/// `frame["trailerLength"]`; `HTTP1Response(frame)` reads them.
+/// For a guide, see <doc:HTTP1>.
 ///
-/// **Parts.** A response that is there in full is one frame. One that is not, and is larger than `partSize` or of unknown
-/// length, comes in parts: the head by itself, then content as it arrives; the `response` is the last of them. `send`
-/// joins them, up to `options.requests.maximumReplySize` (16 MiB), `HTTP1ReplyStream` hands them out:
+/// **Frames.** A request frame's `type` is the number of its method (``HTTP1Request/Method-swift.struct/type``). Its
+/// `body` is the whole message, head and content. ``HTTP1Request/frame()`` creates such frames. A response frame's
+/// `status` is the status code. Its `body` is the head, the content (decoded from its chunks) and the trailers;
+/// `frame["headLength"]` and `frame["trailerLength"]` hold the sizes of the head and of the trailers in bytes.
+/// ``HTTP1Response/init(_:)`` reads such frames.
+///
+/// **Parts.** A response that has arrived completely is decoded as one frame. A response that is still incomplete, and
+/// that is larger than ``partSize`` or of unknown length, is decoded in parts: first the head alone, then content as it
+/// arrives. The last part is a frame of kind `response`. `send` joins the parts, up to
+/// `options.requests.maximumReplySize` (16 MiB). ``HTTP1ReplyStream`` returns them one by one:
 ///
 /// ```swift
 /// let reply = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/export.csv"))))
@@ -27,43 +32,59 @@ public import Trunkline
 /// }
 /// ```
 ///
-/// **The end of a link.** After a response with `Connection: close`, one of HTTP/1.0 without `keep-alive`, one that ends
-/// with the connection, and a tunnel (a `CONNECT` that succeeded; what it leads to is not this protocol) the frame's
-/// `endsLink` is true: the client goes on with another link, at once. So it does after the response to a request with
-/// `Connection: close`, whatever that response says.
+/// **End of a link.** The client replaces the link at once after:
+/// - a response with `Connection: close`
+/// - a response of HTTP/1.0 without `Connection: keep-alive`
+/// - a response that ends only when the connection ends
+/// - a successful response to `CONNECT`; the codec does not carry the tunnel's traffic
+/// - the response to a request with `Connection: close`, whatever that response contains
 ///
-/// **Strictness.** What two readers could take for different messages is refused, in both directions: conflicting and
-/// repeated lengths (equal ones and lists, too), a length beside chunks, other transfer codings, a carriage return or a
-/// line feed alone, folded lines, blanks before a colon, control characters, lengths among trailers. So are responses
-/// that nobody asked for and `101`, as nothing is upgraded here. Interim responses (`100`, `103`) are skipped, 64 for each response at most.
+/// The frame of such a response has `endsLink` set.
 ///
-/// **Pipelining.** Behind a request that may not be carried out twice (`POST`, `PATCH`, `CONNECT` and methods that are not
-/// known) the next one waits for the response, and so it does behind `Connection: close` (RFC 9112 §9.3.2, §9.6). When such
-/// a request is given up, those behind it go out on another link. Others are pipelined, which costs something when a link
-/// ends: `options.requests.maximumInFlight` bounds how many requests are out at a time, 1 means none behind another, and
-/// `.idempotent` sends those again that the server did not answer. Every request has a response: `post` is refused.
+/// **Strictness.** The codec rejects messages that two readers could understand differently, in both directions:
+/// - more than one `Content-Length`, even with equal values or as a list
+/// - both `Content-Length` and `Transfer-Encoding`
+/// - a transfer coding other than `chunked`
+/// - a carriage return without a line feed, or a line feed without a carriage return
+/// - folded lines, whitespace before a colon, and control characters
+/// - `Content-Length`, `Transfer-Encoding` or `Host` in a trailer section
+///
+/// It also rejects responses without a request, and `101`, because upgrades are not supported. It skips interim
+/// responses (`100`, `103`), at most 64 before each response.
+///
+/// **Pipelining.** If a request is not idempotent (`POST`, `PATCH`, `CONNECT` and unknown methods) or has `Connection:
+/// close`, later requests are not written to its link until its response has arrived (RFC 9112 §9.3.2, §9.6). If it is
+/// abandoned, the later requests go to another link. All other requests are pipelined. When a link ends, the fate of
+/// the pipelined requests without a response is unknown. `options.requests.maximumInFlight` limits their number (1
+/// turns pipelining off), and the retry policy `.idempotent` sends them again. Every request has a response, so `post`
+/// fails with `invalidRequest`.
 public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, PipeliningCodec, PostingCodec, CachingCodec,
     ServerSideCodec
 {
-    /// What `Host` says in requests that do not say it: the server's name, with its port unless that is 80 (RFC 9110
-    /// §7.2). `nil`, the default, if every request says it.
+    /// The value of `Host` for requests that do not have that field: the server's name, followed by its port unless
+    /// that is 80 (RFC 9110 §7.2). Default `nil`: a request without the field fails with `invalidRequest`.
     public var host: String?
-    /// Status codes that `send` throws `rejected` for. Default none: with HTTP, 404 is an answer like others.
+    /// The status codes for which `send` throws `rejected`. Default `nil`: every status is a normal response, including
+    /// 404.
     public var rejected: ClosedRange<Int>?
-    /// The most bytes of a head, or of a trailer section, in either direction. Default 64 KiB.
+    /// The maximum size of a head, and of a trailer section, in bytes, in either direction. Default 64 KiB; at least 1.
     public var maximumHeadSize = 64 * 1024
-    /// The most bytes of content, in either direction. Default 64 MiB; those who take responses in parts may want more.
+    /// The maximum size of the content, in bytes, in either direction. Default 64 MiB; at least 0. The limit also
+    /// applies to the whole content of a response that is read in parts.
     public var maximumBodySize = 64 * 1024 * 1024
-    /// The most fields of a head, or of a trailer section. Default 256.
+    /// The maximum number of fields in a head, and in a trailer section. Default 256; at least 1.
     public var maximumFields = 256
-    /// Responses of known length up to this size, in bytes, are waited for rather than given in parts. Default 64 KiB.
+    /// The size, in bytes with the head, up to which a response of known length is always decoded as one frame. A
+    /// larger response is decoded in parts, unless all of it has already arrived. Default 64 KiB; at least 0.
     public var partSize = 64 * 1024
 
-    /// What goes on on this link.
+    /// The state of this link's responses.
     var responses = HTTP1Responses()
 
-    /// The codec; what is left out has its default. A `host` that is none (empty, a URL, with a line break in it) and
-    /// `rejected` without any status stop the program, naming `file` and `line`.
+    /// Creates a codec with default limits.
+    ///
+    /// Stops the program, reporting `file` and `line`, if `host` is invalid (for example, empty, a URL, or with a space
+    /// or a line break), or if `rejected` contains no status code (100 to 999).
     public init(
         host: String? = nil,
         rejecting rejected: ClosedRange<Int>? = nil,
@@ -73,9 +94,13 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
         self.init(host: host, file: file, line: line) { $0.rejected = rejected }
     }
 
-    /// The codec with the options that `change` sets. A `host` that is none and limits that no message keeps stop the
-    /// program, naming `file` and `line`. A host that `change` sets is checked with every request instead, which fails with
-    /// `invalidRequest`: for one that is read from a configuration.
+    /// Creates a codec and sets its options in a closure.
+    ///
+    /// Stops the program, reporting `file` and `line`, if the parameter `host`, a limit or `rejected` is invalid.
+    ///
+    /// If the host comes from a configuration, set it in `change` instead of passing it as a parameter. A host that
+    /// `change` sets does not stop the program: if it is invalid, every request without a `Host` field fails with
+    /// `invalidRequest`.
     public init(
         host: String? = nil,
         file: StaticString = #fileID,
@@ -85,55 +110,70 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
         if let host {
             require(
                 HTTP1Grammar.isHost(host),
-                "HTTP1Codec: “\(host.withoutCredentials.escaped())” is no host: a name or an address, perhaps with a port",
+                "HTTP1Codec: “\(host.withoutCredentials.escaped())” is not a valid host (a name or an address)",
                 file,
                 line
             )
         }
         self.host = host
         change(&self)
-        require(maximumHeadSize > 0, "HTTP1Codec: maximumHeadSize \(maximumHeadSize)", file, line)
-        require(maximumFields > 0, "HTTP1Codec: maximumFields \(maximumFields)", file, line)
-        require(maximumBodySize >= 0, "HTTP1Codec: maximumBodySize \(maximumBodySize)", file, line)
-        require(partSize >= 0, "HTTP1Codec: partSize \(partSize)", file, line)
+        require(maximumHeadSize > 0, "HTTP1Codec: maximumHeadSize \(maximumHeadSize) is not positive", file, line)
+        require(maximumFields > 0, "HTTP1Codec: maximumFields \(maximumFields) is not positive", file, line)
+        require(maximumBodySize >= 0, "HTTP1Codec: maximumBodySize \(maximumBodySize) is negative", file, line)
+        require(partSize >= 0, "HTTP1Codec: partSize \(partSize) is negative", file, line)
         if let rejected {
-            require(rejected.overlaps(100...999), "HTTP1Codec: no status is within \(rejected)", file, line)
+            require(
+                rejected.overlaps(100...999),
+                "HTTP1Codec: the rejected range \(rejected) contains no status (100...999)",
+                file,
+                line
+            )
         }
     }
 
     var limits: HTTP1Limits { HTTP1Limits(head: maximumHeadSize, body: maximumBodySize, fields: maximumFields) }
 
-    /// In order: HTTP/1.1 has no serials.
+    /// `.inOrder`: HTTP/1.1 has no serials.
     public var matching: ResponseMatching { .inOrder }
 
-    /// Takes down what the next response but those before it answers: its length depends on the method of its request.
+    /// Notes the method of a request: the length of its response depends on it.
     public mutating func noteSent(_ frame: Frame) {
         responses.noteSent(frame.type, isLast: HTTP1Request.isLast(frame.body))
     }
 
-    /// Not behind a request that may not be carried out twice, for it would not be known what became of those behind it (RFC
-    /// 9112 §9.3.2), and not behind `Connection: close` (§9.6).
+    /// Returns whether other requests may be written before `request` has its response.
+    ///
+    /// Returns `false` if `request` is not idempotent, because the fate of later requests could be unknown (RFC 9112
+    /// §9.3.2), or if it has `Connection: close` (RFC 9112 §9.6).
     public func mayPipeline(behind request: Frame) -> Bool {
         HTTP1Request.Method.isIdempotent(request.type) && !HTTP1Request.isLast(request.body)
     }
 
-    /// Every request has a response.
+    /// Returns `false`, because every request has a response.
     public func mayPost(_ message: Frame) -> Bool { false }
 
-    /// Not an error, which is an answer like others here, and not what the server forbids to store (RFC 9111 §5.2.2.5).
+    /// Returns whether `response` may be cached: whether its status is 200 to 399, and its `Cache-Control` does not
+    /// contain `no-store` (RFC 9111 §5.2.2.5). Other directives of `Cache-Control` are ignored; the
+    /// ``/Trunkline/CachePolicy`` of the call decides.
     public func mayCache(_ response: Frame) -> Bool {
         guard (200..<400).contains(response.status), let response = try? HTTP1Response(response) else { return false }
         let directives = (response.headers["Cache-Control"] ?? "").lowercased().split(separator: ",")
         return !directives.contains { $0.filter { $0 != " " && $0 != "\t" } == "no-store" }
     }
 
-    /// Takes a response, or a part of one.
+    /// Decodes a response, or a part of one. Returns `nil` until enough bytes have arrived.
+    ///
+    /// - Throws: `malformed` or `illegalLength` if the bytes are not valid HTTP/1.1 or exceed a limit.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try responses.decode(&input, self.limits, partSize: partSize).map { mark($0) }
     }
 
-    /// The end of the connection ends a response that says nothing of its length. One that says more than has come is
-    /// lost with its link.
+    /// Decodes the rest of a response without a length, which ends when the connection ends.
+    ///
+    /// Returns `nil` if no such response is in progress. If a response has a length and the connection ends before all
+    /// of it has arrived, its request fails with the link.
+    ///
+    /// - Throws: `illegalLength` if the content exceeds ``maximumBodySize``.
     public mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try responses.decodeEnd(&input, limits).map { mark($0) }
     }
@@ -145,17 +185,30 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
         return frame
     }
 
-    /// Writes the message in the frame's body, with `Host` and `Content-Length` where they are missing.
+    /// Writes the message in the frame's body, and adds `Host` and `Content-Length` where they are missing.
+    ///
+    /// - Throws: `malformed` or `illegalLength` if the message is invalid or exceeds a limit. `unknownType` if the
+    ///   frame's type does not match the method.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         guard frame.kind == .request else {
-            throw FrameError(.malformed, "a client sends nothing but requests, and no \(frame.kind)")
+            throw FrameError(.malformed, "an HTTP/1.1 client sends only requests, not a frame of kind \(frame.kind)")
         }
         try HTTP1Encoding(frame.body, limits, host: host).encode(requestOf: frame.type, into: &output)
     }
 
-    /// The same protocol as the server sees it, for tests. It sends whole messages, as `HTTP1Response.frame()` makes them,
-    /// adds `Content-Length`, and leaves the content of responses to `HEAD` out. The body of any other response is sent as
-    /// content with the frame's status, 200 if that is 0; of a request that is sent back, its content is. Parts and the
-    /// response behind them become chunks.
+    /// Returns the server side of the same protocol, for tests.
+    ///
+    /// The body of a frame determines what is sent:
+    ///
+    /// - A body that begins with `HTTP/1.`, such as that of ``HTTP1Response/frame()``, is sent as a complete message.
+    /// - Any other body is sent as the content of a response with the frame's status, or 200 if that is 0. If the frame
+    ///   is a received request, only the request's content is sent.
+    /// - Parts, and the response after them, are sent as chunks.
+    ///
+    /// The content of responses to `HEAD` is omitted. A missing `Content-Length` is added, except to:
+    ///
+    /// - chunked responses;
+    /// - responses with status 1xx, 204 or 304;
+    /// - responses to `HEAD` that are given without content.
     public func serverSide() -> any FrameCodec { HTTP1Server(limits: limits) }
 }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// A message on its way out: checked as strictly as one that comes in, and completed.
+/// Encodes an outbound message: checks it as strictly as an inbound one, and adds missing fields.
 struct HTTP1Encoding {
     private let body: Bytes
     private let limits: HTTP1Limits
@@ -10,15 +10,15 @@ struct HTTP1Encoding {
         (self.body, self.limits, self.host) = (body, limits, host)
     }
 
-    /// What is to be written between the parts of the message.
+    /// The text to insert into the message, and where.
     private struct Additions {
-        /// Behind the first line.
+        /// The end of the first line.
         var lineEnd = 0
         var host = ""
-        /// Behind the last field; where the empty line begins.
+        /// The end of the last field, where the empty line begins.
         var fieldsEnd = 0
         var length = ""
-        /// Where the content begins, and whether it is left out.
+        /// Where the content begins.
         var contentStart = 0
         var omitsContent = false
     }
@@ -50,21 +50,26 @@ struct HTTP1Encoding {
         _ type: UInt32
     ) throws(FrameError) -> Additions {
         let (end, framing) = try head(bytes, line.end, minor: line.minor)
-        guard line.minor == 1 else { throw FrameError(.malformed, "a request of another version than HTTP/1.1") }
+        guard line.minor == 1 else { throw FrameError(.malformed, "the version of the request is not HTTP/1.1") }
         let method = HTTP1Request.Method(HTTP1Grammar.text(bytes, line.method))
         let expected = method.type
         guard type == expected || !Self.isSpecial(type) && !Self.isSpecial(expected) else {
-            throw FrameError(.unknownType, "a \(method) request has the frame type \(expected), not \(type)")
+            throw FrameError(.unknownType, "a \(method) request must have the frame type \(expected), not \(type)")
         }
         var additions = Additions(lineEnd: line.end, fieldsEnd: end - 2, contentStart: end)
         let count = try checkContent(bytes, from: end, framing)
         if method == .trace || method == .connect {
-            guard count == 0 else { throw FrameError(.malformed, "a \(method) request has no content") }
+            guard count == 0 else { throw FrameError(.malformed, "a \(method) request must not have content") }
         }
         if !framing.hasHost {
-            guard let host else { throw FrameError(.malformed, "a request without Host (RFC 9112 §3.2)") }
+            guard let host else {
+                throw FrameError(
+                    .malformed,
+                    "a request without Host (RFC 9112 §3.2); set the codec's host or the field"
+                )
+            }
             guard HTTP1Grammar.isHost(host) else {
-                throw FrameError(.malformed, "“\(host.withoutCredentials.escaped())” is no host")
+                throw FrameError(.malformed, "“\(host.withoutCredentials.escaped())” is not a valid host")
             }
             additions.host = "Host: \(host)\r\n"
         }
@@ -75,7 +80,7 @@ struct HTTP1Encoding {
         return additions
     }
 
-    /// Whether responses to this type of request have no content: the codec must not be wrong about that.
+    /// Whether responses to requests of this type have no content. The codec must know this for certain.
     private static func isSpecial(_ type: UInt32) -> Bool {
         type == HTTP1Request.Method.headType || type == HTTP1Request.Method.connectType
     }
@@ -89,7 +94,7 @@ struct HTTP1Encoding {
         var additions = Additions(lineEnd: line.end, fieldsEnd: end - 2, contentStart: end)
         let isHead = method == HTTP1Request.Method.headType
         if isHead || line.status == 304, bytes.count == end {
-            // The length is that of the content that the response to another request would have had.
+            // `Content-Length`, if present, is the length that the response to a GET would have.
             additions.omitsContent = true
             return additions
         }
@@ -97,7 +102,7 @@ struct HTTP1Encoding {
         additions.omitsContent = isHead
         if line.status < 200 || line.status == 204 || line.status == 304 {
             guard count == 0, !framing.isChunked, framing.contentLength == nil else {
-                throw FrameError(.malformed, "a response \(line.status) has no content")
+                throw FrameError(.malformed, "a response with status \(line.status) must not have content")
             }
         } else if !framing.isChunked, framing.contentLength == nil {
             additions.length = "Content-Length: \(count)\r\n"
@@ -112,25 +117,25 @@ struct HTTP1Encoding {
     ) throws(FrameError) -> (end: Int, framing: HTTP1Framing) {
         var section = HTTP1Section()
         guard let end = try limits.endOfHead(&section, in: bytes) else {
-            throw FrameError(.malformed, "a head without an end")
+            throw FrameError(.malformed, "the head has no end")
         }
         return (end, try limits.framing(of: bytes, lineEnd..<end - 2, minor: minor))
     }
 
-    /// Returns how many bytes follow the head, which must be as many as it says.
+    /// Returns the size of the content after the head, which must be the size that the head announces.
     private func checkContent(_ bytes: Span<UInt8>, from end: Int, _ framing: HTTP1Framing) throws(FrameError) -> Int {
         let count = bytes.count - end
         if framing.isChunked {
             var (chunks, content) = (HTTP1Chunks(at: end), [UInt8]())
             try chunks.advance(in: bytes, content: &content, limits: limits)
             guard chunks.isDone, chunks.offset == bytes.count else {
-                throw FrameError(.illegalLength, "content that is not in whole chunks, to the last")
+                throw FrameError(.illegalLength, "the content is not a complete sequence of chunks")
             }
             return content.count
         }
         try limits.check(contentLength: count)
         if let length = framing.contentLength, length != count {
-            throw FrameError(.illegalLength, "a Content-Length of \(length) before \(count) bytes")
+            throw FrameError(.illegalLength, "Content-Length is \(length), but the size of the content is \(count)")
         }
         return count
     }

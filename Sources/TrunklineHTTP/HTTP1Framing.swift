@@ -1,14 +1,14 @@
 import Trunkline
 
-/// What the fields of a head say about where the message and its link end (RFC 9112 §6 and §9).
+/// The fields of a head that determine where the message ends and whether its link ends with it (RFC 9112 §6, §9).
 ///
-/// Refuses every message that two readers could take for two different ones: request smuggling lives on those.
+/// Rejects every message that two readers could understand differently: request smuggling depends on such messages.
 struct HTTP1Framing {
     private(set) var contentLength: Int?
     private(set) var isChunked = false
-    /// `Connection: close`
+    /// Whether the head has `Connection: close`.
     private(set) var closes = false
-    /// `Connection: keep-alive`, which HTTP/1.0 needs.
+    /// Whether the head has `Connection: keep-alive`, which HTTP/1.0 needs to keep the link open.
     private(set) var keepsAlive = false
     private(set) var hasHost = false
 
@@ -19,7 +19,7 @@ struct HTTP1Framing {
         while let (name, value) = try lines.next(in: bytes) {
             count += 1
             guard count <= maximumFields else {
-                throw FrameError(.illegalLength, "a head of more than \(maximumFields) fields")
+                throw FrameError(.illegalLength, "the head exceeds the limit of \(maximumFields) fields")
             }
             try note(bytes, name, value)
         }
@@ -28,11 +28,11 @@ struct HTTP1Framing {
             throw FrameError(.malformed, "both Content-Length and Transfer-Encoding (RFC 9112 §6.3)")
         }
         guard minor > 0 else {
-            throw FrameError(.malformed, "Transfer-Encoding in a message of HTTP/1.0 (RFC 9112 §6.1)")
+            throw FrameError(.malformed, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1)")
         }
     }
 
-    /// The few fields that matter here are told apart by their lengths first.
+    /// Notes a field. The length of the name is compared first: few fields matter here.
     private mutating func note(_ bytes: Span<UInt8>, _ name: Range<Int>, _ value: Range<Int>) throws(FrameError) {
         switch name.count {
         case 4 where HTTP1Grammar.isEqual(bytes, name, "host"):
@@ -46,7 +46,7 @@ struct HTTP1Framing {
             contentLength = try Self.length(bytes, value)
         case 17 where HTTP1Grammar.isEqual(bytes, name, "transfer-encoding"):
             guard !isChunked else { throw FrameError(.malformed, "more than one Transfer-Encoding") }
-            // Others than `chunked` are sent to those who ask for them in TE.
+            // A peer sends other codings only if the request has a TE field.
             guard HTTP1Grammar.isEqual(bytes, value, "chunked") else {
                 throw FrameError(.malformed, "a Transfer-Encoding other than chunked (RFC 9112 §6.1)")
             }
@@ -55,18 +55,19 @@ struct HTTP1Framing {
         }
     }
 
-    /// Digits and nothing else: no sign, no list (of equal values either, which RFC 9112 §6.3 lets a reader refuse).
+    /// Parses a length. Only digits are allowed: no sign, and no list (not even of equal values, which RFC 9112 §6.3
+    /// permits a reader to reject).
     private static func length(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(FrameError) -> Int {
         guard !value.isEmpty else { throw FrameError(.malformed, "a Content-Length without a value") }
         var length = 0
         for index in value {
             guard (0x30...0x39).contains(bytes[index]) else {
-                throw FrameError(.malformed, "a Content-Length that is no number (RFC 9112 §6.3)")
+                throw FrameError(.malformed, "a Content-Length that is not a number (RFC 9112 §6.3)")
             }
             let (product, overflow) = length.multipliedReportingOverflow(by: 10)
             let (sum, carry) = product.addingReportingOverflow(Int(bytes[index]) - 0x30)
             guard !overflow, !carry else {
-                throw FrameError(.illegalLength, "a Content-Length beyond all bounds (RFC 9110 §8.6)")
+                throw FrameError(.illegalLength, "a Content-Length that is too large to represent (RFC 9110 §8.6)")
             }
             length = sum
         }
@@ -84,6 +85,6 @@ struct HTTP1Framing {
         }
     }
 
-    /// Whether the link carries no further message after this one (RFC 9112 §9.3).
+    /// Whether the link carries no other message after this one (RFC 9112 §9.3).
     func endsLink(minor: Int) -> Bool { closes || minor == 0 && !keepsAlive }
 }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// The bytes of RFC 9110 and RFC 9112, and the errors of those who send others.
+/// The character classes of RFC 9110 and RFC 9112, and the errors for bytes outside them.
 enum HTTP1Grammar {
     static let tab: UInt8 = 0x09
     static let lineFeed: UInt8 = 0x0A
@@ -10,31 +10,31 @@ enum HTTP1Grammar {
     static let colon: UInt8 = 0x3A
     static let semicolon: UInt8 = 0x3B
 
-    /// A byte of a token: of a method, a field's name, an option (RFC 9110 §5.6.2).
+    /// Whether `byte` may be in a token: a method, a field name, a connection option (RFC 9110 §5.6.2).
     static func isToken(_ byte: UInt8) -> Bool {
         switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A: true  // digits, capitals, ^ _ ` and small letters
+        case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A: true  // digits, upper case, ^ _ ` and lower case
         case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x7C, 0x7E: true  // ! # $ % & ' * + - . | ~
         default: false
         }
     }
 
-    /// A byte of a field's value or of a reason phrase (RFC 9110 §5.5): no control character but the tab.
+    /// Whether `byte` may be in a field value or a reason phrase (RFC 9110 §5.5): no control character except the tab.
     static func isText(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7F || byte == tab }
 
-    /// A byte of a request's target. Stricter than nothing and laxer than URIs: what separates the parts of a line, or ends
-    /// it, cannot be in it.
+    /// Whether `byte` may be in a request target: any visible ASCII character. The URI syntax is not checked; what
+    /// matters is that the target cannot contain a separator or the end of the line.
     static func isTarget(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
 
-    /// Whether `text` is what `Host` may say: less strict than URIs are (RFC 3986 §3.2.2), but no URL, nor a part of one
-    /// that is not the host.
+    /// Whether `text` is a valid value of `Host`. Less strict than RFC 3986 §3.2.2, but rejects a URL and the parts of
+    /// a URL other than host and port.
     static func isHost(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { isTarget($0) && !"/@?#\\".utf8.contains($0) }
     }
 
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
-    /// The value of a hexadecimal digit.
+    /// Returns the value of a hexadecimal digit, or `nil` for any other byte.
     static func hexadecimal(_ byte: UInt8) -> Int? {
         switch byte {
         case 0x30...0x39: Int(byte) - 0x30
@@ -44,7 +44,7 @@ enum HTTP1Grammar {
         }
     }
 
-    /// Whether the bytes in `range` are `text`, which is in small letters, in letters of either size.
+    /// Whether the bytes in `range` equal `text`, ignoring case. `text` must be in lower case.
     static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ text: String) -> Bool {
         guard text.utf8.count == range.count else { return false }
         var index = range.lowerBound
@@ -56,7 +56,7 @@ enum HTTP1Grammar {
         return true
     }
 
-    /// `range` without the blanks at its ends.
+    /// Returns `range` without spaces and tabs at its ends.
     static func trimmed(_ bytes: Span<UInt8>, _ range: Range<Int>) -> Range<Int> {
         var (lower, upper) = (range.lowerBound, range.upperBound)
         while lower < upper, isBlank(bytes[lower]) { lower += 1 }
@@ -74,16 +74,16 @@ enum HTTP1Grammar {
         unsafe bytes.extracting(range).withUnsafeBufferPointer { unsafe array.append(contentsOf: $0) }
     }
 
-    /// What is wrong with `text`, which is to be a token; `nil` for nothing. Shows no more of it than is one.
+    /// Returns the error if `text` is not a token, or `nil` if it is one. The message quotes only the valid prefix.
     static func tokenError(_ text: String, _ place: String) -> FrameError? {
         guard let first = text.utf8.first(where: { !isToken($0) }) else {
-            return text.isEmpty ? FrameError(.malformed, "\(place) that is empty") : nil
+            return text.isEmpty ? FrameError(.malformed, "\(place) is empty") : nil
         }
         let start = String(decoding: text.utf8.prefix { isToken($0) }, as: UTF8.self)
         return complaint(about: first, in: start.isEmpty ? place : "\(place), after “\(start.escaped(upTo: 64))”")
     }
 
-    /// What is wrong with a byte that no line may hold.
+    /// Returns the error for a byte that is not allowed at `place`.
     static func complaint(about byte: UInt8, in place: String) -> FrameError {
         let what =
             switch byte {

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// The fields of a head, or of a trailer section: in their order, with their spelling, each as often as it is there.
+/// The fields of a head or a trailer section, in their original order and spelling. A name may occur several times.
 public struct HTTP1Headers: Sendable, Hashable {
     struct Field: Sendable, Hashable {
         var name: String
@@ -9,13 +9,13 @@ public struct HTTP1Headers: Sendable, Hashable {
 
     private var fields: [Field] = []
 
-    /// No fields.
+    /// Creates an empty list of fields.
     public init() {}
 
-    /// The values of all fields called `name`, in letters of either size, joined by ", " as RFC 9110 §5.3 has it; `nil`
-    /// when there is none. `Set-Cookie` is the one field whose values must not be joined: see `values(of:)`.
+    /// The values of all fields called `name`, ignoring case, joined by ", " (RFC 9110 §5.3); `nil` if there is no such
+    /// field. The values of `Set-Cookie` must not be joined: read them with ``values(of:)``.
     ///
-    /// Setting replaces all of them by one field, `nil` removes them.
+    /// Setting a value replaces all fields of that name with one at the end; setting `nil` removes them.
     public subscript(name: String) -> String? {
         get {
             let all = values(of: name)
@@ -27,16 +27,16 @@ public struct HTTP1Headers: Sendable, Hashable {
         }
     }
 
-    /// The value of each field called `name`, in letters of either size.
+    /// Returns the value of each field called `name`, ignoring case.
     public func values(of name: String) -> [String] {
         fields.lazy.filter { Self.isEqual($0.name, name) }.map(\.value)
     }
 
-    /// Adds a field behind the others, whether there is one of that name or not. What no field may hold is refused when
-    /// the message is encoded.
+    /// Adds a field at the end, even if there is already a field of that name. Invalid names and values are rejected
+    /// when the message is encoded.
     public mutating func append(_ name: String, _ value: String) { fields.append(Field(name: name, value: value)) }
 
-    /// Letters of the ASCII range alone have two sizes.
+    /// Compares names, ignoring case in the ASCII range only.
     private static func isEqual(_ a: String, _ b: String) -> Bool {
         a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { lowered($0) == lowered($1) }
     }
@@ -51,7 +51,8 @@ public struct HTTP1Headers: Sendable, Hashable {
         }
     }
 
-    /// Appends the field lines to `output`, or refuses what would not be read as what it is (header injection).
+    /// Appends the field lines to `output`. Rejects names and values that would be read as something else (header
+    /// injection).
     func encode(into output: inout [UInt8]) throws(FrameError) {
         for field in fields {
             if let error = HTTP1Grammar.tokenError(field.name, "the name of a field") { throw error }
@@ -65,21 +66,21 @@ public struct HTTP1Headers: Sendable, Hashable {
 }
 
 extension HTTP1Headers: RandomAccessCollection {
-    /// Always zero.
+    /// The position of the first field: 0.
     public var startIndex: Int { 0 }
 
     /// The number of fields.
     public var endIndex: Int { fields.count }
 
-    /// The field at `position`, which must be that of one.
+    /// The field at `position`, which must be a valid index.
     public subscript(position: Int) -> (name: String, value: String) {
         (fields[position].name, fields[position].value)
     }
 }
 
 extension HTTP1Headers: CustomStringConvertible {
-    /// `name: value` in one line for each field, escaped and at most 256 characters of either, for logs. The values of
-    /// `Authorization`, `Proxy-Authorization`, `Cookie` and `Set-Cookie` are left out.
+    /// The fields for logs, one line each: `name: value`, escaped, at most 256 characters of each name and value. The
+    /// values of `Authorization`, `Proxy-Authorization`, `Cookie` and `Set-Cookie` are replaced with `(redacted)`.
     public var description: String {
         fields.map { "\($0.name.escaped()): \(Self.isSecret($0.name) ? "(redacted)" : $0.value.escaped())" }
             .joined(separator: "\n")
@@ -91,7 +92,7 @@ extension HTTP1Headers: CustomStringConvertible {
 }
 
 extension HTTP1Headers: ExpressibleByDictionaryLiteral {
-    /// The fields of a literal, in its order.
+    /// Creates fields from a dictionary literal. Keeps its order.
     public init(dictionaryLiteral fields: (String, String)...) {
         for (name, value) in fields { append(name, value) }
     }

@@ -1,34 +1,37 @@
 import Trunkline
 
-/// How large messages may be, in both directions.
+/// The size limits of messages, in both directions.
 struct HTTP1Limits: Sendable {
-    /// Bytes of a head, the interim responses before it included, and of a trailer section.
+    /// Bytes of a head, including the interim responses before it, and bytes of a trailer section.
     var head: Int
     /// Bytes of content.
     var body: Int
-    /// Field lines of each.
+    /// Field lines of a head, and of a trailer section.
     var fields: Int
 
     init(head: Int, body: Int, fields: Int) {
-        // No sum of two of them overflows, nor sixteen times one.
+        // Neither the sum of two limits nor sixteen times one overflows.
         self.head = min(max(0, head), 1 << 56)
         self.body = min(max(0, body), 1 << 56)
         self.fields = max(0, fields)
     }
 
-    /// Where the head that begins at `start` ends, with the empty line; `nil` when it is not all there. Interim responses
-    /// before it count as part of it.
+    /// Returns the end of the head, after its empty line, or `nil` if the head is incomplete. Interim responses before
+    /// it count as part of it.
     func endOfHead(_ section: inout HTTP1Section, in bytes: Span<UInt8>) throws(FrameError) -> Int? {
         let end = try section.end(in: bytes)
         guard (end ?? bytes.count) <= head else {
-            throw FrameError(.illegalLength, "a head of more than \(head) bytes")
+            throw FrameError(.illegalLength, "the head exceeds the limit of \(head) bytes")
         }
         return end
     }
 
     func check(contentLength: Int) throws(FrameError) {
         guard contentLength <= body else {
-            throw FrameError(.illegalLength, "content of \(contentLength) bytes, the limit is \(body)")
+            throw FrameError(
+                .illegalLength,
+                "content of \(contentLength) bytes exceeds the limit of \(body) bytes (maximumBodySize)"
+            )
         }
     }
 
@@ -36,16 +39,21 @@ struct HTTP1Limits: Sendable {
         try HTTP1Framing(bytes, range, minor: minor, maximumFields: fields)
     }
 
-    /// What no trailer section may hold.
+    /// Fields that are not allowed in a trailer section.
     private static let misplaced = ["content-length", "transfer-encoding", "host"]
 
-    /// Checks the field lines of a trailer section. What a message's end or its recipient goes by is refused there: a reader
-    /// that takes trailers for fields of the head would read another message (RFC 9110 §6.5.1).
+    /// Checks the field lines of a trailer section. Fields that determine where a message ends or who receives it are
+    /// rejected: a reader that merges trailers into the head would see a different message (RFC 9110 §6.5.1).
     func check(trailersIn bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var (lines, count) = (HTTP1FieldLines(range), 0)
         while let (name, _) = try lines.next(in: bytes) {
             count += 1
-            guard count <= fields else { throw FrameError(.illegalLength, "more than \(fields) fields") }
+            guard count <= fields else {
+                throw FrameError(
+                    .illegalLength,
+                    "the trailer section exceeds the limit of \(fields) fields (maximumFields)"
+                )
+            }
             for field in Self.misplaced where HTTP1Grammar.isEqual(bytes, name, field) {
                 throw FrameError(.malformed, "\(field) in a trailer section (RFC 9110 §6.5.1)")
             }

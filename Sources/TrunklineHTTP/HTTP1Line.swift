@@ -1,15 +1,15 @@
 import Trunkline
 
-/// A line that is read part after part: the first of a message, or one of its fields. It is known to have an end.
+/// A cursor within one line: the first line of a message, or a field line. The caller knows that the line has an end.
 struct HTTP1Line {
-    /// What comes next.
+    /// The position of the next byte.
     private(set) var offset: Int
 
     init(at offset: Int) { self.offset = offset }
 
     func byte(in bytes: Span<UInt8>) -> UInt8 { offset < bytes.count ? bytes[offset] : 0 }
 
-    /// Takes the bytes that satisfy `predicate`.
+    /// Takes bytes while they satisfy `predicate`.
     @inline(__always)
     mutating func take(in bytes: Span<UInt8>, while predicate: (UInt8) -> Bool) -> Range<Int> {
         let start = offset
@@ -17,14 +17,14 @@ struct HTTP1Line {
         return start..<offset
     }
 
-    /// Takes `byte`, which must follow `place`.
+    /// Takes `byte`. `place` names the preceding element for the error message.
     mutating func take(_ byte: UInt8, in bytes: Span<UInt8>, after place: String) throws(FrameError) {
         let found = self.byte(in: bytes)
         guard found == byte else { throw HTTP1Grammar.complaint(about: found, in: place) }
         offset += 1
     }
 
-    /// Takes the end of the line: CR LF.
+    /// Takes CR LF.
     mutating func takeEnd(in bytes: Span<UInt8>, of place: String) throws(FrameError) {
         let found = byte(in: bytes)
         guard found == HTTP1Grammar.carriageReturn, offset + 1 < bytes.count,
@@ -50,9 +50,9 @@ struct HTTP1Line {
 struct HTTP1RequestLine {
     let method: Range<Int>
     let target: Range<Int>
-    /// Of the version, 1.`minor`.
+    /// The minor version.
     let minor: Int
-    /// Behind its line feed.
+    /// The end of the line, after its line feed.
     let end: Int
 
     init(in bytes: Span<UInt8>, at start: Int = 0) throws(FrameError) {
@@ -71,12 +71,12 @@ struct HTTP1RequestLine {
 
 /// The first line of a response: `HTTP/1.x SP 3DIGIT SP reason CRLF` (RFC 9112 §4).
 struct HTTP1StatusLine {
-    /// From 100 to 999.
+    /// 100 to 999.
     let status: Int
     let reason: Range<Int>
-    /// Of the version, 1.`minor`.
+    /// The minor version.
     let minor: Int
-    /// Behind its line feed.
+    /// The end of the line, after its line feed.
     let end: Int
 
     init(in bytes: Span<UInt8>, at start: Int = 0) throws(FrameError) {
@@ -85,12 +85,12 @@ struct HTTP1StatusLine {
         try line.take(HTTP1Grammar.space, in: bytes, after: "a version")
         let digits = line.take(in: bytes) { (0x30...0x39).contains($0) }
         guard digits.count == 3, bytes[digits.lowerBound] != 0x30 else {
-            throw FrameError(.malformed, "a status that is no number of three digits")
+            throw FrameError(.malformed, "a status that is not a number of three digits")
         }
         var number = 0
         for index in digits { number = number * 10 + Int(bytes[index]) - 0x30 }
         status = number
-        // Servers leave the space out when there is no reason. Nobody can take that for anything else.
+        // Some servers omit the space when there is no reason phrase. That is unambiguous.
         if line.byte(in: bytes) != HTTP1Grammar.carriageReturn {
             try line.take(HTTP1Grammar.space, in: bytes, after: "a status")
         }
@@ -100,15 +100,15 @@ struct HTTP1StatusLine {
     }
 }
 
-/// The field lines of a head or a trailer section (RFC 9112 §5), one after the other.
+/// Iterates over the field lines of a head or a trailer section (RFC 9112 §5).
 struct HTTP1FieldLines {
     private var offset: Int
-    /// Behind the last line; the empty line follows.
+    /// The end of the last field line, before the empty line.
     private let end: Int
 
     init(_ range: Range<Int>) { (offset, end) = (range.lowerBound, range.upperBound) }
 
-    /// The next field; `nil` after the last.
+    /// Returns the next field, or `nil` after the last.
     mutating func next(in bytes: Span<UInt8>) throws(FrameError) -> (name: Range<Int>, value: Range<Int>)? {
         guard offset < end else { return nil }
         var line = HTTP1Line(at: offset)
@@ -119,7 +119,7 @@ struct HTTP1FieldLines {
                 throw FrameError(
                     .malformed,
                     name.isEmpty
-                        ? "a folded line, which is obsolete (RFC 9112 §5.2)"
+                        ? "a folded line (obsolete, RFC 9112 §5.2)"
                         : "whitespace before the colon of a field (RFC 9112 §5.1)"
                 )
             }
@@ -130,23 +130,23 @@ struct HTTP1FieldLines {
         try line.take(HTTP1Grammar.colon, in: bytes, after: "the name of a field")
         let value = line.take(in: bytes) { HTTP1Grammar.isText($0) }
         try line.takeEnd(in: bytes, of: "the value of a field")
-        guard line.offset <= end else { throw FrameError(.illegalLength, "a head that ends within a field") }
+        guard line.offset <= end else { throw FrameError(.illegalLength, "the head ends within a field") }
         offset = line.offset
         return (name, HTTP1Grammar.trimmed(bytes, value))
     }
 }
 
-/// Finds the empty line that ends a head or a trailer section, and looks at no byte twice, in however many pieces it
-/// comes. Offsets count from the front of the input.
+/// Finds the empty line that ends a head or a trailer section. Reads each byte once, however the input is split.
+/// Offsets count from the front of the input.
 struct HTTP1Section: Sendable {
-    /// Where the line at hand begins.
+    /// The start of the current line.
     private var line: Int
     private var scanned: Int
     private var isEmpty = true
 
     init(at offset: Int = 0) { (line, scanned) = (offset, offset) }
 
-    /// Where the section ends, behind its empty line; `nil` when that has not come.
+    /// Returns the end of the section, after its empty line, or `nil` if that has not arrived.
     mutating func end(in bytes: Span<UInt8>, mayBeEmpty: Bool = false) throws(FrameError) -> Int? {
         while scanned < bytes.count {
             let byte = bytes[scanned]
@@ -167,7 +167,7 @@ struct HTTP1Section: Sendable {
         return nil
     }
 
-    /// The bytes before `offset` are gone from the input.
+    /// Adjusts the positions after the bytes before `offset` were removed from the input.
     mutating func advance(by offset: Int) {
         line -= offset
         scanned -= offset

@@ -1,18 +1,18 @@
 package import Trunkline
 
-/// The first piece of a message that is carried in frames: its head as a whole, and the beginning of its content.
+/// The first part of a message that is carried in frames: the whole head, and the beginning of the content.
 ///
-/// The content ends with its frames, so no transfer coding is allowed, and a `Content-Length` must agree with them: who
-/// reads the frames and who reads the fields must see one message (RFC 9112 §11).
+/// The frames determine where the content ends. A transfer coding is therefore not allowed, and a `Content-Length` must
+/// agree with the frames: a reader of the frames and a reader of the fields must see the same message (RFC 9112 §11).
 package struct HTTP1Opening {
-    /// The most bytes of a head.
+    /// The maximum size of a head in bytes.
     package static let maximumHead = 64 * 1024
     private static let limits = HTTP1Limits(head: maximumHead, body: .max, fields: 256)
 
-    /// What the head says of the length of the content.
+    /// The value of `Content-Length`; `nil` without that field.
     package let contentLength: Int?
 
-    /// Reads the head of a request. Its `body` is what of the content is in `piece`.
+    /// Reads the head of a request. The request's `body` is the content in `piece`.
     package static func request(_ piece: Bytes) throws(FrameError) -> (HTTP1Request, HTTP1Opening) {
         let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
             let line = try HTTP1RequestLine(in: bytes)
@@ -21,11 +21,16 @@ package struct HTTP1Opening {
         return (try HTTP1Request(Frame(.request, body: piece)), opening)
     }
 
-    /// Reads the head of a response. Its `body` is what of the content is in `piece`.
+    /// Reads the head of a response. The response's `body` is the content in `piece`.
     package static func response(_ piece: Bytes) throws(FrameError) -> (HTTP1Response, HTTP1Opening) {
         let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
             let line = try HTTP1StatusLine(in: bytes)
-            guard line.status >= 200 else { throw FrameError(.malformed, "an interim response") }
+            guard line.status >= 200 else {
+                throw FrameError(
+                    .malformed,
+                    "an interim response (status \(line.status)) is not allowed in a framed message"
+                )
+            }
             return (line.end, line.minor, needsHost: false)
         }
         return (try HTTP1Response(Frame(.response, body: piece)), opening)
@@ -38,13 +43,15 @@ package struct HTTP1Opening {
         contentLength = try piece.withSpan { bytes throws(FrameError) in
             var section = HTTP1Section()
             guard let end = try Self.limits.endOfHead(&section, in: bytes) else {
-                throw FrameError(.malformed, "a head that is not whole in its first piece")
+                throw FrameError(.malformed, "the first part does not contain the whole head")
             }
             let line = try firstLine(bytes)
-            guard line.minor == 1 else { throw FrameError(.malformed, "a message of another version than HTTP/1.1") }
-            guard line.end <= end - 2 else { throw FrameError(.malformed, "a head that ends in its first line") }
+            guard line.minor == 1 else { throw FrameError(.malformed, "the version is not HTTP/1.1") }
+            guard line.end <= end - 2 else { throw FrameError(.malformed, "the head ends within its first line") }
             let framing = try Self.limits.framing(of: bytes, line.end..<end - 2, minor: line.minor)
-            guard !framing.isChunked else { throw FrameError(.malformed, "Transfer-Encoding in a framed message") }
+            guard !framing.isChunked else {
+                throw FrameError(.malformed, "Transfer-Encoding is not allowed in a framed message")
+            }
             guard framing.hasHost || !line.needsHost else {
                 throw FrameError(.malformed, "a request without Host (RFC 9112 §3.2)")
             }
@@ -54,8 +61,8 @@ package struct HTTP1Opening {
 }
 
 extension HTTP1Headers {
-    /// Without the fields that concern one connection alone (RFC 9110 §7.6.1): the named ones and those that `Connection`
-    /// names.
+    /// The fields without those that concern only one connection (RFC 9110 §7.6.1): the fields listed here, and the
+    /// fields that `Connection` names.
     package var endToEnd: HTTP1Headers {
         var dropped = Set([
             "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
@@ -69,7 +76,7 @@ extension HTTP1Headers {
         return filtering { !dropped.contains($0) }
     }
 
-    /// The fields whose names, in small letters, satisfy `predicate`.
+    /// Returns the fields whose names, in lower case, satisfy `predicate`.
     package func filtering(_ predicate: (String) -> Bool) -> HTTP1Headers {
         var kept = HTTP1Headers()
         for (name, value) in self where predicate(name.lowercased()) { kept.append(name, value) }

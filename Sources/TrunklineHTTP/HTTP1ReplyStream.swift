@@ -1,39 +1,47 @@
 public import Trunkline
 
-/// A response of HTTP/1.1 as it comes: the head, content in pieces, trailers.
+/// An HTTP/1.1 response, read while it arrives: the head, content in pieces, trailers.
 ///
 /// ```swift
 /// let log = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/log"))))
 /// for try await part in log { … }
 /// ```
 ///
-/// It can be read once, and is cancelled under the same conditions as the `ReplyStream` that it reads: mind top-level code.
-/// Leaving the loop early gives the request up; its content is still read to the end and dropped, as HTTP/1.1 knows no
-/// cancellation, or the link is left behind with it where nothing may follow the request
-/// (`PipeliningCodec.mayPipeline(behind:)`).
+/// Iterate it once. It is cancelled under the same conditions as the ``/Trunkline/ReplyStream`` that it reads. The
+/// documentation of that type also describes streams in top-level code.
+///
+/// Leaving the loop early abandons the request. HTTP/1.1 has no cancellation: the client reads the rest of the content
+/// and discards it. If no other request may follow this one on its link (``HTTP1Codec/mayPipeline(behind:)``), requests
+/// that wait for its response go to another link.
 public struct HTTP1ReplyStream: AsyncSequence, Sendable {
     let reply: ReplyStream<Response>
 
-    /// Reads `reply`, the response to an `HTTP1Request`.
+    /// Creates a stream that reads `reply`, the response to an ``HTTP1Request``.
     public init(_ reply: ReplyStream<Response>) { self.reply = reply }
 
-    /// Gives the request up at once. Without effect after the end.
+    /// Abandons the request at once. Has no effect after the end.
     public func cancel() { reply.cancel() }
 
-    /// Takes elements off a stream.
+    /// The iterator of an ``HTTP1ReplyStream``.
     public struct AsyncIterator: AsyncIteratorProtocol {
         let reply: ReplyStream<Response>
-        /// `nil` once the reply turned out to be no HTTP.
+        /// `nil` after a frame that is not valid HTTP/1.1.
         var frames: ReplyStream<Response>.AsyncIterator?
         var isFirst = true
-        /// Of the last frame that was taken: what is next is at the end.
+        /// The remaining elements of the last frame, in reverse order: the next one is the last.
         var rest: [HTTP1Part] = []
 
-        // Beside the other, as that of the standard library leaves the caller's actor.
-        /// The next element; `nil` at the end. Throws once, and is at its end then.
+        // Required in addition to `next(isolation:)`: the standard library's default would leave the caller's actor.
+        /// Returns the next element, or `nil` at the end.
+        ///
+        /// - Throws: A `ClientError`, once; after that the stream has ended. The code is `protocolViolation`, fate
+        ///   `answered`, if the response is not valid HTTP/1.1; other errors are those of the
+        ///   ``/Trunkline/ReplyStream``.
         public mutating func next() async throws(ClientError) -> HTTP1Part? { try await next(isolation: #isolation) }
 
-        /// The next element; `nil` at the end. Throws once, and is at its end then.
+        /// Returns the next element, or `nil` at the end.
+        ///
+        /// - Throws: The same errors as ``next()``.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> HTTP1Part? {
             while rest.isEmpty {
                 guard let response = try await frames?.next(isolation: actor) else { return nil }
@@ -42,7 +50,7 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
                 } catch {
                     frames = nil
                     reply.cancel()
-                    let message = "the response is no message of HTTP/1.1"
+                    let message = "invalid HTTP/1.1 response"
                     throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
                 }
                 isFirst = false
@@ -51,23 +59,24 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
         }
     }
 
-    /// An iterator. Have one for a stream: several would share its elements.
+    /// Returns an iterator. Use only one, because several iterators would share the elements.
     public func makeAsyncIterator() -> AsyncIterator {
         AsyncIterator(reply: reply, frames: reply.makeAsyncIterator())
     }
 }
 
-/// A piece of a response of HTTP/1.1 that is read as it comes: first the head, then content in any number of pieces, then
-/// the trailers if there are any. See `HTTP1ReplyStream`.
+/// An element of an ``HTTP1ReplyStream``: first the head, then content in any number of pieces, then the trailers, if
+/// there are any.
 public enum HTTP1Part: Sendable, Hashable {
-    /// Status and fields, with an empty body.
+    /// The status and the fields; the body is empty.
     case head(HTTP1Response)
-    /// Content, out of its chunks; never empty. Where it is cut is the network's doing and means nothing.
+    /// Content, decoded from its chunks; never empty. The boundaries between pieces depend on the network and have no
+    /// meaning.
     case content(Bytes)
-    /// The fields after content in chunks.
+    /// The trailer fields, after content that came in chunks.
     case trailers(HTTP1Headers)
 
-    /// What is in `frame`, a part of a response or the last of it; `isFirst` if it is the first too.
+    /// Returns the elements in `frame`, a part of a response or its last frame. `isFirst` is true for the first frame.
     package static func parts(of frame: Frame, isFirst: Bool) throws(FrameError) -> [HTTP1Part] {
         var (parts, content, trailers) = ([HTTP1Part](), frame.body, HTTP1Headers())
         if isFirst {
@@ -89,8 +98,7 @@ public enum HTTP1Part: Sendable, Hashable {
 }
 
 extension Client {
-    /// Not a way to read a response as it comes: of its parts only the first is a message. Read them by an
-    /// `HTTP1ReplyStream`.
+    /// Unavailable: only the first part of a reply is an HTTP message. Use ``HTTP1ReplyStream`` instead.
     @available(*, unavailable, message: "write HTTP1ReplyStream(client.stream(try Request(request)))")
     public nonisolated func stream(
         _ request: HTTP1Request,
@@ -99,6 +107,6 @@ extension Client {
         options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
     ) throws(ClientError) -> ReplyStream<HTTP1Response> {
-        fatalError("unavailable")  // never runs: the compiler refuses every call
+        fatalError("unavailable")  // never runs: the compiler rejects every call
     }
 }

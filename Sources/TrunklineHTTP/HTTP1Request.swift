@@ -1,40 +1,43 @@
 public import Trunkline
 
-/// A request of HTTP/1.1 (RFC 9112), to be sent over `HTTP1Codec`: a `TypedRequest`, whose response is an `HTTP1Response`,
-/// whatever its status. `rejected` is thrown for the statuses only that the codec was told to reject. One that cannot be sent
-/// (a line break in a field, a length that is not the content's) fails with `invalidRequest`, fate `notSent`.
+/// An HTTP/1.1 request (RFC 9112), to be sent by a client whose codec is ``HTTP1Codec``.
+///
+/// It is a `TypedRequest` whose response is an ``HTTP1Response`` of any status. `send` throws `rejected` only for the
+/// statuses in ``HTTP1Codec/rejected``. A request that cannot be encoded (for example, with a line break in a field, or
+/// a `Content-Length` that differs from the size of the content) fails with `invalidRequest`, fate `notSent`.
 public struct HTTP1Request: Sendable, Hashable {
-    /// What is to be done with the target. Any token is a method; letters have a size.
+    /// The method of a request. Any token is a method; names are case-sensitive.
     public struct Method: Sendable, Hashable, ExpressibleByStringLiteral, CustomStringConvertible {
         /// The method's name.
         public let name: String
 
-        /// The method called `name`.
+        /// Creates the method `name`. The name is checked when the request is encoded.
         public init(_ name: String) { self.name = name }
 
-        /// The method of a literal.
+        /// Creates a method from a string literal.
         public init(stringLiteral name: String) { self.name = name }
 
-        /// The method's name, escaped.
+        /// The method's name, escaped for logs.
         public var description: String { name.escaped() }
 
-        /// Reads.
+        /// The method that reads the target.
         public static let get: Method = "GET"
-        /// Reads the head of what `get` would read.
+        /// The method that reads only the head of the response that `get` would have.
         public static let head: Method = "HEAD"
-        /// Has the target process the content.
+        /// The method that lets the target process the content. Not idempotent.
         public static let post: Method = "POST"
-        /// Replaces the target by the content.
+        /// The method that replaces the target with the content.
         public static let put: Method = "PUT"
-        /// Removes the target.
+        /// The method that removes the target.
         public static let delete: Method = "DELETE"
-        /// Asks for a tunnel. There is none on these links: see `HTTP1Codec`.
+        /// The method that requests a tunnel. The codec does not carry the tunnel's traffic: see ``HTTP1Codec``. Not
+        /// idempotent.
         public static let connect: Method = "CONNECT"
-        /// Asks what may be asked.
+        /// The method that requests the communication options of the target.
         public static let options: Method = "OPTIONS"
-        /// Has the request sent back.
+        /// The method that requests that the server sends the request back.
         public static let trace: Method = "TRACE"
-        /// Changes the target.
+        /// The method that applies the content to the target as a partial change. Not idempotent.
         public static let patch: Method = "PATCH"
 
         private static let known: [Method] = [
@@ -44,12 +47,13 @@ public struct HTTP1Request: Sendable, Hashable {
         static let headType: UInt32 = 2
         static let connectType: UInt32 = 6
 
-        /// The `type` of frames with this method: 1 to 9 in the order above, 0 for others. The codec must know `head` and
-        /// `connect`, whose responses have no content.
+        /// The `type` of frames with this method: 1 to 9 in the order `get`, `head`, `post`, `put`, `delete`,
+        /// `connect`, `options`, `trace`, `patch`; 0 for other methods. The codec needs the type to recognize `head`
+        /// and `connect`, whose responses have no content.
         public var type: UInt32 { Self.known.firstIndex(of: self).map { UInt32($0) + 1 } ?? 0 }
 
-        /// Whether to do it twice is to do it once (RFC 9110 §9.2.2), by type: not `post`, `connect` and `patch`, nor what
-        /// is not known.
+        /// Whether the method with this type is idempotent (RFC 9110 §9.2.2): all known methods except `post`,
+        /// `connect` and `patch`. Unknown methods are not.
         static func isIdempotent(_ type: UInt32) -> Bool {
             switch type {
             case 1, 2, 4, 5, 7, 8: true
@@ -58,18 +62,19 @@ public struct HTTP1Request: Sendable, Hashable {
         }
     }
 
-    /// What is to be done.
+    /// The method.
     public var method: Method
-    /// To what: a path with a query, as a rule; percent-encoded.
+    /// The target, percent-encoded: usually a path with a query.
     public var target: String
-    /// The fields. The codec adds `Host` when it knows it, and `Content-Length`.
+    /// The header fields. The codec adds `Host` if ``HTTP1Codec/host`` is set, and `Content-Length`, where they are
+    /// missing.
     public var headers: HTTP1Headers
-    /// The content. With `Transfer-Encoding: chunked` among the fields, what you have put into chunks yourself.
+    /// The content. If the fields contain `Transfer-Encoding: chunked`, it must already be encoded in chunks.
     public var body: Bytes
-    /// The fields after content in chunks; empty in requests to be sent.
+    /// The trailer fields of a received request whose content came in chunks; empty in a request to be sent.
     public private(set) var trailers = HTTP1Headers()
 
-    /// A request for `target`. Nothing is checked before it is encoded.
+    /// Creates a request. It is checked when it is sent: an invalid request fails with `invalidRequest`.
     public init(
         _ method: Method,
         _ target: String,
@@ -82,7 +87,10 @@ public struct HTTP1Request: Sendable, Hashable {
         self.body = body
     }
 
-    /// Reads a frame that `HTTP1Codec`'s server side has decoded, or a whole message in a frame's body.
+    /// Reads a request from a frame that the codec's server side (``HTTP1Codec/serverSide()``) decoded, or from a whole
+    /// message in a frame's body.
+    ///
+    /// - Throws: `malformed` or `illegalLength` if the frame does not contain a valid request.
     public init(_ frame: Frame) throws(FrameError) {
         let message = try HTTP1Message(in: frame)
         (method, target, headers, trailers) = try frame.body.withSpan { bytes throws(FrameError) in
@@ -97,7 +105,7 @@ public struct HTTP1Request: Sendable, Hashable {
         body = frame.body.part(message.content)
     }
 
-    /// Whether a request's message says that nothing follows it on its link: `Connection: close`.
+    /// Whether a request's message has `Connection: close`, so that no other request follows it on its link.
     static func isLast(_ message: Bytes) -> Bool {
         let closes = try? message.withSpan { bytes throws(FrameError) -> Bool in
             let line = try HTTP1RequestLine(in: bytes)
@@ -105,19 +113,19 @@ public struct HTTP1Request: Sendable, Hashable {
             guard let end = try section.end(in: bytes), line.end <= end - 2 else { return false }
             return try HTTP1Framing(bytes, line.end..<end - 2, minor: line.minor, maximumFields: .max).closes
         }
-        return closes ?? false  // it cannot be encoded
+        return closes ?? false  // an invalid message: encoding it fails
     }
 
-    /// The frame that carries the request.
+    /// Returns the frame that carries the request.
     ///
-    /// - Throws: `malformed` for a method, a target or a field that would not be read as what it is: one with a line
-    ///   break, a zero byte or a blank in the wrong place.
+    /// - Throws: `malformed` if the method, the target or a field contains bytes that would change the meaning of the
+    ///   message, such as a line break, a zero byte or a space where none is allowed.
     public func frame() throws(FrameError) -> Frame {
-        if let error = HTTP1Grammar.tokenError(method.name, "a method") { throw error }
-        guard !target.isEmpty else { throw FrameError(.malformed, "a target that is empty") }
-        // The target itself may hold tokens, so it is in no message.
+        if let error = HTTP1Grammar.tokenError(method.name, "the method") { throw error }
+        guard !target.isEmpty else { throw FrameError(.malformed, "the target is empty") }
+        // The target may contain secrets, so no message quotes it.
         if let (index, byte) = target.utf8.enumerated().first(where: { !HTTP1Grammar.isTarget($0.element) }) {
-            let place = "a target of \(target.utf8.count) bytes, at offset \(index): it must be percent-encoded"
+            let place = "a target of \(target.utf8.count) bytes, at offset \(index); targets must be percent-encoded"
             throw HTTP1Grammar.complaint(about: byte, in: place)
         }
         var head = Array("\(method.name) \(target) HTTP/1.1\r\n".utf8)
@@ -127,17 +135,19 @@ public struct HTTP1Request: Sendable, Hashable {
 }
 
 extension HTTP1Request: TypedRequest {
-    /// That of the method takes its place.
+    /// A placeholder, 0. ``prepare(_:)`` replaces it with the type of the method.
     public static var type: UInt32 { 0 }
 
-    /// The message.
+    /// Returns the request as the bytes of an HTTP/1.1 message: head and body.
     ///
-    /// - Throws: What `frame()` throws.
+    /// - Throws: The errors of ``frame()``.
     public func encode() throws -> Bytes { try frame().body }
 
-    /// Sets the type to that of the method.
+    /// Sets the frame type to the ``HTTP1Request/Method-swift.struct/type`` of the method.
     public func prepare(_ request: inout Request) { request.type = method.type }
 
-    /// Reads the response, whatever its status.
+    /// Decodes the response. Does not throw because of its status: see ``HTTP1Codec/rejected``.
+    ///
+    /// - Throws: The errors of ``HTTP1Response/init(_:)``.
     public static func decode(_ response: Response) throws -> HTTP1Response { try HTTP1Response(response) }
 }

@@ -1,19 +1,21 @@
 public import Trunkline
 
-/// A response of HTTP/1.1 (RFC 9112).
+/// An HTTP/1.1 response (RFC 9112).
 public struct HTTP1Response: Sendable, Hashable {
-    /// The status code, from 100 to 999.
+    /// The status code, 100 to 999.
     public var status: Int
-    /// What the server says about the status, for people; often empty.
+    /// The reason phrase: the server's description of the status. Often empty.
     public var reason: String
-    /// The fields, as they came. After content in chunks they still say so, though `body` is the content itself.
+    /// The header fields as received. If the content came in chunks, `Transfer-Encoding` is still present, although
+    /// ``body`` holds the decoded content.
     public var headers: HTTP1Headers
     /// The content.
     public var body: Bytes
-    /// The fields after content in chunks. They are not those of the head, and are to be trusted less (RFC 9110 §6.5).
+    /// The trailer fields, after content that came in chunks. Do not merge them with the header fields, and trust them
+    /// less than the header fields (RFC 9110 §6.5).
     public private(set) var trailers = HTTP1Headers()
 
-    /// A response to be sent by a server. Nothing is checked before it is encoded.
+    /// Creates a response for a server to send. It is checked when it is encoded: see ``frame()``.
     public init(
         _ status: Int = 200,
         reason: String = "",
@@ -26,8 +28,12 @@ public struct HTTP1Response: Sendable, Hashable {
         self.body = body
     }
 
-    /// Reads a response that `HTTP1Codec` has decoded, joined from its parts if it came in some, or a whole message in a
-    /// response's body.
+    /// Reads a response that ``HTTP1Codec`` decoded, or a whole message in a response's body.
+    ///
+    /// A response that arrived in parts must be complete: `send` joins the parts. To read the parts one by one, use
+    /// ``HTTP1ReplyStream``.
+    ///
+    /// - Throws: `malformed` or `illegalLength` if the body does not contain a valid response.
     public init(_ response: Response) throws(FrameError) { try self.init(response.frame) }
 
     package init(_ frame: Frame) throws(FrameError) {
@@ -44,16 +50,19 @@ public struct HTTP1Response: Sendable, Hashable {
         body = frame.body.part(message.content)
     }
 
-    /// Leaves the head alone.
+    /// Removes the content and the trailers, and keeps the head.
     mutating func empty() { (body, trailers) = (Bytes(), HTTP1Headers()) }
 
-    /// The frame that carries the response, for `LoopbackServer` and its like.
+    /// Returns the frame that carries the response, for `LoopbackServer` and other servers in tests.
     ///
-    /// - Throws: `malformed` for a status, a reason or a field that would not be read as what it is.
+    /// - Throws: `malformed` if the status is not 100 to 999, or if the reason or a field contains bytes that would
+    ///   change the meaning of the message.
     public func frame() throws(FrameError) -> Frame {
-        guard (100...999).contains(status) else { throw FrameError(.malformed, "\(status) is no status") }
+        guard (100...999).contains(status) else {
+            throw FrameError(.malformed, "the status \(status) is not within 100...999")
+        }
         guard reason.utf8.allSatisfy({ HTTP1Grammar.isText($0) }) else {
-            throw FrameError(.malformed, "a control character in a reason")
+            throw FrameError(.malformed, "a control character in the reason phrase")
         }
         var head = Array("HTTP/1.1 \(status) \(reason)\r\n".utf8)
         try headers.encode(into: &head)

@@ -1,17 +1,17 @@
 import Trunkline
 
-/// The responses of one link: which requests they answer, and how much of the one at hand was taken.
+/// The state of one link's responses: the requests they answer, and the position within the current response.
 struct HTTP1Responses: Sendable {
-    /// What matters about a request for the length of its response (RFC 9112 §6.3).
+    /// The facts about a request that determine the length of its response (RFC 9112 §6.3).
     private struct Question: Sendable {
         enum Method: Sendable { case ordinary, head, connect }
 
         var method = Method.ordinary
-        /// It said `Connection: close`.
+        /// Whether the request had `Connection: close`.
         var isLast = false
     }
 
-    /// What is known of the response at hand.
+    /// The facts about the current response.
     private struct Answer: Sendable {
         var status = 0
         var headLength = 0
@@ -19,16 +19,16 @@ struct HTTP1Responses: Sendable {
     }
 
     private enum Place: Sendable {
-        /// Before, or within, the head, or interim responses.
+        /// Before or within the head, or interim responses before it.
         case head
-        /// Before a message of so many bytes that is to be taken in one piece, with so many bytes to be dropped before it.
+        /// Waiting for a whole message of the given size, after `skipping` bytes to discard.
         case whole(Int, skipping: Int)
-        /// Within content of known length.
+        /// Within content of known length; `left` bytes are missing.
         case content(left: Int)
         case chunks(HTTP1Chunks)
-        /// Within content that ends with the connection; so many bytes of it have come.
+        /// Within content that ends with the connection; `count` bytes have arrived.
         case untilEnd(count: Int)
-        /// Behind the last response of the link.
+        /// After the last response of the link.
         case over
     }
 
@@ -36,7 +36,7 @@ struct HTTP1Responses: Sendable {
     private var place = Place.head
     private var answer = Answer()
     private var section = HTTP1Section()
-    /// Where the head begins, behind interim responses, and how many of these there are.
+    /// The start of the head, after interim responses, and the number of these.
     private var start = 0
     private var interimCount = 0
 
@@ -74,7 +74,7 @@ struct HTTP1Responses: Sendable {
             return part(content)
         case .over:
             guard !input.isEmpty else { return nil }
-            throw FrameError(.malformed, "bytes behind the last response of the link (RFC 9112 §9.6)")
+            throw FrameError(.malformed, "bytes after the last response of the link (RFC 9112 §9.6)")
         }
     }
 
@@ -93,7 +93,7 @@ struct HTTP1Responses: Sendable {
     ) throws(FrameError) -> Frame? {
         guard !input.isEmpty else { return nil }
         guard let question = asked.first else {
-            throw FrameError(.malformed, "a response that no request asked for (RFC 9112 §9.2)")
+            throw FrameError(.malformed, "a response without a request (RFC 9112 §9.2)")
         }
         guard let (line, framing, end) = try readHead(input, limits) else { return nil }
         _ = asked.popFirst()
@@ -121,7 +121,7 @@ struct HTTP1Responses: Sendable {
         return takeHeadAlone(&input, then: .content(left: length))
     }
 
-    /// Reads the head of the response, and interim ones before it, as far as they are there.
+    /// Reads the head of the response and interim responses before it; `nil` if the head is incomplete.
     private mutating func readHead(
         _ input: ReceiveBuffer,
         _ limits: HTTP1Limits
@@ -133,11 +133,14 @@ struct HTTP1Responses: Sendable {
                 let framing = try limits.framing(of: bytes, line.end..<end - 2, minor: line.minor)
                 guard line.status < 200 else { return (line, framing, end) }
                 guard line.status != 101 else {
-                    throw FrameError(.malformed, "101 Switching Protocols, which nobody asked for")
+                    throw FrameError(.malformed, "101 Switching Protocols without a request to upgrade")
                 }
                 interimCount += 1
                 guard interimCount <= Self.maximumInterim else {
-                    throw FrameError(.illegalLength, "more than \(Self.maximumInterim) interim responses")
+                    throw FrameError(
+                        .illegalLength,
+                        "more than \(Self.maximumInterim) interim responses before a response"
+                    )
                 }
                 start = end
                 try Self.checkBeginning(bytes, start)
@@ -146,10 +149,10 @@ struct HTTP1Responses: Sendable {
         }
     }
 
-    /// What is no HTTP is refused before the end of its first line, which it may not have.
+    /// Rejects bytes that are not HTTP at once: they may never contain the end of a line.
     private static func checkBeginning(_ bytes: Span<UInt8>, _ start: Int) throws(FrameError) {
         for (index, expected) in "HTTP/1.".utf8.enumerated() where start + index < bytes.count {
-            guard bytes[start + index] == expected else { throw FrameError(.malformed, "not a response of HTTP/1.x") }
+            guard bytes[start + index] == expected else { throw FrameError(.malformed, "not an HTTP/1.x response") }
         }
     }
 
@@ -165,7 +168,7 @@ struct HTTP1Responses: Sendable {
         return finish(input.readBytes(count) ?? Bytes())
     }
 
-    /// Takes a message in chunks that is there to its end.
+    /// Takes a message in chunks if it has arrived completely.
     private mutating func takeWhole(
         chunksIn input: inout ReceiveBuffer,
         _ limits: HTTP1Limits

@@ -1,23 +1,23 @@
 import Trunkline
 
-/// HTTP/1.1 as a server speaks it: requests in, whole responses out. For tests.
+/// The server side of HTTP/1.1: requests in, responses out. For tests.
 struct HTTP1Server: FrameCodec, SentFrameCodec {
     let limits: HTTP1Limits
-    /// The types of the requests that have no response yet.
+    /// The types of the requests without a response.
     private var unanswered = Deque<UInt32>()
-    /// The status of the reply of which parts have gone out, and not yet the last.
+    /// The status of the reply whose parts are being sent; `nil` before the first part and after the last.
     private var statusInParts: UInt32?
     private var section = HTTP1Section()
     private var place = Place.head
 
     private enum Place: Sendable {
         case head
-        /// What is known of the request at hand: its type, the length of its head and that of its content.
+        /// The type of the current request, and the sizes of its head and its content.
         case content(UInt32, head: Int, length: Int)
         case chunks(UInt32, head: Int, HTTP1Chunks)
     }
 
-    /// So many requests may wait for their responses: a client that sends more has nothing to gain.
+    /// The maximum number of requests that wait for their responses.
     private static let maximumUnanswered = 65_536
 
     init(limits: HTTP1Limits) { self.limits = limits }
@@ -36,7 +36,8 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
         case (.response, nil): try HTTP1Encoding(reply.message(), limits).encode(responseTo: method, into: &output)
         case (.response, let status), (.part, let status):
             try reply.encodePart(behind: status, isLast: frame.kind == .response, to: method, into: &output)
-        default: throw FrameError(.malformed, "a server sends nothing but responses, and no \(frame.kind)")
+        default:
+            throw FrameError(.malformed, "an HTTP/1.1 server sends only responses, not a frame of kind \(frame.kind)")
         }
     }
 
@@ -74,7 +75,7 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
             if framing.isChunked {
                 place = .chunks(type, head: end, HTTP1Chunks(at: end))
             } else {
-                // Without either, a request has no content (RFC 9112 §6.3).
+                // Without Content-Length and chunks, a request has no content (RFC 9112 §6.3).
                 let length = framing.contentLength ?? 0
                 try limits.check(contentLength: length)
                 place = .content(type, head: end, length: length)
@@ -82,7 +83,7 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
         }
     }
 
-    /// Walks on through the chunks, and when it is at their end, through all of them for the content.
+    /// Advances through the chunks. At their end, decodes all of them again for the content.
     private func walk(
         _ chunks: inout HTTP1Chunks,
         _ bytes: Span<UInt8>,
@@ -90,9 +91,9 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
     ) throws(FrameError) -> [UInt8]? {
         var body: [UInt8] = []
         try chunks.advance(in: bytes, content: &body, limits: limits)
-        // Bytes around the content are not content: they have a limit of their own.
+        // The overhead of chunks is not content, so it has its own limit.
         guard chunks.offset - head <= 2 * limits.body + limits.head else {
-            throw FrameError(.illegalLength, "chunks of hardly any content")
+            throw FrameError(.illegalLength, "the chunks' overhead exceeds \(2 * limits.body + limits.head) bytes")
         }
         guard chunks.isDone else { return nil }
         body = []
@@ -113,32 +114,33 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
     }
 }
 
-/// What a server sends for a frame that may know nothing of HTTP, as those of a test server's reactions do.
+/// The reply that the server side sends for a frame. The frame may not be an HTTP message: a test server's reactions
+/// can contain any bytes.
 struct HTTP1Reply {
     private let frame: Frame
     private let limits: HTTP1Limits
 
     init(_ frame: Frame, _ limits: HTTP1Limits) { (self.frame, self.limits) = (frame, limits) }
 
-    /// 200 unless the frame has one.
+    /// The frame's status, or 200 if that is 0.
     var status: UInt32 { frame.status == 0 ? 200 : frame.status }
 
     private static let beginning: Bytes = "HTTP/1."
 
-    /// The frame's body if it begins as a message does, otherwise a message around it.
+    /// Returns the frame's body if it is a message, otherwise a message with the body as its content.
     func message() throws(FrameError) -> Bytes {
         if frame.body.hasPrefix(Self.beginning) { return frame.body }
         return try HTTP1Response(Int(status), body: content()).frame().body
     }
 
-    /// The body; of a request that is sent back, its content.
+    /// Returns the body, or only the content if the frame is a received message.
     private func content() throws(FrameError) -> Bytes {
         guard frame[Frame.headLength] != nil else { return frame.body }
         return frame.body.part(try HTTP1Message(in: frame).content)
     }
 
-    /// Writes the body as a chunk (RFC 9112 §7.1): behind a head if it is the first, with the end of the content behind it
-    /// if it is the last. An empty chunk would be that end.
+    /// Writes the body as a chunk (RFC 9112 §7.1). Writes a head before the first part and the last chunk after the
+    /// last part. An empty body is not written as a chunk, because an empty chunk would end the content.
     func encodePart(
         behind begun: UInt32?,
         isLast: Bool,
@@ -146,18 +148,21 @@ struct HTTP1Reply {
         into output: inout SendBuffer
     ) throws(FrameError) {
         guard !frame.body.hasPrefix(Self.beginning) else {
-            throw FrameError(.malformed, "a whole message cannot be a part of a reply")
+            throw FrameError(.malformed, "the part begins with \"HTTP/1.\"; a part must contain only content")
         }
         if let begun {
             guard status == begun || frame.status == 0 else {
-                throw FrameError(.malformed, "the status \(begun) went out with the first part, it cannot be \(status)")
+                throw FrameError(.malformed, "the status cannot change from \(begun) to \(status) after the first part")
             }
         } else {
             guard (200...999).contains(status), status != 204, status != 304 else {
-                throw FrameError(.malformed, "a response \(status) has no content, so no parts")
+                throw FrameError(
+                    .malformed,
+                    "a response with status \(status) has no content and cannot be sent in parts"
+                )
             }
             guard method != HTTP1Request.Method.connectType else {
-                throw FrameError(.malformed, "a tunnel has no content, so no parts")
+                throw FrameError(.malformed, "the response to CONNECT has no content and cannot be sent in parts")
             }
             output.append(utf8: "HTTP/1.1 \(status) \r\nTransfer-Encoding: chunked\r\n\r\n")
         }

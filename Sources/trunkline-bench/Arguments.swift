@@ -1,32 +1,32 @@
-/// The command line, read.
+/// The parsed command line.
 struct Arguments {
-    /// What is to be done.
+    /// The action to perform.
     enum Command {
         case help
         case matrix(isQuick: Bool)
-        /// The codecs alone.
+        /// Measures the codecs alone.
         case codecs(isQuick: Bool)
-        /// Plaintext against TLS.
+        /// Compares plaintext with TLS.
         case tls(isQuick: Bool)
-        /// HTTP over the link against HTTP by itself.
+        /// Compares HTTP over the link with direct HTTP.
         case http(isQuick: Bool)
-        /// One-way messages.
+        /// Measures one-way messages.
         case oneWay(isQuick: Bool)
-        /// One client beside another that is flooded.
+        /// Measures a client on the same event loop as a flooded client.
         case flood(isQuick: Bool)
-        /// An external server is driven, and one JSON line printed.
+        /// Sends load to an external server and prints one JSON line.
         case drive(Run)
-        /// One cell of the matrix, in a process of its own; the line it prints is for `Matrix`.
+        /// Measures one cell of the matrix in a separate process and prints a line for `Matrix`.
         case cell(Run)
-        /// The echo server of the matrix.
+        /// Runs the echo server of the matrix.
         case serve
-        /// The server that one-way messages go to.
+        /// Runs the server that receives one-way messages.
         case serveSink
-        /// The test servers of the comparison with TLS.
+        /// Runs the test servers of the comparison with TLS.
         case serveSecured
-        /// The gateway and the origin of the comparison with HTTP by itself.
+        /// Runs the gateway and the origin of the comparison with direct HTTP.
         case serveGateway
-        /// The servers that flood.
+        /// Runs the flooding servers.
         case serveFloods
     }
 
@@ -34,36 +34,37 @@ struct Arguments {
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
 
-        Without a port: measures a matrix of requests in flight × body size against an echo server in a process of its
-        own, and prints a table. Rows:
-          ordinary  as many tasks as requests in flight, each sends and awaits in turn
-          pinned    the same, their tasks on client.executor
+        Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
+        process, and prints a table. Rows:
+          ordinary  one task per request in flight; each sends a request and awaits its response, again and again
+          pinned    the same, with the tasks on client.executor
           batch     batches of 64 with send(all:)
-          by hand   no Trunkline: tasks as in the row ordinary, which call what one writes by hand: an actor with a
-                    dictionary of continuations, a write for each request, a thread that reads into an AsyncStream
+          by hand   without Trunkline: tasks as in the row ordinary call a typical hand-written client: an actor with a
+                    dictionary of continuations, one write per request, a thread that reads into an AsyncStream
           socket    no client: one thread keeps the same number of the same frames in flight on a bare socket and
-                    writes them in batches; the limit
-        Every figure is the median over rounds in which all rows take turns.
+                    writes them in batches; the upper limit
+        Each value is the median over rounds in which all rows take turns.
 
-        Then it measures the codecs alone, without a socket: each format at three sizes of the body, the declared standard
-        layout against the same format written by hand, and every checksum.
+        Then it measures the codecs alone, without a socket: each format with three body sizes, the declared standard
+        layout compared with the same format written by hand, and every checksum.
 
-        With a port: drives an echo server at 127.0.0.1:P, which returns every frame (twelve-byte header: type, serial
-        and body length, 4 bytes each, big-endian) as it came, over one connection, and prints one line of JSON.
+        With --port: sends load over one connection to an echo server at 127.0.0.1:P and prints one line of JSON. The
+        server must return every frame unchanged (12-byte header: type, serial and body length, 4 bytes each,
+        big-endian).
 
-          --quick            one short round, about 40 s (without it about 5 min)
+          --quick            one short round: about 40 s instead of 5 min
           --codecs           the codecs alone, about 6 s
-          --tls              plaintext against TLS, and OpenSSL alone, about 90 s
-          --http             GETs over the link against GETs by a URLSession, over a long way, about 90 s
+          --tls              plaintext and TLS, and OpenSSL alone, about 90 s
+          --http             GET requests over the link and by URLSession, with a round trip of 50 ms, about 90 s
           --one-way          post, post(all:), enqueue and tryEnqueue, about 90 s
-          --flood            latency of a client beside another on its event loop that a server floods, about 40 s
-          --port P           the echo server's port
-          --concurrency C    requests in flight
-          --payload BYTES    size of each body
-          --requests N       how many requests are measured
-          --warmup M         how many go before them (default: a tenth of N)
-          --pinned           the callers' tasks run on client.executor
-          --help             this text
+          --flood            the latency of a client while a server floods its event loop, about 40 s
+          --port P           the port of the echo server
+          --concurrency C    the number of requests in flight
+          --payload BYTES    the size of each body
+          --requests N       the number of measured requests
+          --warmup M         the number of requests before them (default: a tenth of N)
+          --pinned           run the callers' tasks on client.executor
+          --help             show this text
         """
 
     let command: Command
@@ -123,12 +124,12 @@ struct Arguments {
     }
 }
 
-/// The command line asks for what there is not.
+/// The error for an invalid command line.
 struct UsageError: Error {
     let message: String
 }
 
-/// Options not yet looked at.
+/// The options that were not consumed yet.
 private struct Options {
     private var values: [String: String] = [:]
     private var flags: Set<String> = []
@@ -136,12 +137,12 @@ private struct Options {
     init(_ words: [String], flags known: Set<String>) throws {
         var rest = words[...]
         while let word = rest.popFirst() {
-            guard word.hasPrefix("--") else { throw UsageError(message: "\(word) is no option") }
+            guard word.hasPrefix("--") else { throw UsageError(message: "\(word) is not an option") }
             if known.contains(word) {
                 flags.insert(word)
             } else {
                 guard let value = rest.popFirst() else {
-                    throw UsageError(message: "\(word) is unknown or lacks a value")
+                    throw UsageError(message: "\(word) is unknown or has no value")
                 }
                 guard values.updateValue(value, forKey: word) == nil else {
                     throw UsageError(message: "\(word) is given twice")
@@ -166,13 +167,13 @@ private struct Options {
     mutating func number(_ name: String, _ range: ClosedRange<Int>) throws -> Int {
         let text = try text(name)
         guard let number = Int(text), range.contains(number) else {
-            let limits = range.upperBound == .max ? "from \(range.lowerBound)" : "within \(range)"
-            throw UsageError(message: "\(name) \(text): a whole number \(limits) is expected")
+            let limits = range.upperBound == .max ? "of at least \(range.lowerBound)" : "within \(range)"
+            throw UsageError(message: "\(name) \(text): expected a whole number \(limits)")
         }
         return number
     }
 
-    /// The run that the remaining options describe.
+    /// Returns the run that the remaining options describe.
     mutating func run(_ row: Row, warmUp: Quota, measured: Quota) throws -> Run {
         let run = Run(
             row: row,
@@ -187,6 +188,6 @@ private struct Options {
     }
 
     func refuseRest() throws {
-        if let name = values.keys.min() ?? flags.min() { throw UsageError(message: "\(name) has no place here") }
+        if let name = values.keys.min() ?? flags.min() { throw UsageError(message: "\(name) cannot be used here") }
     }
 }

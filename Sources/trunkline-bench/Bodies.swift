@@ -1,17 +1,17 @@
 import Trunkline
 
-/// The bodies that callers send: a few, prepared, so that making them costs nothing, and told apart by their first
-/// bytes, so that a reply that reaches the wrong caller is noticed.
+/// The bodies that callers send. They are prepared, so that creating them costs nothing, and differ in their first
+/// bytes, so that a response that reaches the wrong caller is detected.
 struct Bodies: Sendable {
     private let all: [Bytes]
     private let size: Int
 
-    /// At most so many bytes in all.
+    /// The maximum total size in bytes.
     private static let budget = 4 * 1024 * 1024
 
     init(size: Int) {
         self.size = size
-        // Both are odd: callers next to each other, and requests that follow each other, get different ones.
+        // Both are odd, so that neighbouring callers and successive requests have different bodies.
         let count = min(251, Self.budget / max(1, size) | 1)
         all = (0..<count).map { number in
             var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: size)
@@ -25,14 +25,14 @@ struct Bodies: Sendable {
     /// Throws unless `reply` answers a request with the body of `number`.
     func check(_ reply: Response, _ number: Int) throws {
         guard !reply.isPart, reply.type == Run.type, reply.serial >= 50 else {
-            throw BenchError("a reply that answers no request: \(reply)")
+            throw BenchError("a response that matches no request: \(reply)")
         }
         guard reply.body.count == size else {
-            throw BenchError("a reply of \(reply.body.count) bytes instead of \(size)")
+            throw BenchError("a response of \(reply.body.count) bytes instead of \(size)")
         }
         let sent = self[number]
         for index in 0..<min(8, size) where reply.body[index] != sent[index] {
-            throw BenchError("a reply that belongs to another request: \(reply)")
+            throw BenchError("a response to another request: \(reply)")
         }
     }
 }

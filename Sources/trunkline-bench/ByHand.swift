@@ -6,14 +6,14 @@ import Trunkline
     import Darwin
 #endif
 
-/// The row `by hand`: what one writes in an afternoon instead of using Trunkline. An actor on the shared pool keeps
-/// continuations by serial number, every request is a system call of its own on a blocking socket, every cancellation
-/// a task, and a thread reads frames into an `AsyncStream`.
+/// The client of the row `by hand`: typical code without Trunkline. An actor on the shared pool keeps continuations by
+/// serial number, each request is one system call on a blocking socket, each cancellation is a task, and a thread reads
+/// frames into an `AsyncStream`.
 ///
-/// It is here for comparison and no model: `send` blocks a thread of the pool when the server is slow, nothing bounds
-/// the stream, a cancellation never reaches the server, a server that falls silent is never noticed, and a lost
-/// connection stays lost. Of Trunkline it has the values alone (so that its replies pass the same checks), and the
-/// helper that starts a thread.
+/// It is a comparison, not an example to follow: `send` blocks a thread of the pool when the server is slow, the stream
+/// is unbounded, a cancellation never reaches the server, a silent server is never detected, and a lost connection is
+/// not replaced. It uses only value types of Trunkline, so that its responses pass the same checks, and the helper that
+/// starts a thread.
 actor ByHandClient {
     private let port: UInt16
     private let largestBody: Int
@@ -37,8 +37,8 @@ actor ByHandClient {
             feed.finish()
         }
         guard code == 0 else { throw Self.ended }
-        // Ends with the stream, which ends with the connection; `disconnect` waits for it. Isolated to this actor, as
-        // every task that is started here and uses `self`.
+        // Ends with the stream, which ends with the connection; `disconnect` waits for it. The task is isolated to this
+        // actor, because it uses `self`.
         delivery = Task {
             for await frame in frames { waiting.removeValue(forKey: UInt32(frame.serial))?.resume(returning: frame) }
             hasEnded = true
@@ -61,8 +61,8 @@ actor ByHandClient {
                 }
             }
         } onCancel: {
-            // A handler cannot await, so it takes a task to reach the actor. It comes after the registration, which
-            // does not leave the actor, and finds nothing once the reply is there: nobody needs to wait for it.
+            // The handler cannot await, so a task is needed to reach the actor. It runs after the registration, which
+            // does not leave the actor. After the response it finds nothing, so no caller has to wait for it.
             Task { await cancel(serial) }
         }
     }
@@ -71,9 +71,9 @@ actor ByHandClient {
         waiting.removeValue(forKey: serial)?.resume(throwing: CancellationError())
     }
 
-    /// To be called when no request is in flight.
+    /// Closes the connection. Call it when no request is in flight.
     func disconnect() async {
-        shutdown(descriptor, Int32(SHUT_RDWR))  // ends the thread, and so the stream, and so the task
+        shutdown(descriptor, Int32(SHUT_RDWR))  // ends the thread, then the stream, then the task
         await delivery?.value
         close(descriptor)
     }
@@ -84,7 +84,7 @@ actor ByHandClient {
         for number in [Run.type, serial, UInt32(body.count)] {
             for shift in [24, 16, 8, 0] { frame.append(UInt8(truncatingIfNeeded: number >> UInt32(shift))) }
         }
-        unsafe body.withUnsafeBytes { unsafe frame.append(contentsOf: $0) }  // at once; as a sequence, byte by byte
+        unsafe body.withUnsafeBytes { unsafe frame.append(contentsOf: $0) }  // one copy, not byte by byte
         var written = 0
         while written < frame.count {
             let count = unsafe frame.withUnsafeBytes { [descriptor, written] in
@@ -93,20 +93,20 @@ actor ByHandClient {
             if count >= 0 {
                 written += count
             } else if errno != EINTR {
-                throw BenchError("writing by hand", errno: errno)
+                throw BenchError("write of the hand-written client", errno: errno)
             }
         }
     }
 
-    private static let ended = BenchError("the connection of the row by hand has ended")
+    private static let ended = BenchError("the connection of the hand-written client has ended")
 }
 
-/// Cuts what comes out of a socket into frames.
+/// Reads frames from a socket.
 private struct FrameReader {
     static let headerSize = 12
 
     private let descriptor: Int32
-    /// `memory[start..<end]` is read and not yet handed out.
+    /// `memory[start..<end]` holds the bytes that were read and not yet decoded.
     private var memory: [UInt8]
     private var start = 0
     private var end = 0
@@ -116,7 +116,7 @@ private struct FrameReader {
         memory = Array(repeating: 0, count: max(256 * 1024, Self.headerSize + largestBody))
     }
 
-    /// Waits for the next frame; `nil` when there is none to come.
+    /// Waits for the next frame; `nil` at the end.
     mutating func next() -> Frame? {
         while true {
             if end - start >= Self.headerSize {
@@ -135,7 +135,7 @@ private struct FrameReader {
 
     private func number(at index: Int) -> UInt32 { memory[index..<index + 4].reduce(0) { $0 << 8 | UInt32($1) } }
 
-    /// Waits for more bytes; `false` at the end, or when a frame is larger than any reply can be.
+    /// Waits for more bytes. Returns `false` at the end, or if a frame is larger than the largest response.
     private mutating func fill() -> Bool {
         unsafe memory.withUnsafeMutableBytes { [start, end] in
             unsafe $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[start..<end]))

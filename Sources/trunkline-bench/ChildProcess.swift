@@ -4,7 +4,8 @@
     import Darwin
 #endif
 
-/// This program, run again with other arguments. It ends, at the latest, when its standard input does: with us.
+/// A child process that runs this program with other arguments. It ends at the latest when its standard input ends,
+/// which happens when this process ends.
 struct ChildProcess: ~Copyable {
     private let process: pid_t
     private let input: Int32
@@ -36,14 +37,14 @@ struct ChildProcess: ~Copyable {
         guard code == 0 else {
             close(inputWriter)
             close(outputReader)
-            throw BenchError("starting \(program)", errno: code)
+            throw BenchError("start of \(program)", errno: code)
         }
         self.process = process
         input = inputWriter
         output = outputReader
     }
 
-    /// Runs `body` with the first line that a server of this program prints, and ends the server.
+    /// Starts this program as a server, runs `body` with the first line that it prints, and ends the server.
     static func withServer(_ name: String, _ body: (String) async throws -> String) async throws -> String {
         let server = try ChildProcess([name])
         do {
@@ -56,7 +57,7 @@ struct ChildProcess: ~Copyable {
         }
     }
 
-    /// Both ends of a pipe that no other child inherits.
+    /// Creates a pipe that no other child inherits.
     private static func makePipe() throws -> (reader: Int32, writer: Int32) {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { throw BenchError("pipe", errno: errno) }
@@ -64,7 +65,7 @@ struct ChildProcess: ~Copyable {
         return (ends[0], ends[1])
     }
 
-    /// What it prints next, up to the end of the line; empty when it has ended.
+    /// Returns the next line of its output; empty if it has ended.
     func readLine() -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0
@@ -75,7 +76,7 @@ struct ChildProcess: ~Copyable {
         return String(decoding: line, as: UTF8.self)
     }
 
-    /// Ends it, if it has not ended of itself, and returns its exit code; negative after a signal.
+    /// Waits for its end and returns its exit code, or a negative number after a signal. `killing` ends it first.
     @discardableResult
     consuming func finish(killing: Bool = false) -> Int32 {
         if killing { kill(process, SIGTERM) }

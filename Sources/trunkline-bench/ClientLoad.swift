@@ -1,22 +1,22 @@
 import Synchronization
 import Trunkline
 
-/// Callers of one client, as many as keep `run.concurrency` requests in flight.
+/// The callers of one client: as many as are needed to keep `run.concurrency` requests in flight.
 struct ClientLoad: Sendable {
     private let client: Client
-    /// Called in place of `client`, which then remains unused.
+    /// Used instead of `client`, if set.
     private let byHand: ByHandClient?
     private let row: Row
     private let concurrency: Int
     private let bodies: Bodies
 
-    /// How many requests a `send(all:)` carries.
+    /// The number of requests of one `send(all:)`.
     static let batchSize = 64
 
     init(_ run: Run) {
         var options = ClientOptions()
-        options.reconnecting.maximumAttempts = 3  // where there is no server, say so
-        options.requests.maximumWaitingBytes = .max  // the load is what is asked for, 4,096 × 64 KiB and more
+        options.reconnecting.maximumAttempts = 3  // fail if there is no server
+        options.requests.maximumWaitingBytes = .max  // the load may exceed 4,096 × 64 KiB
         var endpoint = Endpoint.host("127.0.0.1", port: run.port)
         if let root = run.root {
             options.tls.roots = .only(root)
@@ -38,7 +38,7 @@ struct ClientLoad: Sendable {
         await client.close()
     }
 
-    /// Lets the callers run until `quota` is used up; returns how many requests were answered.
+    /// Runs the callers until `quota` is used up; returns the number of answered requests.
     func drive(_ quota: Quota, _ histogram: Histogram) async throws -> Int {
         let deadline = quota.deadline(from: monotonicNow()) ?? .max
         let answered = Counter()
@@ -55,7 +55,7 @@ struct ClientLoad: Sendable {
                         : try await callInBatches(of: size, index, upTo: share, until: deadline, histogram)
                     answered.add(count)
                 }
-                // Without a preference said in any way, as ordinary callers: even `nil` makes the runtime look it up.
+                // Ordinary callers pass no preference at all: even `nil` makes the runtime look it up.
                 if let executor {
                     group.addTask(executorPreference: executor, operation: work)
                 } else {
@@ -66,7 +66,7 @@ struct ClientLoad: Sendable {
         return answered.value
     }
 
-    /// One caller: sends, awaits, checks and begins again.
+    /// Runs one caller: sends a request, awaits and checks the response, and repeats.
     private func call(
         _ caller: Int,
         upTo limit: Int,
@@ -116,7 +116,7 @@ struct ClientLoad: Sendable {
     }
 }
 
-/// A sum that tasks add to.
+/// A sum to which tasks add.
 private final class Counter: Sendable {
     private let sum = Atomic<Int>(0)
     var value: Int { sum.load(ordering: .relaxed) }

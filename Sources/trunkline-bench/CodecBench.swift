@@ -1,29 +1,29 @@
 import Trunkline
 import TrunklineHTTP
 
-/// How fast frames become bytes and bytes become frames, without any socket, and how fast checksums are.
+/// Measures how fast codecs encode and decode frames without a socket, and how fast checksums are computed.
 struct CodecBench {
-    /// A protocol, by the name that the table has for it.
+    /// A protocol and its name in the table.
     struct Format: Sendable {
         let name: String
         let codec: any FrameCodec
-        /// The request, or the response, with a number and a body.
+        /// Makes a request or a response with a number and a body.
         var message: @Sendable (Frame.Kind, Int, Bytes) throws -> Frame = { kind, number, body in
             Frame(kind, type: 0x410, serial: UInt64(50 + number), body: body)
         }
     }
 
-    /// What one measurement came to.
+    /// The result of one measurement.
     struct Speed {
         var frames = 0
         var bytes = 0
-        /// Nanoseconds of processor time: there is nothing to wait for, and what else runs is of no interest.
+        /// Nanoseconds of processor time: the work never waits, and other processes must not influence the result.
         var time: UInt64 = 0
-        /// Negative where they are not counted.
+        /// Negative if allocations are not counted.
         var allocations = 0
 
         var framesPerSecond: Double { Double(frames) / Double(time) * 1e9 }
-        /// Of everything on the wire, headers included.
+        /// All bytes on the wire, including headers.
         var gigabytesPerSecond: Double { Double(bytes) / Double(time) }
         var allocationsPerFrame: Double { Double(allocations) / Double(frames) }
     }
@@ -54,11 +54,11 @@ struct CodecBench {
 
     static let checksums: [Checksum] = [.adler32, .crc32, .crc32c, .fletcher16, .md5, .sha256]
 
-    /// How many bytes of frames are worked off in one go, as the client does with what one read brings.
+    /// The bytes processed in one go, similar to one read of the client.
     private static let batchSize = 128 * 1024
 
     private let rounds: Int
-    /// Of each measurement, nanoseconds.
+    /// The length of each measurement in nanoseconds.
     private let duration: UInt64
 
     init(isQuick: Bool) {
@@ -66,7 +66,7 @@ struct CodecBench {
         duration = isQuick ? 10_000_000 : 20_000_000
     }
 
-    /// Measures everything, in rounds in which all take turns, and returns the tables.
+    /// Measures everything, in rounds in which the formats take turns, and returns the tables.
     func run() throws -> String {
         var table = CodecTable(rounds: rounds)
         for _ in 0..<rounds {
@@ -114,7 +114,7 @@ struct CodecBench {
         }
     }
 
-    /// `nil` for a checksum that this system cannot compute.
+    /// Returns `nil` for a checksum that this system cannot compute.
     private func compute(_ checksum: Checksum) -> Speed? {
         let bytes = Bytes((0..<65536).map { UInt8(truncatingIfNeeded: $0) })
         guard checksum.bytes(of: bytes) != nil else { return nil }
@@ -124,11 +124,11 @@ struct CodecBench {
         }
     }
 
-    /// Does `work` until the time is over, after some of it for warming up.
+    /// Repeats `work` for the duration of a measurement, after a warm-up.
     private func measure<Failure: Error>(
         _ work: () throws(Failure) -> (frames: Int, bytes: Int)
     ) throws(Failure) -> Speed {
-        // So often before each look at the clock that looking does not matter.
+        // Repetitions between two reads of the clock, enough to make the cost of reading it negligible.
         var repetitions = 1
         while true {
             let start = processorNow()
@@ -152,17 +152,17 @@ struct CodecBench {
     }
 }
 
-/// Frames of one format, and their bytes.
+/// Frames of one format and their bytes.
 private struct Batch {
     let codec: any FrameCodec
-    /// As the client sends them.
+    /// The requests that the client sends.
     let frames: [Frame]
-    /// As the client receives them.
+    /// The bytes of the responses that the client receives.
     let bytes: [UInt8]
 
     init(of format: CodecBench.Format, bodySize: Int, batchSize: Int) throws {
         codec = format.codec
-        // Letters, so that no delimiter is among them.
+        // Letters, which contain no delimiter.
         let body = Bytes((0..<bodySize).map { UInt8(97 + $0 % 26) })
         let count = max(1, batchSize / (bodySize + 16))
         frames = try (0..<count).map { try format.message(.request, $0, body) }
@@ -173,9 +173,9 @@ private struct Batch {
     }
 }
 
-/// The results as people read them.
+/// The formatted results.
 struct CodecTable {
-    /// By the size of the body and the name of the format, one for each round.
+    /// By body size and name of the format; one value for each round.
     var decoding: [Int: [String: [CodecBench.Speed]]] = [:]
     var encoding: [Int: [String: [CodecBench.Speed]]] = [:]
     var checksums: [String: [CodecBench.Speed]] = [:]
@@ -213,7 +213,7 @@ struct CodecTable {
             [decoding, encoding].map { ratio($0[size] ?? [:], CodecBench.standard) }
         }
         let slowest = decimal(ratios.min() ?? 0, places: 2)
-        lines += ["", "The declared standard layout reaches \(slowest) × the hand-written codec's speed, or more."]
+        lines += ["", "The declared standard layout has at least \(slowest) × the speed of the hand-written codec."]
         return lines.joined(separator: "\n")
     }
 
@@ -228,7 +228,7 @@ struct CodecTable {
         ]
     }
 
-    /// How fast `format` is, with the hand-written codec in the same round as the unit.
+    /// Returns the speed of `format` relative to the hand-written codec in the same round.
     private func ratio(_ speeds: [String: [CodecBench.Speed]], _ format: String) -> Double {
         let pairs = zip(speeds[format] ?? [], speeds[CodecBench.byHand] ?? [])
         return median(pairs.map { $0.framesPerSecond / $1.framesPerSecond })

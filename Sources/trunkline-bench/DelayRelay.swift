@@ -1,18 +1,18 @@
 import Trunkline
 
-/// Passes bytes on between those who connect to it and a server on this machine, later: a long way for a short one.
+/// Forwards bytes between clients and a server on this machine with a delay, to simulate a long distance.
 ///
-/// Every byte is under way for `delay`. The first ones of a connection wait for twice as long before: TCP's handshake, which
-/// this machine has made at once, would have taken that.
+/// Every byte is delayed by `delay`. The first bytes of a connection are delayed by twice as much in addition: the
+/// duration of the TCP handshake over that distance, which takes no time on this machine.
 actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
     /// One end of a connection.
     private struct End {
         let transport: any Transport
         /// The transport of the other end.
         let other: UInt64
-        /// When what it says begins to travel, at the earliest.
+        /// The earliest time at which its bytes are forwarded.
         let opened: Instant
-        /// On their way to it; `nil` is the end of the direction.
+        /// The bytes on their way to this end; `nil` is the end of the direction.
         var arriving: [(due: Instant, bytes: [UInt8]?)] = []
         var isConnected: Bool
     }
@@ -32,7 +32,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         self.loop = loop
     }
 
-    /// Listens, and returns the port.
+    /// Starts to listen and returns the port.
     func start() throws -> UInt16 {
         let listener = try loop.listen(on: .loopback(port: 0), handler: self)
         self.listener = listener
@@ -42,7 +42,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
     }
 
     nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
-        // Safe in truth: it is made and used on the loop only.
+        // Safe: created and used only on the event loop.
         nonisolated(unsafe) let near = transport
         return assumeIsolated { unsafe $0.begin(near) }
     }
@@ -93,10 +93,11 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         passOn()
     }
 
-    /// Writes what has arrived by now.
+    /// Writes the bytes that are due.
     private func passOn() {
         for id in Array(ends.keys) { deliver(to: id) }
-        // Also what has become due meanwhile. Those that wait for their socket are told when it has room.
+        // Includes bytes that have become due in the meantime. An end whose socket is full receives an event when it
+        // has room.
         let waiting = ends.values.lazy.filter { $0.isConnected && !$0.transport.awaitsWritable }
         if let timer { loop.arm(timer, at: waiting.compactMap(\.arriving.first?.due).min()) }
     }
@@ -114,7 +115,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         }
     }
 
-    /// One end has gone: so does the other. HTTP needs no half-open connections.
+    /// Closes both ends of a connection. HTTP needs no half-open connections.
     private func close(_ id: UInt64) {
         guard let end = ends.removeValue(forKey: id) else { return }
         end.transport.close()

@@ -4,13 +4,14 @@
     import Darwin
 #endif
 
-/// Returns every byte as it came, or none: one thread, no frames, one read and one write for everything that is there.
+/// An echo server, or a sink that returns nothing: one thread, no frames, one read and one write for all available
+/// bytes.
 struct EchoServer {
     private let listener: Int32
     private let isSink: Bool
     private var connections: [Connection] = []
 
-    /// Listens on a free port of 127.0.0.1 and prints it. A sink reads and returns nothing.
+    /// Listens on a free port of 127.0.0.1 and prints the port. A sink reads and returns nothing.
     init(isSink: Bool = false) throws {
         self.isSink = isSink
         listener = try openSocket()
@@ -22,7 +23,7 @@ struct EchoServer {
                     && getsockname(listener, $0, &length) == 0 ? 0 : errno
             }
         }
-        guard code == 0 else { throw BenchError("listening", errno: code) }
+        guard code == 0 else { throw BenchError("listen", errno: code) }
         print(UInt16(bigEndian: address.sin_port))
         fflush(nil)
     }
@@ -35,7 +36,7 @@ struct EchoServer {
             for connection in connections {
                 watched.append(pollfd(fd: connection.descriptor, events: connection.interest, revents: 0))
             }
-            // Interests change rarely: the same list serves until one does.
+            // Interests change rarely, so the list is reused until one does.
             var isCurrent = true
             while isCurrent {
                 if unsafe poll(&watched, nfds_t(watched.count), -1) < 0, errno != EINTR {
@@ -60,11 +61,11 @@ struct EchoServer {
         }
     }
 
-    /// One client.
+    /// The connection of one client.
     private final class Connection {
         let descriptor: Int32
         private(set) var isClosed = false
-        /// `memory[start..<end]` is still to be written.
+        /// `memory[start..<end]` holds the bytes to write.
         private var memory = [UInt8](repeating: 0, count: 1024 * 1024)
         private var start = 0
         private var end = 0
@@ -109,10 +110,10 @@ struct EchoServer {
 
 // MARK: - Sockets
 
-/// Whether a call that failed so is to be repeated later.
+/// Whether a call that failed with `code` should be repeated later.
 func isPassing(_ code: Int32) -> Bool { code == EAGAIN || code == EWOULDBLOCK || code == EINTR }
 
-/// A stream socket for IPv4, blocking.
+/// Opens a blocking IPv4 stream socket.
 func openSocket() throws -> Int32 {
     #if os(Linux)
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -124,7 +125,7 @@ func openSocket() throws -> Int32 {
     return descriptor
 }
 
-/// A blocking socket connected to `port` of 127.0.0.1.
+/// Opens a blocking socket connected to `port` of 127.0.0.1.
 func connectedSocket(_ port: UInt16) throws -> Int32 {
     let descriptor = try openSocket()
     var address = loopback(port: port)
@@ -135,7 +136,7 @@ func connectedSocket(_ port: UInt16) throws -> Int32 {
     }
     guard code == 0 else {
         close(descriptor)
-        throw BenchError("connecting to port \(port)", errno: code)
+        throw BenchError("connect to port \(port)", errno: code)
     }
     sendSmallSegmentsAtOnce(descriptor)
     return descriptor
@@ -147,7 +148,7 @@ func sendSmallSegmentsAtOnce(_ descriptor: Int32) {
     unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), Int32(TCP_NODELAY), &one, socklen_t(MemoryLayout<Int32>.size))
 }
 
-/// 127.0.0.1
+/// Returns the address 127.0.0.1 with `port`.
 func loopback(port: UInt16) -> sockaddr_in {
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)

@@ -8,9 +8,9 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// What a well-behaved client notices of a server that floods another client on the same event loop.
+/// Measures how much a flooding server slows down another client on the same event loop.
 struct FloodBench {
-    /// What a server sends without end.
+    /// What the server sends without end.
     enum Flood: String, CaseIterable {
         case none
         case pushes = "pushes of 12 B"
@@ -20,7 +20,7 @@ struct FloodBench {
         case garbage
         case tinyRecords = "1 B TLS records"
 
-        /// One round of it; empty for a server that sends nothing.
+        /// The bytes of one round; empty if the server sends nothing.
         var bytes: [UInt8] {
             switch self {
             case .none: []
@@ -44,7 +44,7 @@ struct FloodBench {
         }
     }
 
-    /// Milliseconds for each kind.
+    /// The duration for each kind of flood in milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) { measured = isQuick ? 1000 : 5000 }
@@ -57,13 +57,13 @@ struct FloodBench {
     private func table(_ servers: String) async throws -> String {
         let words = servers.split(separator: " ").map(String.init)
         guard words.count == 2 + Flood.allCases.count, let echo = UInt16(words[0]) else {
-            throw BenchError("the test servers do not start")
+            throw BenchError("the test servers did not start")
         }
         let root = words[1].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
         var lines = [
             machineDescription(),
-            "one client, one request in flight, beside a flood on its event loop; \(measured) ms each;",
-            "the flooded client's reader takes one push per ms; \"turn\" is the processor time of a turn in ms",
+            "one client, one request in flight, while its event loop is flooded; \(measured) ms each;",
+            "the flooded client reads one push per ms; \"turn\" is the processor time of one turn in ms",
             "", aligned(Self.columns, Self.widths),
         ]
         for (flood, port) in zip(Flood.allCases, words.dropFirst(2)) {
@@ -90,8 +90,8 @@ struct FloodBench {
             options: options,
             on: loops
         )
-        // A reader that the flood outruns. One that keeps up occupies a processor, and on two of them the table would
-        // tell how the system's scheduler shares them.
+        // This reader is slower than the flood. A reader that keeps up would occupy a processor, and with two
+        // processors the table would show how the scheduler shares them.
         let reader = Task {
             for await _ in flooded.pushes() { try await Task.sleep(for: .milliseconds(1)) }
         }
@@ -124,11 +124,11 @@ struct FloodBench {
     }
 }
 
-/// How much processor time each turn of an event loop takes, which does not depend on what else the machine has to do.
+/// Measures the processor time of each turn of an event loop, which does not depend on other load of the machine.
 private final class TurnMeter: LoopWork, Sendable {
     let histogram = Histogram()
     private let loop: any EventLoop
-    /// When the last turn was, on the loop's thread; 0 before the first.
+    /// The processor time of the loop's thread at the last turn; 0 before the first.
     private let last = Atomic<UInt64>(0)
     private let isStopped = Atomic<Bool>(false)
 
@@ -150,9 +150,9 @@ private final class TurnMeter: LoopWork, Sendable {
 
 // MARK: - The servers
 
-/// One flooding server for each kind, and an echo server, in a process of their own.
+/// The flooding servers, one for each kind, and an echo server, in a separate process.
 enum FloodServers {
-    /// Prints the echo server's port, the root that signed for TLS and the ports of the floods, and serves until
+    /// Prints the port of the echo server, the root certificate and the ports of the flooding servers, and serves until
     /// standard input ends.
     static func run() async throws {
         let authority = try TestAuthority()
@@ -188,7 +188,7 @@ enum FloodServers {
 
     private static func start(_ body: @escaping @Sendable () -> Void) throws {
         let code = startThread(named: "flood", body)
-        guard code == 0 else { throw BenchError("starting a thread", errno: code) }
+        guard code == 0 else { throw BenchError("start of a thread", errno: code) }
     }
 
     private static func listeningSocket() throws -> (descriptor: Int32, port: UInt16) {
@@ -201,11 +201,11 @@ enum FloodServers {
                     && getsockname(listener, $0, &length) == 0 ? 0 : errno
             }
         }
-        guard code == 0 else { throw BenchError("listening", errno: code) }
+        guard code == 0 else { throw BenchError("listen", errno: code) }
         return (listener, UInt16(bigEndian: address.sin_port))
     }
 
-    /// Writes everything; false when the client is gone, or there is nothing to write.
+    /// Writes all bytes. Returns `false` if the client has disconnected or there is nothing to write.
     private static func send(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
         guard !bytes.isEmpty else { return false }
         return unsafe bytes.withUnsafeBytes { memory in
@@ -225,7 +225,7 @@ enum FloodServers {
         while unsafe read(descriptor, &memory, memory.count) > 0 {}
     }
 
-    /// Completes the handshake, and sends every byte as a record of its own, again and again.
+    /// Completes the TLS handshake, then sends every byte as a separate record, again and again.
     private static func sendRecords(_ bytes: [UInt8], to descriptor: Int32, _ context: OpenSSLContext) {
         guard let engine = try? context.makeEngine(for: "") else { return }
         var memory = [UInt8](repeating: 0, count: 16 * 1024)

@@ -1,7 +1,6 @@
 import Trunkline
 
-/// The standard layout as an expert writes it by hand, with the same limit and the same checks: what the declared one is
-/// measured against.
+/// The standard layout, written by hand with the same limit and the same checks: the reference for the declared layout.
 struct HandWrittenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
     private static let headerSize = 12
     private static let largestBody = 16 * 1024 * 1024 - headerSize
@@ -43,11 +42,11 @@ struct HandWrittenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSide
             throw FrameError(.malformed, "serial \(frame.serial)")
         }
         if frame.kind == .request, frame.type <= 0x401, frame.type != 0 {
-            throw FrameError(.unknownType, "\(frame.type) is no type of a request")
+            throw FrameError(.unknownType, "\(frame.type) is not the type of a request")
         }
-        if frame.isErrorResponse { throw FrameError(.malformed, "there are no error responses") }
+        if frame.isErrorResponse { throw FrameError(.malformed, "error responses are not supported") }
         if frame.kind == .part, frame.type != 0, frame.type != 0x404 {
-            throw FrameError(.unknownType, "\(frame.type) is no type of a part")
+            throw FrameError(.unknownType, "\(frame.type) is not the type of a part")
         }
         output.append(integer: frame.kind == .part ? 0x404 : frame.type)
         output.append(integer: serial)

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Latencies, counted in buckets 3 % wide; recording one allocates nothing.
+/// A histogram of latencies, with buckets 3 % wide. Recording allocates nothing.
 @safe
 final class Histogram: Sendable {
-    /// Callers are spread over several copies, so that they rarely meet on one cache line.
+    /// The number of copies. Callers use different copies, so that they rarely write to the same cache line.
     private static let shards = 16
-    /// Below 64 ns a bucket for each; above, 32 for every doubling.
+    /// One bucket for each nanosecond below 64 ns; above, 32 buckets for every doubling.
     private static let buckets = 58 * 32 + 64
 
-    /// Unsafe for the compiler, safe in truth: allocated for the whole life of this object, and atomic.
+    /// Safe: allocated for the lifetime of this object, and atomic.
     nonisolated(unsafe) private let counts: UnsafeMutablePointer<Atomic<Int>>
 
     init() {
@@ -21,13 +21,13 @@ final class Histogram: Sendable {
         unsafe counts.deallocate()
     }
 
-    /// Counts `nanoseconds`, so many `times`.
+    /// Counts a latency of `nanoseconds`, `times` times.
     func record(_ nanoseconds: UInt64, times: Int = 1, caller: Int) {
         let index = (caller % Self.shards) * Self.buckets + Self.bucket(nanoseconds)
         unsafe counts[index].wrappingAdd(times, ordering: .relaxed)
     }
 
-    /// The latency that `fraction` of all are not above, in nanoseconds; 0 when there are none.
+    /// Returns the latency, in nanoseconds, that `fraction` of all latencies do not exceed; 0 if there are none.
     func percentile(_ fraction: Double) -> Double {
         var sums = [Int](repeating: 0, count: Self.buckets)
         for index in 0..<Self.shards * Self.buckets {

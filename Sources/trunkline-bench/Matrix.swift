@@ -4,16 +4,16 @@
     import Darwin
 #endif
 
-/// Every row in every cell, in rounds.
+/// Measures every row of every cell, in rounds.
 struct Matrix {
-    /// What a group of rows has in common.
+    /// The parameters that a group of rows shares.
     struct Cell: Hashable {
         var concurrency: Int
         var payload: Int
     }
 
     private let rounds: Int
-    /// Milliseconds, for each row of each cell in each round.
+    /// Milliseconds for each row of each cell in each round.
     private let warmUp: Int
     private let measured: Int
     private let cells: [Cell]
@@ -32,7 +32,7 @@ struct Matrix {
     mutating func run() throws {
         let server = try ChildProcess(["serve"])
         do {
-            guard let port = UInt16(server.readLine()) else { throw BenchError("the echo server does not start") }
+            guard let port = UInt16(server.readLine()) else { throw BenchError("the echo server did not start") }
             try measure(port)
         } catch {
             server.finish(killing: true)
@@ -57,7 +57,7 @@ struct Matrix {
         progress.end()
     }
 
-    /// In a process of its own, so that one row's threads and memory are not another's.
+    /// Measures in a separate process, so that rows do not share threads and memory.
     private func measure(_ row: Row, _ cell: Cell, _ port: UInt16) throws -> Measurement {
         let child = try ChildProcess([
             "cell", "--row", row.rawValue, "--port", "\(port)", "--concurrency", "\(cell.concurrency)",
@@ -65,12 +65,14 @@ struct Matrix {
         ])
         let line = child.readLine()
         let code = child.finish()
-        guard code == 0 else { throw BenchError("measuring \(row.rawValue) at \(cell) has failed (\(code))") }
+        guard code == 0 else {
+            throw BenchError("the measurement of \(row.rawValue) at \(cell) failed with exit code \(code)")
+        }
         return try Measurement(line: line)
     }
 }
 
-/// The line that says how far it has come.
+/// The progress line.
 private struct Progress {
     let steps: Int
     let milliseconds: Int
@@ -85,7 +87,7 @@ private struct Progress {
 
     mutating func step(_ what: String) {
         let elapsed = Int((monotonicNow() - start) / 1_000_000)
-        // A process of its own for each step costs some time more, and the last replies are waited for.
+        // Each step also starts a process and waits for the last responses.
         let estimate = done < 8 ? steps * (milliseconds + 100) : elapsed * steps / done
         done += 1
         let line = "[\(done)/\(steps)] \(elapsed / 1000) s of about \(estimate / 1000) s; \(what)"

@@ -1,17 +1,17 @@
-/// What one run came to.
+/// The result of one run.
 struct Measurement {
     var requests: Int
     /// Nanoseconds.
     var wall: Int
-    /// Processor time of this process, all threads, in microseconds.
+    /// Processor time of all threads of this process, in microseconds.
     var user: Int
     var system: Int
     /// Nanoseconds.
     var p50: Int
     var p99: Int
-    /// Negative where they are not counted.
+    /// Negative if allocations are not counted.
     var allocations: Int
-    /// Kilobytes; the most the process ever had.
+    /// The peak memory of the process in kilobytes.
     var peakMemory: Int
 
     var requestsPerSecond: Double { Double(requests) / Double(wall) * 1e9 }
@@ -19,7 +19,7 @@ struct Measurement {
     var processorTimePerRequest: Double { Double(user + system) / Double(requests) }
     var allocationsPerRequest: Double? { allocations < 0 ? nil : Double(allocations) / Double(requests) }
 
-    /// Measures `work`, which is given where to record latencies and returns how many requests were answered.
+    /// Measures `work`, which records latencies and returns the number of answered requests.
     static func take(_ work: (Histogram) async throws -> Int) async throws -> Measurement {
         let histogram = Histogram()
         let start = Usage.now
@@ -27,7 +27,7 @@ struct Measurement {
         return try Measurement(requests, histogram, from: start, to: Usage.now)
     }
 
-    /// As above, for work that does not suspend.
+    /// Measures work that does not suspend.
     static func take(_ work: (Histogram) throws -> Int) throws -> Measurement {
         let histogram = Histogram()
         let start = Usage.now
@@ -49,14 +49,14 @@ struct Measurement {
 
     // MARK: As text
 
-    /// The line that `init(line:)` reads.
+    /// The result as a line for `init(line:)`.
     var line: String {
         [requests, wall, user, system, p50, p99, allocations, peakMemory].map { "\($0)" }.joined(separator: " ")
     }
 
     init(line: String) throws {
         let numbers = line.split { $0 == " " || $0 == "\n" }.compactMap { Int($0) }
-        guard numbers.count == 8 else { throw BenchError("a measuring process printed \"\(line)\"") }
+        guard numbers.count == 8 else { throw BenchError("a measuring process printed an invalid line: \"\(line)\"") }
         requests = numbers[0]
         wall = numbers[1]
         user = numbers[2]

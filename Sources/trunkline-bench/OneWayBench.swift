@@ -1,7 +1,6 @@
 import Trunkline
 
-/// One-way messages from one caller, one after the other, in every way there is to send them, to a server in a process of
-/// its own that reads and answers nothing.
+/// Measures one-way messages from one caller, sent one after another by each method, to a sink in a separate process.
 struct OneWayBench {
     private enum Way: String, CaseIterable {
         case post
@@ -9,7 +8,7 @@ struct OneWayBench {
         case enqueue, tryEnqueue
     }
 
-    /// How many messages a `post(all:)` carries.
+    /// The number of messages of one `post(all:)`.
     private static let batchSize = 64
     private static let widths = [12, 8, 14, 12, 12]
 
@@ -25,7 +24,7 @@ struct OneWayBench {
     /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-sink") { line in
-            guard let port = UInt16(line) else { throw BenchError("the server does not start") }
+            guard let port = UInt16(line) else { throw BenchError("the server did not start") }
             return try await table(port)
         }
     }
@@ -33,7 +32,7 @@ struct OneWayBench {
     private func table(_ port: UInt16) async throws -> String {
         var lines = [
             machineDescription(),
-            "one-way messages, one caller; medians of \(rounds) rounds of \(measured) ms in turns",
+            "one-way messages, one caller; medians of \(rounds) alternating rounds of \(measured) ms",
             "", aligned(["way", "body", "messages/s", "µs each", "CPU µs"], Self.widths),
         ]
         for payload in [64, 4096] {
@@ -78,7 +77,7 @@ struct OneWayBench {
                 }
                 count += 1
             }
-            // What was accepted is to be written as well.
+            // The time includes writing all accepted messages.
             await client.close()
             return count
         }

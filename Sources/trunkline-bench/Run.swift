@@ -1,18 +1,18 @@
 import Trunkline
 
-/// Who asks, and how: a row of the table.
+/// A row of the table: the kind of client and how it is called.
 enum Row: String, CaseIterable {
     case ordinary, pinned, batch
     case byHand = "by hand"
     case socket
 }
 
-/// How long to go on.
+/// How long a run lasts.
 enum Quota {
     case requests(Int)
     case milliseconds(Int)
 
-    /// When to stop; `nil` when a number of requests says so.
+    /// Returns the time at which to stop; `nil` if the number of requests decides.
     func deadline(from start: UInt64) -> UInt64? {
         switch self {
         case .requests: nil
@@ -20,7 +20,7 @@ enum Quota {
         }
     }
 
-    /// How many requests there are in all; as good as infinite when time says when to stop.
+    /// The number of requests; `Int.max` if the time decides.
     var limit: Int {
         switch self {
         case .requests(let count): count
@@ -28,7 +28,7 @@ enum Quota {
         }
     }
 
-    /// The limit of the worker `index` of `count`.
+    /// Returns the number of requests for worker `index` of `count`.
     func share(of index: Int, among count: Int) -> Int {
         switch self {
         case .requests(let all): all / count + (index < all % count ? 1 : 0)
@@ -37,7 +37,7 @@ enum Quota {
     }
 }
 
-/// One measurement to be made: a cell of the matrix, or what the command line asks for.
+/// The parameters of one measurement: a cell of the matrix, or the values of the command line.
 struct Run {
     var row: Row
     var port: UInt16
@@ -47,13 +47,13 @@ struct Run {
     var payload: Int
     var warmUp: Quota
     var measured: Quota
-    /// Who signed for the server; `nil` for plaintext.
+    /// The root certificate of the server; `nil` for plaintext.
     var root: PEM?
 
-    /// The type of every request: the first of an application's own.
+    /// The type of every request: the first type for applications.
     static let type: UInt32 = 0x410
 
-    /// Warms up, measures and returns what came of it.
+    /// Warms up, measures and returns the result.
     func measured() async throws -> Measurement {
         if row == .socket {
             let loop = try SocketLoop(self)

@@ -4,29 +4,29 @@
     import Darwin
 #endif
 
-/// The limit: one thread that keeps frames in flight on a bare socket, writes all it can in one call and reads all
-/// there is in one call. Replies come in order, so one number says which serial is next.
+/// The upper limit: one thread that keeps frames in flight on a bare socket, and writes and reads as much as possible
+/// with each call. Responses arrive in order, so one counter gives the next serial.
 @safe
 final class SocketLoop {
     private let descriptor: Int32
     private let concurrency: Int
     private let frameSize: Int
-    /// `slots` frames, prepared but for their serials. Frame number n goes out of slot n % slots.
+    /// `slots` frames, complete except for their serials. Frame number n is sent from slot n % slots.
     private let frames: UnsafeMutableRawBufferPointer
     private let slots: Int
     private let received: UnsafeMutableRawBufferPointer
 
-    /// Since the connection began: frames that are in flight or were, those of them that have a place in a slot, and
-    /// bytes of frames written.
+    /// Counters since the start of the connection: frames requested, frames that were given a slot, bytes of frames
+    /// written.
     private var asked = 0
     private var issued = 0
     private var written = 0
     private var answered = 0
-    /// Bytes at the front of `received` that are the beginning of a header.
+    /// The number of bytes at the front of `received` that belong to an incomplete header.
     private var left = 0
-    /// Bytes to come that belong to a body whose header was checked.
+    /// The number of missing bytes of a body whose header was checked.
     private var bodyLeft = 0
-    /// When the frames in flight were asked for, in runs: the oldest at `firstRun % concurrency`.
+    /// The times at which the frames in flight were requested, in runs; the oldest run is at `firstRun % concurrency`.
     private var runs: [(time: UInt64, count: Int)]
     private var firstRun = 0
     private var lastRun = 0
@@ -55,7 +55,7 @@ final class SocketLoop {
         unsafe received.deallocate()
     }
 
-    /// Keeps the frames in flight until `quota` is used up and all are answered; returns how many were.
+    /// Keeps frames in flight until `quota` is used up and all are answered; returns the number of responses.
     func drive(_ quota: Quota, _ histogram: Histogram) throws -> Int {
         let first = answered
         var now = monotonicNow()
@@ -73,7 +73,7 @@ final class SocketLoop {
         return answered - first
     }
 
-    /// Asks for as many frames as may be in flight: their latency counts from here.
+    /// Requests as many frames as may be in flight. Their latency counts from here.
     private func ask(upTo end: Int, _ now: UInt64) {
         let count = min(answered + concurrency, end) - asked
         guard count > 0 else { return }
@@ -82,7 +82,7 @@ final class SocketLoop {
         lastRun += 1
     }
 
-    /// Gives serials to as many of the frames asked for as have a free slot; `false` when to none.
+    /// Gives serials to the requested frames that have a free slot. Returns `false` if there are none.
     private func issue() -> Bool {
         let count = min(asked, written / frameSize + slots) - issued
         guard count > 0 else { return false }
@@ -96,7 +96,8 @@ final class SocketLoop {
 
     private static func serial(_ number: Int) -> UInt32 { 50 + UInt32(number % (1 << 31)) }
 
-    /// Writes up to the end of the last slot or of what is issued; `false` when the socket takes no more.
+    /// Writes up to the end of the last slot or of the frames that have a serial. Returns `false` if the socket is
+    /// full.
     private func write() throws -> Bool {
         let start = written % (slots * frameSize)
         let length = min(issued * frameSize - written, slots * frameSize - start)
@@ -105,18 +106,18 @@ final class SocketLoop {
             written += count
             return count == length
         }
-        guard isPassing(errno) else { throw BenchError("writing", errno: errno) }
+        guard isPassing(errno) else { throw BenchError("write", errno: errno) }
         return false
     }
 
-    /// Reads once; waits for something to read or, unless everything is written, to write.
+    /// Reads once. Waits until the socket is readable, or writable if there is more to write.
     private func read(mayWait: Bool) throws {
         let flags = mayWait ? 0 : Int32(MSG_DONTWAIT)
         let free = unsafe UnsafeMutableRawBufferPointer(rebasing: received[left...])
         let count = unsafe recv(descriptor, free.baseAddress, free.count, flags)
         if count > 0 { return try take(left + count) }
         if count == 0 { throw BenchError("the server has closed the connection") }
-        guard isPassing(errno) else { throw BenchError("reading", errno: errno) }
+        guard isPassing(errno) else { throw BenchError("read", errno: errno) }
         var watched = pollfd(fd: descriptor, events: Int16(POLLIN | POLLOUT), revents: 0)
         _ = unsafe poll(&watched, 1, -1)
     }
@@ -132,7 +133,7 @@ final class SocketLoop {
             let serial = unsafe UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
             let length = unsafe UInt32(bigEndian: header.loadUnaligned(fromByteOffset: 8, as: UInt32.self))
             guard type == Run.type, serial == Self.serial(answered), length == frameSize - Self.headerSize else {
-                throw BenchError("a reply with type \(type), serial \(serial) and length \(length) is none of ours")
+                throw BenchError("unexpected response: type \(type), serial \(serial), length \(length)")
             }
             position += Self.headerSize
             let body = min(Int(length), count - position)
@@ -144,7 +145,7 @@ final class SocketLoop {
         if left > 0 { unsafe received.copyMemory(from: UnsafeRawBufferPointer(rebasing: received[position..<count])) }
     }
 
-    /// Records the latency of what was answered since.
+    /// Records the latencies of the responses since the last call.
     private func settle(_ now: UInt64, _ histogram: Histogram) {
         while settled < answered {
             let run = runs[firstRun % concurrency]

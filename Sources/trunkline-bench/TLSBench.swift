@@ -7,8 +7,8 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// The same requests in plaintext and over TLS, in turns, against the same test server in a process of its own; and how
-/// fast OpenSSL is without any socket, which is the limit.
+/// Compares the same requests in plaintext and over TLS, in alternating rounds, against the same test server in a
+/// separate process. Also measures OpenSSL without a socket, which is the upper limit.
 struct TLSBench {
     private static let cells = [
         Matrix.Cell(concurrency: 1, payload: 64), Matrix.Cell(concurrency: 256, payload: 64),
@@ -32,11 +32,11 @@ struct TLSBench {
     private func table(_ servers: String) async throws -> String {
         let words = servers.split(separator: " ").map(String.init)
         guard words.count == 3, let plain = UInt16(words[0]), let secured = UInt16(words[1]) else {
-            throw BenchError("the test server does not start")
+            throw BenchError("the test server did not start")
         }
         let root = words[2].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
         var lines = [
-            machineDescription(), "plaintext against TLS; medians of \(rounds) rounds of \(measured) ms in turns", "",
+            machineDescription(), "plaintext and TLS; medians of \(rounds) alternating rounds of \(measured) ms", "",
             aligned(["in flight", "body", "plaintext/s", "TLS/s", "ratio", "CPU µs", "TLS", "GB/s TLS"], Self.widths),
         ]
         for cell in Self.cells {
@@ -65,7 +65,7 @@ struct TLSBench {
     private static func line(_ cell: Matrix.Cell, _ results: [[Measurement]]) -> String {
         let rates = results.map { median($0.map(\.requestsPerSecond)) }
         let costs = results.map { median($0.map(\.processorTimePerRequest)) }
-        // Both directions.
+        // The sum of both directions.
         let volume = rates[1] * Double(2 * (cell.payload + 12)) / 1e9
         return aligned(
             [
@@ -79,7 +79,7 @@ struct TLSBench {
 
     // MARK: The limit
 
-    /// Two engines, one after the other: what one encrypts the other decrypts, in records of the largest size.
+    /// Measures two engines in turn: one encrypts and the other decrypts, in records of the largest size.
     private static func bulk() async throws -> String {
         let authority = try TestAuthority()
         let pair = try await EnginePair(authority)
@@ -100,7 +100,7 @@ struct TLSBench {
     }
 }
 
-/// A client's engine and a server's, joined without a socket.
+/// A client's and a server's engine, connected without a socket.
 private final class EnginePair {
     private let client, server: any TLSEngine
     private var received: [UInt8] = []
@@ -117,7 +117,7 @@ private final class EnginePair {
         var input: [UInt8] = []
         while client.session == nil || server.session == nil {
             _ = try Self.handshake(client, with: input)
-            guard !client.outgoing.isEmpty else { throw BenchError("the handshake does not end") }
+            guard !client.outgoing.isEmpty else { throw BenchError("the TLS handshake did not finish") }
             _ = try Self.handshake(server, with: client.outgoing.takeAll())
             input = server.outgoing.takeAll()
         }
@@ -138,7 +138,7 @@ private final class EnginePair {
         }
     }
 
-    /// Decrypts all that was encrypted; returns how many bytes came out.
+    /// Decrypts everything that was encrypted; returns the number of bytes.
     func decrypt() -> Int {
         received = client.outgoing.takeAll()
         return unsafe received.withUnsafeBytes { bytes in
@@ -153,9 +153,9 @@ private final class EnginePair {
     }
 }
 
-/// The two servers that the comparison is made with, in a process of their own.
+/// The two servers of the comparison, in a separate process.
 enum TestServers {
-    /// Prints their ports and the root that signed for the second, and serves until standard input ends.
+    /// Prints their ports and the root certificate of the second, and serves until standard input ends.
     static func run() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")

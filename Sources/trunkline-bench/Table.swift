@@ -1,4 +1,4 @@
-/// The results as people read them.
+/// The formatted results.
 struct Table {
     var cells: [Matrix.Cell]
     var results: [Matrix.Cell: [Row: [Measurement]]]
@@ -27,7 +27,7 @@ struct Table {
     private func line(_ cell: Matrix.Cell, _ row: Row) -> String {
         let all = results[cell]?[row] ?? []
         let limits = results[cell]?[.socket] ?? []
-        // Within each round, where both ran next to each other.
+        // The ratio within each round, in which both ran one after the other.
         let ratios = zip(all, limits).map { $0.requestsPerSecond / $1.requestsPerSecond }
         let allocations = all.compactMap(\.allocationsPerRequest)
         return Self.line([
@@ -48,21 +48,21 @@ struct Table {
     static func size(_ bytes: Int) -> String { bytes < 1024 ? "\(bytes) B" : "\(bytes / 1024) KiB" }
 }
 
-/// `entries` in one line, each at the right of as many columns as `widths` says.
+/// Returns `entries` in one line, each right-aligned in a column of the given width.
 func aligned(_ entries: [String], _ widths: [Int]) -> String {
     zip(entries, widths).map { entry, width in
         String(repeating: " ", count: max(1, width - entry.count)) + entry
     }.joined()
 }
 
-/// The value in the middle; the mean of the two in the middle of an even number.
+/// Returns the median; the mean of the two middle values for an even number; 0 if there are none.
 func median(_ values: [Double]) -> Double {
     guard !values.isEmpty else { return 0 }
     let sorted = values.sorted()
     return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
 }
 
-/// `value` with so many decimal places.
+/// Returns `value` with the given number of decimal places.
 func decimal(_ value: Double, places: Int) -> String {
     var scale = 1
     for _ in 0..<places { scale *= 10 }

@@ -4,7 +4,7 @@
     import Darwin
 #endif
 
-/// What `swift run -c release trunkline-bench` does: see `Arguments.usage`.
+/// The benchmark: `swift run -c release trunkline-bench`. See `Arguments.usage`.
 @main
 struct TrunklineBench {
     static func main() async {
@@ -46,20 +46,20 @@ struct TrunklineBench {
     }
 }
 
-/// Something went wrong while measuring; no figures come of it.
+/// The error that ends a measurement without a result.
 struct BenchError: Error {
     let message: String
 
     init(_ message: String) { self.message = message }
 
-    /// A system call has failed.
+    /// Creates an error for a failed system call.
     init(_ call: String, errno code: Int32) {
         let reason = unsafe strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
         message = "\(call): \(reason)"
     }
 }
 
-/// Writes to standard error, where progress and complaints go.
+/// Writes to standard error.
 func complain(_ text: String) {
     var text = text
     text.withUTF8 { bytes in

@@ -9,8 +9,8 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Small GETs over the link of a client, to a gateway that asks the origin, against a URLSession that asks it directly,
-/// with a round trip of 50 ms to either. The gateway is beside the origin.
+/// Compares small GET requests over the link of a client, through a gateway beside the origin, with direct requests of
+/// a URLSession. The round trip to either is 50 ms.
 struct TunnelBench {
     private static let roundTrip = Duration.milliseconds(50)
 
@@ -31,19 +31,19 @@ struct TunnelBench {
 
     private func table(_ ports: String) async throws -> String {
         let ports = ports.split(separator: " ").compactMap { UInt16($0) }
-        guard ports.count == 3 else { throw BenchError("the gateway does not start") }
+        guard ports.count == 3 else { throw BenchError("the gateway did not start") }
         let widths = [12, 10, 9, 9, 9, 9]
         var lines = [
             machineDescription(),
-            "\(count) GETs of 100 bytes, round trip 50 ms, no TLS; in one process, one row after the other",
-            "  tunnel       HTTPTunnel, one link that is ready",
-            "  direct       URLSession as it is: it keeps at most six connections to a host, and begins without any",
-            "  direct, new  the same with a new connection for each request, as after every pause",
+            "\(count) GETs of 100 bytes, round trip 50 ms, no TLS; in one process, one row after another",
+            "  tunnel       HTTPTunnel, one established link",
+            "  direct       URLSession with its defaults: at most six kept connections to a host, none at the start",
+            "  direct, new  the same with a new connection for each request, as after a pause",
             "", aligned(["", "in flight", "req/s", "p50 ms", "p99 ms", "CPU µs"], widths),
         ]
         for inFlight in [1, 16, 256] {
             for way in Way.allCases {
-                // One at a time takes long, and is the same again and again.
+                // One request at a time takes long and varies little.
                 let count = inFlight == 1 ? count / 10 : count
                 let result = try await measured(way, count, inFlight, ports)
                 lines.append(aligned([way.rawValue, "\(inFlight)"] + result, widths))
@@ -70,7 +70,7 @@ struct TunnelBench {
                         let (data, _) =
                             way == .tunnel
                             ? try await tunnel.data(for: request) : try await session.data(for: request)
-                        guard data.count == 100 else { throw BenchError("\(data.count) bytes came instead of 100") }
+                        guard data.count == 100 else { throw BenchError("received \(data.count) bytes instead of 100") }
                         times.append(.now - began)
                     }
                     return times
@@ -92,14 +92,14 @@ struct TunnelBench {
     }
 
     private static func url(_ port: UInt16) throws -> URL {
-        guard let url = URL(string: "http://127.0.0.1:\(port)/") else { throw BenchError("port \(port) makes no URL") }
+        guard let url = URL(string: "http://127.0.0.1:\(port)/") else { throw BenchError("no URL for port \(port)") }
         return url
     }
 
     // MARK: The other process
 
-    /// Runs the origin, the gateway beside it and the long ways to both, and prints the ports: of the way to the gateway, of
-    /// the way to the origin, and of the origin.
+    /// Runs the origin, the gateway beside it and a delayed relay to each, and prints three ports: the relay to the
+    /// gateway, the relay to the origin, and the origin.
     static func serve() async throws {
         let body = Bytes([UInt8](repeating: 7, count: 100))
         let origin = try await LoopbackServer.start(speaking: HTTP1Codec(host: "127.0.0.1")) { request in
@@ -110,7 +110,7 @@ struct TunnelBench {
         }
         guard case .host(_, let originPort) = origin.endpoint.target else { throw BenchError("the origin has no port") }
         guard let allowed = HTTPOrigin(parsing: "http://127.0.0.1:\(originPort)", allowingPrivateAddresses: true) else {
-            throw BenchError("port \(originPort) makes no origin")
+            throw BenchError("no origin for port \(originPort)")
         }
         let gateway = HTTPGateway(allowing: [allowed])
         let server = try await LoopbackServer.start(speaking: .standard, handler: gateway.handler)

@@ -6,14 +6,14 @@ import CTrunklineBench
     import Darwin
 #endif
 
-/// What this process has used since it began.
+/// The resources that this process has used since its start.
 struct Usage {
     /// Nanoseconds on the monotonic clock.
     var time: UInt64
     /// Microseconds of processor time.
     var user: Int
     var system: Int
-    /// Negative where they are not counted.
+    /// Negative if allocations are not counted.
     var allocations: Int
 
     static var now: Usage {
@@ -33,10 +33,10 @@ struct Usage {
 
     private static func microseconds(_ time: timeval) -> Int { Int(time.tv_sec) * 1_000_000 + Int(time.tv_usec) }
 
-    /// The most memory this process ever had in use, in kilobytes.
+    /// The peak memory of this process in kilobytes.
     static var peakMemory: Int {
         #if os(Linux)
-            // ru_maxrss is no use: it is inherited from the process that started this one.
+            // Not ru_maxrss: it is inherited from the parent process.
             for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix("VmHWM:") {
                 return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0
             }
@@ -49,21 +49,21 @@ struct Usage {
     }
 }
 
-/// Nanoseconds on the monotonic clock.
+/// Returns the monotonic clock in nanoseconds.
 func monotonicNow() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// Nanoseconds for which this thread has had a processor.
+/// Returns the processor time of this thread in nanoseconds.
 func processorNow() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// The first 64 KiB of a text file; empty when it cannot be read.
+/// Returns the first 64 KiB of a text file; empty if it cannot be read.
 func contents(of path: String) -> String {
     let descriptor = unsafe open(path, O_RDONLY)
     guard descriptor >= 0 else { return "" }
@@ -73,7 +73,7 @@ func contents(of path: String) -> String {
     return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
 }
 
-/// What the figures were measured on, in one line.
+/// Returns a description of the machine and the compiler, in one line.
 func machineDescription() -> String {
     let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
     var parts = ["\(processors) processors"]
@@ -96,7 +96,7 @@ func machineDescription() -> String {
     return parts.joined(separator: ", ")
 }
 
-/// The text in one of C's arrays of characters.
+/// Returns the text in a C array of characters.
 private func text<Characters>(_ characters: Characters) -> String {
     unsafe withUnsafeBytes(of: characters) { unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
 }

@@ -2,11 +2,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// Swift Testing begins every test at once unless it is told how many may run at a time. Where some fifteen hundred share a
-// few processors, those whose time is real are out of time by no fault of theirs. So this says eight, or two for each
-// processor, before Swift Testing looks. Simulations count while they wait for their threads.
+// Swift Testing starts every test at once unless a maximum is set. About fifteen hundred tests on a few processors would
+// delay each other, and tests in real time would exceed their time limits. This sets a maximum of eight, or two for each
+// processor if there are more than four, before Swift Testing reads the variable. A simulation counts while it waits for
+// its threads.
 //
-// Whoever sets the variable is obeyed. Swift 6.2 does not know it, and begins all at once.
+// A variable that is already set is kept. Swift 6.2 does not know the variable, and starts all tests at once.
 __attribute__((constructor)) static void setTestWidth(void) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     char width[16];

@@ -2,7 +2,7 @@ import SampleLayouts
 import Trunkline
 import TrunklineHTTP
 
-/// The codecs that are no layouts.
+/// The codecs other than layouts.
 enum FuzzCodecs {
     static let ours: [FuzzProtocol] = [
         FuzzProtocol(DelimitedCodec(delimiter: 0xFF, maximumFrameSize: 200), limit: 200),
@@ -46,17 +46,17 @@ enum FuzzCodecs {
     ]
 
     private static func counted(_ codec: CountedPayloadCodec) -> FuzzProtocol {
-        // The sender makes the head of some.
+        // Some codecs make the head when they encode a frame.
         FuzzProtocol(codec, limit: codec.maximumFrameSize, marked: ["head"])
     }
 
-    /// Where there are heartbeats, what is ignored goes out again as one.
+    /// In codecs with heartbeats, a frame that the rule marks as a pong would be encoded as the configured heartbeat.
     @Sendable
     private static func readBesidePongs(_ frame: inout Frame) {
         if frame.type != 6 { read(&frame) }
     }
 
-    /// What types mean, in protocols that leave that to the reader.
+    /// The meaning of types in protocols that leave it to the reading rule.
     @Sendable
     private static func read(_ frame: inout Frame) {
         switch frame.type {
@@ -71,7 +71,7 @@ enum FuzzCodecs {
         }
     }
 
-    /// A server that answers a HEAD request between two others.
+    /// A server that answers a HEAD request between two other requests.
     static let http: [FuzzProtocol] = [limited(partSize: 0), limited(partSize: 4096)]
 
     private static func limited(partSize: Int) -> FuzzProtocol {
@@ -79,7 +79,7 @@ enum FuzzCodecs {
             ($0.maximumHeadSize, $0.maximumBodySize, $0.maximumFields, $0.partSize) = (200, 300, 8, partSize)
         }
         let requests = [HTTP1Request.Method.get, .head, .post].map { Frame(.request, type: $0.type) }
-        // Host and Content-Length are added where they were missing, and chunks taken off.
+        // The codec adds missing Host and Content-Length fields, and removes chunks.
         var http = FuzzProtocol(codec, limit: 1200, sent: requests, isReversible: false)
         http.joinsParts = true
         return http

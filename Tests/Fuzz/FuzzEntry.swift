@@ -1,5 +1,5 @@
-// What libFuzzer calls. The target is named by the environment, so that one program has them all: building takes longer
-// than fuzzing. `.ci/fuzz` builds and runs it.
+// The entry points for libFuzzer. The environment names the target, so that one program contains them all: building
+// takes longer than fuzzing. `.ci/fuzz` builds and runs the program.
 
 #if canImport(Glibc)
     import Glibc
@@ -17,7 +17,7 @@ private let target: FuzzTarget = {
     return target
 }()
 
-/// One execution. Whatever is wrong ends the process, and libFuzzer keeps the input.
+/// One execution. Any error ends the process, and libFuzzer keeps the input.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ data: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = unsafe UnsafeBufferPointer(start: data, count: count)

@@ -1,7 +1,7 @@
 import Trunkline
 import TrunklineTesting
 
-/// A client in a simulated network, whose server says what the input says: when somebody connects, and to each request.
+/// A client in a simulated network. Its server sends parts of the input after it accepts a link, and for each request.
 enum FuzzHandshake {
     static func run(_ input: inout FuzzInput) {
         let flags = input.next()
@@ -70,7 +70,7 @@ enum FuzzHandshake {
         _ flags: UInt8,
         _ speech: [Bytes]
     ) async throws {
-        // A type of 16 bits where the protocol has it; two bytes for the serial number where that is in the body.
+        // Types of 16 bits if the protocol has types; two bytes for the serial if it is in the body.
         let types: UInt32 = codec is FrameLayout ? flags & 0x30 == 0 ? 0x410 : 0x10 : 0
         func request(_ number: UInt32, _ text: String) -> Request {
             Request(type: types == 0 ? 0 : types + number, body: Bytes("12\(text)".utf8))

@@ -1,4 +1,4 @@
-/// The fuzzer's bytes, as decisions first and what is left of them as traffic.
+/// The fuzzer's bytes: the first ones are decisions, the rest is traffic.
 struct FuzzInput {
     var bytes: ArraySlice<UInt8>
 
@@ -7,7 +7,7 @@ struct FuzzInput {
     /// A number below `count`, which is 1 to 256.
     mutating func below(_ count: Int) -> Int { Int(next()) % count }
 
-    /// The rest, cut in at most three pieces where two bytes say.
+    /// The remaining bytes, cut into at most three pieces at two places that the input chooses.
     mutating func pieces() -> [ArraySlice<UInt8>] {
         let (first, second) = (Int(next()), Int(next()))
         let one = bytes.startIndex + min(first, bytes.count)

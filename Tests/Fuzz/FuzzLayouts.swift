@@ -57,20 +57,20 @@ enum FuzzLayouts {
         FuzzProtocol(.checked(over: .headerAndBody)),
     ]
 
-    /// What is fuzzed must not depend on what the machine has.
+    /// The fuzzed code must not depend on the machine.
     private static var extended: FrameLayout {
         do throws(LayoutError) { return try .extended } catch { fatalError("\(error)") }
     }
 
     // MARK: From bytes
 
-    /// The layout that the front of `input` describes; `nil` when there is none such.
+    /// The layout that the first bytes of `input` describe, or `nil` if it is invalid.
     static func built(from input: inout FuzzInput) -> FuzzProtocol? {
         let request = fields(from: &input)
         let response = input.next() & 3 == 0 ? fields(from: &input) : request
         guard let layout = try? FrameLayout(validating: request, response: response) else { return nil }
         let (given, isReversible) = FuzzRoles.given(to: layout, by: &input)
-        // Marks of the named fields, which the sender sets.
+        // The encoder sets the marks in the named fields.
         var result = FuzzProtocol(given, marked: ["a", "b"])
         result.isReversible = isReversible
         return result

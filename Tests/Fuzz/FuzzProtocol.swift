@@ -1,17 +1,17 @@
 import Trunkline
 import TrunklineTesting
 
-/// A codec and the other side of it, under a limit.
+/// The two sides of a codec, with a limit on the size of frames.
 struct FuzzProtocol: Sendable {
     let client: any FrameCodec
     let limit: Int
-    /// What the client has sent before.
+    /// The frames that the client sent before.
     var sent: [Frame] = []
-    /// Whether what was decoded can be encoded and decoded again.
+    /// Whether decoded frames can be encoded and decoded again.
     var isReversible = true
-    /// The named fields that say what a frame is for, so that its sender may change them.
+    /// The named fields that determine the kind of a frame, so that its encoder may change them.
     var marked: [String] = []
-    /// Whether parts end where the bytes were cut.
+    /// Whether parts end where the bytes were split.
     var joinsParts = false
 
     init(
@@ -35,25 +35,25 @@ struct FuzzProtocol: Sendable {
         self.marked = marked
     }
 
-    /// Feeds the rest of `input` to one side, at once and in pieces: the outcome is the same. What was decoded is encoded by
-    /// the other side and decoded once more.
+    /// Feeds the rest of `input` to one side, at once and in pieces. The outcome must be the same. The decoded frames
+    /// are encoded by the other side and decoded again.
     func run(_ input: inout FuzzInput) {
         let (here, there) = input.next() & 1 == 0 ? (client, client._serverSide()) : (client._serverSide(), client)
         let pieces = input.pieces()
         let whole = link(here, [input.bytes])
         let split = link(here, pieces)
-        require(whole.frames == split.frames, "other frames when split", whole, split)
-        require((whole.refusal == nil) == (split.refusal == nil), "refused or not, as it is split", whole, split)
+        require(whole.frames == split.frames, "different frames when split", whole, split)
+        require((whole.refusal == nil) == (split.refusal == nil), "refused only with one of the splits", whole, split)
         guard isReversible else { return }
         for frame in whole.frames where frame.malformedReason == nil {
-            // What one side may receive the other need not be able to send.
+            // One side may receive frames that the other cannot send.
             guard let bytes = encoded(frame, by: there) else { continue }
             let again = link(here, [bytes[...]], ends: false)
             let isSame = again.frames.map { comparable($0, to: frame) } == [comparable(frame, to: frame)]
-            require(isSame, "\(frame) is another when it was encoded and decoded", whole, again)
+            require(isSame, "\(frame) changed when it was encoded and decoded", whole, again)
             require(
                 encoded(again.frames[0], by: there) == bytes,
-                "\(frame) has other bytes the next time",
+                "\(frame) has different bytes when encoded again",
                 whole,
                 again
             )
@@ -65,7 +65,8 @@ struct FuzzProtocol: Sendable {
         return (try? codec.encode(frame, into: &output)).map { output.bytes }
     }
 
-    /// `frame` without what a sender may change of `original`: marks, and the type 0 of a frame with a role of its own.
+    /// `frame` without the values that an encoder may change in `original`: marks, and the type 0 of a frame with its
+    /// own role.
     private func comparable(_ frame: Frame, to original: Frame) -> Frame {
         var frame = frame
         for name in marked { frame[name] = nil }

@@ -2,9 +2,9 @@ import Trunkline
 
 /// Roles that an input describes.
 enum FuzzRoles {
-    /// `layout` with the roles that the front of `input` describes, or as it is where these do not fit; and whether its
-    /// frames survive another encoding: what a closure says of frames that are marked or numbered as something else nobody
-    /// can send.
+    /// Returns `layout` with the roles that the first bytes of `input` describe, or unchanged if these are invalid.
+    /// `isReversible` is false if a closure may determine the kind of frames that other roles mark or number: the other
+    /// side cannot encode these.
     static func given(to layout: FrameLayout, by input: inout FuzzInput) -> (FrameLayout, isReversible: Bool) {
         let (numbers, marks) = (input.next(), input.next())
         func type(_ bit: UInt8) -> UInt32? { numbers >> bit & 1 == 1 ? UInt32(input.next()) : nil }
@@ -31,7 +31,8 @@ enum FuzzRoles {
         let result = roles ?? layout
         let hasOthers = marks & 0b0100_1111 != 0 || numbers & 0b1000_1111 != 0
         let isReversible = marks & 0b1000_0000 == 0 || !hasOthers
-        // Types that do not fit stop the program: those of requests are found out beforehand, and fit as these do.
+        // `requiringBody` stops the program if the types are invalid. `validatingRoles` has the same rules and throws,
+        // so the types are checked with it first.
         guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else {
             return (result, isReversible)
         }
@@ -43,12 +44,12 @@ enum FuzzRoles {
         return lower...lower + UInt32(input.next())
     }
 
-    /// A bit or numbers, of the type or of a named field.
+    /// A bit or numbers, in the type or in a named field.
     private static func mark(from input: inout FuzzInput) -> Role? {
         let (choice, number) = (input.next(), input.below(64))
         let field = [nil, "a", "b"][Int(choice) % 3]
         if choice & 4 == 0 {
-            // Several bits, more or fewer of them, where the high bits of the choice say so.
+            // The high bits of `choice` give the number of bits; 0 means a single bit.
             let count = Int(choice >> 4)
             if count > 0 { return .bits(number..<number + count, of: field, holding: choice & 8 == 0 ? 1...1 : 1...3) }
             return .bit(number, of: field, isSet: choice & 8 == 0)
@@ -57,8 +58,8 @@ enum FuzzRoles {
         return field.map { .field($0, UInt64(lower)...UInt64(upper)) } ?? .types(lower...upper)
     }
 
-    /// By the type, which a frame keeps from one side to the other, unless it is a ping, pong or cancellation of type 0,
-    /// which gets that of its role.
+    /// A closure that depends on the type. The type is the same on both sides, except that a ping, pong or cancel frame
+    /// of type 0 gets the type of its role.
     private static func closure(by key: UInt8) -> @Sendable (Frame) -> Frame.Kind? {
         { frame in
             guard ![.ping, .pong, .cancel].contains(frame.kind), frame.type != 0 else { return frame.kind }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// What can be fuzzed. The first bytes of an input choose among variants, and where the rest is split.
+/// The fuzz targets. The first bytes of an input choose among variants, and where the rest is split.
 enum FuzzTarget: String, CaseIterable {
     /// Presets and layouts with every kind of field.
     case layouts
@@ -10,9 +10,9 @@ enum FuzzTarget: String, CaseIterable {
     case codecs
     /// Responses and requests of HTTP/1.1.
     case http
-    /// Codecs as users write them.
+    /// Codecs like those that users write.
     case redis, mqtt
-    /// A client, from connecting to its first requests: the input is what the server says.
+    /// A client, from connecting to its first requests. The input is what the server sends.
     case handshake
 
     func run(_ input: FuzzInput) {

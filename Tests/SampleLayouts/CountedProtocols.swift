@@ -1,6 +1,6 @@
 package import Trunkline
 
-/// Real protocols of a head and a counted payload.
+/// Real protocols with a head and a counted payload.
 package enum CountedProtocols {
     /// memcached's text protocol (doc/protocol.txt): values are parts, and `END` is the response.
     package static let memcached = CountedPayloadCodec(
@@ -18,8 +18,8 @@ package enum CountedProtocols {
         if frame.head == "ERROR" || frame.head.firstIndex(of: "_ERROR ") != nil { frame.isErrorResponse = true }
     }
 
-    /// NATS (docs.nats.io, Client Protocol): a message to one of our inboxes, `_INBOX.<serial>`, is a response, every other
-    /// one a push.
+    /// NATS (docs.nats.io, Client Protocol). A message to an inbox of the client, `_INBOX.<serial>`, is a response;
+    /// every other message is a push.
     package static let nats = CountedPayloadCodec(
         payloadEnd: "\r\n",
         maximumHeadSize: 300,
@@ -47,7 +47,8 @@ package enum CountedProtocols {
         }
     }
 
-    /// Takes the serial out of a word `_INBOX.<serial>` of the head, with the words behind it. Returns whether there is one.
+    /// Removes the word `_INBOX.<serial>` and the words behind it from the head, and sets the serial. Returns whether
+    /// the head has such a word.
     @discardableResult
     private static func takeInbox(from frame: inout Frame, command: Bytes, word: Int) -> Bool {
         let words = frame.head.parts(separatedBy: " ")
@@ -59,8 +60,8 @@ package enum CountedProtocols {
         return true
     }
 
-    /// The Language Server Protocol 3.17 (base protocol): header lines and JSON, whose `id` comes first here and is no part of
-    /// the body.
+    /// The Language Server Protocol 3.17 (base protocol): header lines and JSON. The `id` comes first here and is not
+    /// part of the body.
     package static let lsp = CountedPayloadCodec(
         headEnd: "\r\n\r\n",
         maximumHeadSize: 300,

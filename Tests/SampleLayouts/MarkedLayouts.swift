@@ -1,6 +1,6 @@
 package import Trunkline
 
-/// Layouts in which more than a type number tells what a frame is for: between them, every role and every mark.
+/// Layouts in which more than a type determines the kind of a frame. Together they have every role and every mark.
 package enum MarkedLayouts {
     /// Bits and numbers of named fields.
     package static let fields: FrameLayout = {
@@ -30,7 +30,7 @@ package enum MarkedLayouts {
         return layout
     }()
 
-    /// Bits of the type, behind a length that is as wide as it needs to be.
+    /// Bits of the type, behind a length of varying width.
     package static let typeBits: FrameLayout = {
         var layout = FrameLayout {
             Field.varintLength(counting: .wholeFrame)
@@ -79,7 +79,7 @@ package enum MarkedLayouts {
         return layout
     }()
 
-    /// A closure, in a layout whose responses have other fields than its requests.
+    /// A closure, in a layout whose requests and responses have different fields.
     package static let closure: FrameLayout = {
         var layout = FrameLayout {
             Field.constant(request: [0x3F], response: [0x21])
@@ -119,7 +119,7 @@ package enum MarkedLayouts {
         return layout
     }()
 
-    /// No serials: what is unknown cannot be told from a response.
+    /// No serials: an unknown frame cannot be distinguished from a response.
     package static let inOrder: FrameLayout = {
         var layout = FrameLayout {
             Field.type(UInt8.self)

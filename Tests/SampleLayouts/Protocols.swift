@@ -28,8 +28,8 @@ package enum Protocols {
     }
     .roles(ping: 0x0a)
 
-    /// Modbus/TCP (Messaging on TCP/IP Implementation Guide V1.0b, section 3.1.3): the function code is the type, and
-    /// its top bit an exception, whose code is the first byte of the body.
+    /// Modbus/TCP (Messaging on TCP/IP Implementation Guide V1.0b, section 3.1.3): the function code is the type. Its
+    /// top bit marks an exception, whose code is the first byte of the body.
     package static let modbus: FrameLayout = {
         var layout = FrameLayout {
             Field.serial(UInt16.self)
@@ -49,7 +49,7 @@ package enum Protocols {
         return layout
     }()
 
-    /// DNS over TCP (RFC 1035, sections 4.1.1 and 4.2.2): four counts are at least in the body. The low four bits of the
+    /// DNS over TCP (RFC 1035, sections 4.1.1 and 4.2.2): the body has at least four counts. The low four bits of the
     /// flags are the result code.
     package static let dns = FrameLayout {
         Field.length(UInt16.self, counting: .rest)
@@ -64,7 +64,7 @@ package enum Protocols {
         serials: 16...
     )
 
-    /// One question: the name servers of the root.
+    /// One query, for the name servers of the root.
     package static let rootQuestion: Bytes = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]
 
     /// SMPP 3.4 (sections 3.2 and 5.1): serial 1 is for `enquire_link`.
@@ -77,7 +77,7 @@ package enum Protocols {
     }
     .roles(ping: 0x15, response: .bit(31), goAway: 0x06, closing: 0x06, serials: 2...0x7fff_ffff)
 
-    /// Diameter (RFC 6733, section 3): the R bit marks requests, the E bit errors; 282 says goodbye.
+    /// Diameter (RFC 6733, section 3): the R bit marks requests, the E bit errors. Command 282 closes the connection.
     package static let diameter = FrameLayout {
         Field.constant([1])
         Field.length(width: 3, counting: .wholeFrame)

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// The bytes of hexadecimal `digits`; blanks between them are for the reader.
+/// The bytes of hexadecimal `digits`. Other characters are ignored.
 func hex(_ digits: String) -> [UInt8] {
     let values = digits.compactMap(\.hexDigitValue)
     return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }
@@ -15,7 +15,7 @@ extension FrameCodec {
         return output.bytes
     }
 
-    /// Every frame of `bytes`, and how many bytes are left.
+    /// All frames of `bytes`, and the number of bytes left.
     func decoded(_ bytes: some Sequence<UInt8>) throws(FrameError) -> (frames: [Frame], left: Int) {
         var codec = self
         var input = ReceiveBuffer(bytes)
@@ -24,7 +24,7 @@ extension FrameCodec {
         return (frames, input.count)
     }
 
-    /// The error code that `bytes` are refused with.
+    /// The code of the error with which decoding `bytes` fails.
     func refusal(of bytes: some Sequence<UInt8>) -> FrameError.Code? {
         do throws(FrameError) {
             _ = try decoded(bytes)
@@ -34,7 +34,7 @@ extension FrameCodec {
         }
     }
 
-    /// The error message that `bytes` are refused with.
+    /// The message of the error with which decoding `bytes` fails.
     func message(of bytes: some Sequence<UInt8>) -> String? {
         do throws(FrameError) {
             _ = try decoded(bytes)
@@ -44,12 +44,12 @@ extension FrameCodec {
         }
     }
 
-    /// What is wrong with the frames of `bytes`, which are all there.
+    /// What is malformed in each frame of `bytes`, which must contain whole frames only.
     func malformedReasons(of bytes: some Sequence<UInt8>) throws(FrameError) -> [FrameError.Code?] {
         try decoded(bytes).frames.map(\.malformedReason)
     }
 
-    /// The error message that encoding `frame` is refused with.
+    /// The message of the error with which encoding `frame` fails.
     func complaint(about frame: Frame) -> String? {
         do throws(FrameError) {
             _ = try encoded(frame)
@@ -59,7 +59,7 @@ extension FrameCodec {
         }
     }
 
-    /// The error code that encoding `frame` is refused with.
+    /// The code of the error with which encoding `frame` fails.
     func refusal(of frame: Frame) -> FrameError.Code? {
         do throws(FrameError) {
             _ = try encoded(frame)
@@ -71,7 +71,7 @@ extension FrameCodec {
 }
 
 extension ReceiveBuffer {
-    /// Takes `bytes` as a socket would deliver them.
+    /// Appends `bytes` as a socket would deliver them.
     mutating func receive(_ bytes: some Collection<UInt8>) {
         var rest = Array(bytes)[...]
         while !rest.isEmpty {

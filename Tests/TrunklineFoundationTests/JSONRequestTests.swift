@@ -21,7 +21,7 @@ struct JSONRequestTests {
         }
     }
 
-    @Test func bodyAndReplyAreJSON() async throws {
+    @Test func requestAndResponseBodiesAreJSON() async throws {
         try await with({
             $0.type == 0x402 && $0.body == #"{"userName":"ada"}"# ? .reply(#"{"lines":[{"number":7}]}"#) : .close
         }) {
@@ -31,7 +31,7 @@ struct JSONRequestTests {
         }
     }
 
-    @Test func aRequestHasTypeAndCodersOfItsOwn() async throws {
+    @Test func aRequestCanHaveItsOwnTypeAndCoders() async throws {
         try await with({
             $0.type == 0x412 && $0.body == #"{"user_name":"ada"}"# ? .reply(#"{"user_name":"bob"}"#) : .close
         }) { client in
@@ -41,7 +41,7 @@ struct JSONRequestTests {
             request.decoder.keyDecodingStrategy = .convertFromSnakeCase
             let answer = try await client.send(request)
             #expect(answer.userName == "bob")
-            // Those of another request are others.
+            // Another request has its own coders.
             #expect(JSONRequest(1, replyingWith: Int.self).encoder.outputFormatting == .sortedKeys)
             let other = JSONRequest(Question(userName: "ada"), replyingWith: Answer.self)
             let body = try other.encode()
@@ -54,7 +54,7 @@ struct JSONRequestTests {
         ("{", []),
         ("", []),
     ])
-    func aReplyThatIsNoneSaysWhere(text: String, path: [String]) async throws {
+    func theErrorOfAnInvalidResponseHasTheCodingPath(text: String, path: [String]) async throws {
         try await with({ _ in .reply(Bytes(text)) }) { client in
             let failure: ClientError?
             do throws(ClientError) {
@@ -67,7 +67,7 @@ struct JSONRequestTests {
         }
     }
 
-    /// The order of keys was another one in every encoding: equal requests did not find each other in the cache.
+    /// The order of keys used to differ with every encoding, so equal requests did not find each other in the cache.
     @Test func equalRequestsHaveEqualBytes() throws {
         struct Six: Encodable, Sendable { var (a, b, c, d, e, f) = (1, 2, 3, 4, 5, 6) }
         let keys = Dictionary(
@@ -91,7 +91,7 @@ struct JSONRequestTests {
         }
     }
 
-    /// What the server chooses forges no line of a log, and fills none.
+    /// Data from the server must not forge a log line or fill one.
     @Test func theDescriptionIsOneShortLine() throws {
         struct Numbers: Decodable, Sendable { var numbers: [String: Int] }
         enum Kind: String, Decodable, Sendable { case a }
@@ -110,12 +110,12 @@ struct JSONRequestTests {
             let error = try #require(error)
             #expect(error.description.utf8.count < 1000 && error.excerpt.count == 256)
         }
-        // The decoder quotes what it cannot read.
+        // The decoder quotes the value that it cannot read.
         let quoted = try #require(decodingError(#"["s3cret"]"#, [Kind].self))
         #expect(quoted.reason.contains("s3cret") && !quoted.description.contains("s3cret"))
     }
 
-    @Test func whatCannotBeEncodedIsNotSent() async throws {
+    @Test func aValueThatCannotBeEncodedIsNotSent() async throws {
         try await with({ _ in .echo }) { client in
             let failure: ClientError?
             do throws(ClientError) {

@@ -7,10 +7,10 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// How long a test waits for what must happen: never used up, also on a machine that has much else to do.
+/// How long a test waits for an event that must happen. Long enough for a busy machine.
 let patience = Duration.seconds(60)
 
-/// A server of HTTP/1.1 on a port of this machine, to be asked by a URLSession.
+/// An HTTP/1.1 server on a port of this machine, for requests of a `URLSession`.
 struct Origin {
     let server: LoopbackServer
 
@@ -18,11 +18,11 @@ struct Origin {
     var root: String { "http://\(server.endpoint)" }
 
     func url(_ path: String) -> URL {
-        guard let url = URL(string: root + path) else { fatalError("\(path) is no path") }
+        guard let url = URL(string: root + path) else { fatalError("\(path) is not a valid path") }
         return url
     }
 
-    /// Starts one for `body` and stops it on every way out.
+    /// Starts a server for `body`, and stops it afterwards in every case.
     nonisolated(nonsending) static func with(
         _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
         _ body: nonisolated(nonsending) (Origin) async throws -> Void
@@ -50,8 +50,8 @@ extension Reaction {
     }
 }
 
-/// Bytes that differ from their neighbours, by seed. They come again after a number of bytes that no piece has: millions of
-/// them take no time that other tests would wait for.
+/// Pseudorandom bytes that depend on `seed`. They repeat with a period that is no size of a piece, so that millions of
+/// bytes take little time.
 func pattern(_ count: Int, seed: UInt64 = 1) -> Data {
     var state = seed
     let block = Data(
@@ -65,7 +65,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> Data {
     return all
 }
 
-/// What `body` throws as a URLError; `nil` when it throws nothing, or something else.
+/// The URLError that `body` throws; `nil` if it throws another error or none.
 nonisolated(nonsending) func urlError(_ body: nonisolated(nonsending) () async throws -> Void) async -> URLError? {
     do {
         try await body()

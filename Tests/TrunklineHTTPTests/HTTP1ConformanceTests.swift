@@ -3,9 +3,9 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// `HTTP1Codec` against the rules of all codecs.
+/// Checks `HTTP1Codec` with the conformance kit.
 struct HTTP1ConformanceTests {
-    @Test func http1KeepsEveryRule() throws {
+    @Test func http1ConformsToEveryRule() throws {
         let get = try HTTP1Request(.get, "/a", headers: ["Host": "h"]).frame()
         let head = try HTTP1Request(.head, "/", headers: ["Host": "h", "Accept": "*/*"]).frame()
         let post = try HTTP1Request(.post, "/", headers: ["Host": "h", "Content-Length": "5"], body: "hello").frame()

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineHTTP
 
-/// What callers and servers get wrong, and how much of it errors and descriptions show.
+/// Invalid values from callers and servers, and how much of them errors and descriptions show.
 struct HTTP1MistakeTests {
     private func expect(
         _ words: String,
@@ -15,25 +15,25 @@ struct HTTP1MistakeTests {
     }
 
     @Test(arguments: ["", "a\r\nX: y", "a b", "http://a", "a/b"])
-    func aHostThatIsSetLaterIsCheckedWithEveryRequest(host: String) {
+    func aHostSetAsAPropertyIsCheckedWithEveryRequest(host: String) {
         let codec = HTTP1Codec { $0.host = host }
         let request = Frame(.request, type: HTTP1Request.Method.get.type, body: "GET / HTTP/1.1\r\n\r\n")
         var output = SendBuffer()
         #expect(throws: FrameError.self) { try codec.encode(request, into: &output) }
     }
 
-    @Test func aHostWithALineBreak() async {
+    @Test func aHostMustNotContainALineBreak() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = HTTP1Codec(host: "a\r\nX: y")
         }
-        expect("“a\\r\\nX: y” is no host", from: result)
+        expect("“a\\r\\nX: y” is not a valid host", from: result)
     }
 
-    @Test func aLimitThatNoMessageKeeps() async {
+    @Test func aHeadLimitMustBePositive() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = HTTP1Codec(host: "a") { $0.maximumHeadSize = 0 }
         }
-        expect("maximumHeadSize 0", from: result)
+        expect("maximumHeadSize 0 is not positive", from: result)
     }
 
     @Test func descriptionsAreOneLine() {
@@ -44,8 +44,8 @@ struct HTTP1MistakeTests {
         }
     }
 
-    /// The target of a request is where tokens are, and what is wrong with it was in the error as it was.
-    @Test func errorsOfHTTPShowNoTargetAndNoMoreOfANameThanIsOne() throws {
+    /// The target of a request may contain tokens. An invalid target used to be shown in the error unchanged.
+    @Test func errorsShowNoTargetAndOnlyTheValidPartOfAName() throws {
         let requests = [
             HTTP1Request(.get, "/login?token=s3cret\n"), HTTP1Request(.get, "/", headers: ["X: s3cret\nINFO": "a"]),
             HTTP1Request("GET s3cret\n", "/"), HTTP1Request(.get, "/", headers: ["X": "s3cret\n"]),
@@ -60,12 +60,12 @@ struct HTTP1MistakeTests {
         #expect(error.message.utf8.count < 200)
     }
 
-    @Test func aHostWithAPasswordIsNotRepeated() throws {
+    @Test func aPasswordInAHostIsRedacted() throws {
         var output = SendBuffer()
         let codec = HTTP1Codec { $0.host = "ada:s3cret@host" }
         let error = try #require(throws: FrameError.self) {
             try codec.encode(HTTP1Request(.get, "/").frame(), into: &output)
         }
-        #expect(error.message == "“(redacted)@host” is no host")
+        #expect(error.message == "“(redacted)@host” is not a valid host")
     }
 }

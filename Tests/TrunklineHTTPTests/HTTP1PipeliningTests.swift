@@ -3,12 +3,13 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// What follows what on a link of HTTP/1.1, with real sockets.
+/// Which requests may follow which on a link of HTTP/1.1, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct HTTP1PipeliningTests {
     private static let codec = HTTP1Codec(host: "h")
 
-    /// A server that holds its responses to "/held" back until `releaseHeld()`, and answers others with their target.
+    /// A server that holds its responses to "/held" back until `releaseHeld()`, and answers other requests with their
+    /// target.
     private func withServer(_ body: nonisolated(nonsending) (LoopbackServer, Client) async throws -> Void) async throws
     {
         try await withServerAndClient(
@@ -41,10 +42,10 @@ struct HTTP1PipeliningTests {
     }
 
     @Test(arguments: ["POST", "PATCH", "LINK"] as [HTTP1Request.Method])
-    func nothingFollowsARequestThatIsNotIdempotentBeforeItsResponse(_ method: HTTP1Request.Method) async throws {
+    func nothingIsPipelinedBehindARequestThatIsNotIdempotent(_ method: HTTP1Request.Method) async throws {
         try await withServer { server, client in
             try await client.connect()
-            // They would go out in one write, so that they would come together.
+            // Without pipelining rules they would be sent in one write and arrive together.
             let handles = [
                 client.start(try request(.get, "/before")), client.start(try request(method, "/held")),
                 client.start(try request(.get, "/after")), client.start(try request(.put, "/last")),
@@ -72,8 +73,8 @@ struct HTTP1PipeliningTests {
         }
     }
 
-    /// RFC 9112 §9.6. The server does not close, and does not say that it will.
-    @Test func nothingFollowsOurOwnCloseOnItsLink() async throws {
+    /// RFC 9112 §9.6. The server neither closes the connection nor announces it.
+    @Test func nothingFollowsARequestWithConnectionClose() async throws {
         try await withServer { server, client in
             for method in [.get, .head, .post] as [HTTP1Request.Method] {
                 await server.forget()
@@ -89,9 +90,9 @@ struct HTTP1PipeliningTests {
         }
     }
 
-    /// The next requests would have waited for an answer that nobody wants, perhaps for ever.
+    /// Otherwise the next requests would wait for an abandoned response, perhaps for ever.
     @Test(arguments: [true, false])
-    func thoseBehindARequestThatWasGivenUpGoOutOnAnotherLink(_ isCancelled: Bool) async throws {
+    func requestsBehindAnAbandonedOneAreSentOnAnotherLink(_ isCancelled: Bool) async throws {
         try await withServer { server, client in
             let held = client.start(try request(.post, "/held"), timeout: isCancelled ? .default : .milliseconds(50))
             let next = client.start(try request(.get, "/next"))
@@ -105,8 +106,8 @@ struct HTTP1PipeliningTests {
         }
     }
 
-    /// Those in front of it are still under way, and finish where they are.
-    @Test func thoseInFrontOfARequestThatWasGivenUpAreAnswered() async throws {
+    /// The requests in front of it are still in flight, and finish on their link.
+    @Test func requestsInFrontOfAnAbandonedOneAreAnswered() async throws {
         try await withServer { server, client in
             let first = client.start(try request(.get, "/held"))
             let second = client.start(try request(.post, "/held"))
@@ -120,7 +121,7 @@ struct HTTP1PipeliningTests {
         }
     }
 
-    @Test func aLostLinkHoldsNobodyBack() async throws {
+    @Test func aLostLinkReleasesHeldRequests() async throws {
         try await withServer { server, client in
             let held = client.start(try request(.post, "/held"))
             let next = client.start(try request(.get, "/next"))
@@ -131,7 +132,7 @@ struct HTTP1PipeliningTests {
         }
     }
 
-    /// The server would answer, and every later response would be taken for that of the request before.
+    /// The server would answer a one-way message, and every later response would go to the wrong request.
     @Test func aRequestCannotBePosted() async throws {
         try await withServer { server, client in
             let message = try request(.get, "/posted")

@@ -3,7 +3,7 @@ import Trunkline
 
 @testable import TrunklineHTTP
 
-/// Requests on their way out, and a server's point of view.
+/// How a client writes requests, and how a server reads them.
 @Suite struct HTTP1RequestTests: HTTP1Testing {
     private func written(_ request: HTTP1Request, by codec: HTTP1Codec = HTTP1Codec(host: "h")) throws(FrameError)
         -> String
@@ -11,7 +11,7 @@ import Trunkline
         try encoded(request.frame(), by: codec)
     }
 
-    @Test func hostAndLengthAreAddedWhereTheyAreMissing() throws {
+    @Test func missingHostAndLengthAreAdded() throws {
         #expect(try written(HTTP1Request(.get, "/")) == "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         #expect(
             try written(HTTP1Request(.post, "/a?b", headers: ["X": "y"], body: "hello"))
@@ -25,7 +25,7 @@ import Trunkline
     }
 
     /// RFC 9112 §9.3.2 and §9.6, with the methods of RFC 9110 §9.2.2.
-    @Test func whatMayBeFollowedIsKnownByMethodAndConnection() throws {
+    @Test func methodAndConnectionDetermineWhatMayBePipelined() throws {
         let codec = HTTP1Codec()
         for method in [.get, .head, .put, .delete, .options, .trace] as [HTTP1Request.Method] {
             #expect(codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
@@ -40,14 +40,14 @@ import Trunkline
         for method in [.post, .patch, .connect, "LINK", "get"] as [HTTP1Request.Method] {
             #expect(!codec.mayPipeline(behind: try HTTP1Request(method, "/").frame()))
         }
-        // No head, no end of it, and nothing at all: they are refused when they are to be sent.
+        // No head, no end of the head, and an empty body: they are refused when they are encoded.
         for body in ["", "GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n\r\n", "\r\n\r\n"] as [Bytes] {
             #expect(codec.mayPipeline(behind: Frame(.request, type: 1, body: body)))
         }
         #expect(!codec.mayPost(try HTTP1Request(.get, "/").frame()))
     }
 
-    @Test func chunksGoOutAsTheyAre() throws {
+    @Test func chunksAreSentUnchanged() throws {
         let headers: HTTP1Headers = ["Transfer-Encoding": "chunked"]
         let text = try written(HTTP1Request(.post, "/", headers: headers, body: "5;x\r\nhello\r\n0\r\n\r\n"))
         #expect(text.hasSuffix("chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n") && !text.contains("Content-Length"))
@@ -59,8 +59,8 @@ import Trunkline
         }
     }
 
-    /// A name, a value, a target or a method with a line break in it would be fields, or requests, of somebody else's.
-    @Test func whatWouldBeReadAsSomethingElseIsRefused() {
+    /// With a line break, a name, a value, a target or a method could inject other fields or requests.
+    @Test func requestsThatWouldBeReadDifferentlyAreRefused() {
         let requests: [(HTTP1Request, String)] = [
             (HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]), "a carriage return"),
             (HTTP1Request(.get, "/", headers: ["X": "a\nEvil: b"]), "a line feed"),
@@ -69,33 +69,33 @@ import Trunkline
                 HTTP1Request(.get, "/", headers: ["X: a\r\nEvil": "b"]),
                 "the byte 0x3a in the name of a field, after “X”"
             ),
-            (HTTP1Request(.get, "/", headers: ["": "b"]), "the name of a field that is empty"),
+            (HTTP1Request(.get, "/", headers: ["": "b"]), "the name of a field is empty"),
             (HTTP1Request(.get, "/", headers: ["X ": "b"]), "the byte 0x20 in the name of a field"),
             (HTTP1Request(.get, "/ HTTP/1.1\r\nEvil: b"), "the byte 0x20 in a target of 19 bytes, at offset 1"),
             (HTTP1Request(.get, "/a\0b"), "a zero byte in a target of 4 bytes, at offset 2"),
             (HTTP1Request(.get, "/a\nb"), "a line feed without a carriage return in a target"),
-            (HTTP1Request(.get, ""), "a target that is empty"),
+            (HTTP1Request(.get, ""), "the target is empty"),
             (HTTP1Request(.get, "/ä"), "the byte 0xc3 in a target"),
-            (HTTP1Request("GET /\r\n", "/"), "the byte 0x20 in a method, after “GET”"),
-            (HTTP1Request("", "/"), "a method that is empty"),
+            (HTTP1Request("GET /\r\n", "/"), "the byte 0x20 in the method, after “GET”"),
+            (HTTP1Request("", "/"), "the method is empty"),
             (
                 HTTP1Request(.get, "/", headers: ["Content-Length": "2"], body: "x"),
-                "a Content-Length of 2 before 1 bytes"
+                "Content-Length is 2, but the size of the content is 1"
             ),
             (
                 HTTP1Request(.get, "/", headers: ["Content-Length": "1", "Transfer-Encoding": "chunked"], body: "x"),
                 "both"
             ),
             (HTTP1Request(.get, "/", headers: ["Host": "a", "host": "b"]), "more than one Host"),
-            (HTTP1Request(.trace, "/", body: "x"), "has no content"),
-            (HTTP1Request(.connect, "h:1", body: "x"), "has no content"),
+            (HTTP1Request(.trace, "/", body: "x"), "must not have content"),
+            (HTTP1Request(.connect, "h:1", body: "x"), "must not have content"),
         ]
         for (request, words) in requests {
             let error = #expect(throws: FrameError.self) { try written(request) }
             #expect(error?.message.contains(words) == true, "\(error as Any)")
         }
         let noHost = #expect(throws: FrameError.self) { try written(HTTP1Request(.get, "/"), by: HTTP1Codec()) }
-        #expect(noHost?.message == "a request without Host (RFC 9112 §3.2)")
+        #expect(noHost?.message == "a request without Host (RFC 9112 §3.2); set the codec's host or the field")
         #expect(throws: FrameError.self) {
             try written(HTTP1Request(.get, "/"), by: HTTP1Codec { $0.host = "a\r\nX: y" })
         }
@@ -105,12 +105,12 @@ import Trunkline
             try written(HTTP1Request(.get, "/" + String(repeating: "a", count: 40)), by: small)
         }
         #expect(throws: FrameError.self) { try encoded(Frame(.ping)) }
-        // The codec would wait for content that never comes.
+        // Otherwise the codec would wait for content that never arrives.
         #expect(throws: FrameError.self) { try encoded(Frame(.request, type: 1, body: "HEAD / HTTP/1.1\r\n\r\n")) }
         #expect(throws: FrameError.self) { try encoded(Frame(.request, type: 2, body: "GET / HTTP/1.1\r\n\r\n")) }
     }
 
-    @Test func noSingleByteInATargetOrAValueBreaksOut() throws {
+    @Test func noByteInATargetOrAValueCanInjectAnything() throws {
         for byte in 0...127 as ClosedRange<UInt8> {
             let text = "a" + String(UnicodeScalar(byte)) + "b"
             for request in [HTTP1Request(.get, "/" + text), HTTP1Request(.get, "/", headers: ["X": text])] {
@@ -158,7 +158,7 @@ import Trunkline
         try server.decodeAll(&input, into: &frames)
         let response = try HTTP1Response(200, reason: "OK", body: "hello").frame()
         #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-        // Interim responses are not the answer.
+        // Interim responses are not final.
         let interim = try HTTP1Response(100).frame()
         #expect(try encoded(interim, by: server) == "HTTP/1.1 100 \r\n\r\n")
         server._noteSent(interim)
@@ -185,8 +185,8 @@ import Trunkline
         }
     }
 
-    /// Printed in a log, a request gave away who asked.
-    @Test func printedFieldsKeepSecretsAndLines() {
+    /// A logged request used to reveal credentials.
+    @Test func printedFieldsHideSecretsAndLineBreaks() {
         let headers: HTTP1Headers = [
             "Host": "h", "AUTHORIZATION": "Bearer abc", "Cookie": "a=b", "X": "a\r\nEvil: b", "set-cookie": "c=d",
             "Proxy-Authorization": "Basic xyz",

@@ -3,9 +3,9 @@ import Trunkline
 
 @testable import TrunklineHTTP
 
-/// Responses as RFC 9112 has them, and where each ends.
+/// Responses as specified in RFC 9112, and where each one ends.
 @Suite struct HTTP1ResponseTests: HTTP1Testing {
-    /// A conversation of every kind of response, the requests it answers, and what is to be read in it.
+    /// Responses of every kind, the requests they answer, and their expected bodies.
     private static let conversation: (text: String, methods: [HTTP1Request.Method], bodies: [String]) = (
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
             + "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n"
@@ -22,7 +22,7 @@ import Trunkline
         ["hello", "", "no!", "", "", "", "hello world", "abc", "z", "!"]
     )
 
-    @Test func everyResponseEndsWhereItEndsAtEverySplit() throws {
+    @Test func everyResponseEndsAtTheRightByteAtEverySplit() throws {
         let (text, methods, bodies) = Self.conversation
         for size in Array(1...text.utf8.count) {
             let replies = try replies(text, to: methods, inPiecesOf: size)
@@ -32,7 +32,7 @@ import Trunkline
         }
     }
 
-    @Test func aResponseThatIsThereIsOneFrameWhateverItsSize() throws {
+    @Test func aResponseThatHasArrivedIsOneFrameWhateverItsSize() throws {
         let body = String(repeating: "x", count: 200_000)
         let length = try replies("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n\(body)")
         #expect(length.map(\.parts) == [1] && length[0].body == body)
@@ -41,8 +41,8 @@ import Trunkline
         #expect(chunks.map(\.parts) == [1] && chunks[0].body == body)
     }
 
-    /// The server is to close then (RFC 9112 §9.6), whether or not it says so.
-    @Test func theResponseToOurCloseIsTheLast() throws {
+    /// The server must close the connection after it (RFC 9112 §9.6), whether or not it announces this.
+    @Test func theResponseToConnectionCloseIsTheLast() throws {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
         var codec: any FrameCodec = HTTP1Codec()
         codec._noteSent(try HTTP1Request(.get, "/").frame())
@@ -56,7 +56,7 @@ import Trunkline
         }
     }
 
-    @Test func largeResponsesComeInPartsAndSmallOnesDoNot() throws {
+    @Test func largeResponsesArriveInPartsAndSmallOnesDoNot() throws {
         let body = String(repeating: "x", count: 100_000)
         let large = try replies("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n\(body)", inPiecesOf: 40_000)
         #expect(large.map(\.parts) == [4] && large[0].body == body)
@@ -64,12 +64,12 @@ import Trunkline
         #expect(small.map(\.parts) == [1])
     }
 
-    @Test func theFirstPartIsTheHeadAndTheLastOneSaysHowLongItIs() throws {
+    @Test func theFirstPartIsTheHeadAndTheLastHasItsLength() throws {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         var (codec, frames): (any FrameCodec, _) = (HTTP1Codec(), [Frame]())
         codec._noteSent(Frame(.request, type: 1))
         for piece in [head, "5\r\nhel", "lo\r\n", "1\r\n!\r\n0\r\nA: b\r\n\r\n"] {
-            // Each piece is decoded to its end here but for the line's end behind a chunk.
+            // Each piece is decoded completely, except for the line end behind a chunk.
             var input = ReceiveBuffer(Array((piece == "1\r\n!\r\n0\r\nA: b\r\n\r\n" ? "\r\n" + piece : piece).utf8))
             if piece == "lo\r\n" { input = ReceiveBuffer(Array("lo".utf8)) }
             try codec.decodeAll(&input, into: &frames)
@@ -91,7 +91,7 @@ import Trunkline
         #expect(try replies("HTTP/1.1 200 OK\r\n\r\nhello").isEmpty)
     }
 
-    @Test func aResponseThatSaysMoreThanHasComeIsNoneAtTheEnd() throws {
+    @Test func anIncompleteResponseIsNotDecodedAtTheEndOfTheConnection() throws {
         for text in [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -101,7 +101,7 @@ import Trunkline
         }
     }
 
-    @Test func whoEndsTheLinkIsHeard() throws {
+    @Test func connectionFieldsAndVersionsDetermineWhetherTheLinkEnds() throws {
         let cases: [(String, Bool)] = [
             ("HTTP/1.1 200 OK\r\n", false), ("HTTP/1.0 200 OK\r\n", true),
             ("HTTP/1.1 200 OK\r\nConnection: CLOSE\r\n", true),
@@ -117,7 +117,7 @@ import Trunkline
         #expect(refused.map(\.body) == ["no"] && !refused[0].frame.endsLink)
     }
 
-    @Test func onlyTheStatusesNamedAreErrorResponses() throws {
+    @Test func onlyTheGivenStatusesAreErrorResponses() throws {
         let codec = HTTP1Codec(rejecting: 500...599)
         for (status, isErrorResponse) in [(200, false), (404, false), (500, true), (599, true), (600, false)] {
             let replies = try replies("HTTP/1.1 \(status) x\r\nContent-Length: 0\r\n\r\n", by: codec)
@@ -126,7 +126,7 @@ import Trunkline
         #expect(try replies("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n").map(\.frame.isErrorResponse) == [false])
     }
 
-    @Test func headersAreFoundInLettersOfEitherSizeAndKeepTheirOrder() throws {
+    @Test func headersIgnoreCaseAndKeepTheirOrder() throws {
         let head =
             "HTTP/1.1 200 All  right\r\nSet-Cookie: a=1\r\nX:\r\nset-cookie:  b=2 \t\r\nContent-Length: 0\r\n\r\n"
         let response = try HTTP1Response(replies(head)[0].frame)

@@ -3,12 +3,12 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// HTTP/1.1 between a client and a server of ours.
+/// HTTP/1.1 between a client and a test server of this package.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct HTTP1SimulationTests {
     private static let codec = HTTP1Codec(host: "h")
 
-    /// A server that answers with the target of the request, or as `answer` says.
+    /// A server that answers with the target of the request, or with the result of `answer`.
     private func simulate(
         seed: UInt64 = 1,
         speaking codec: some FrameCodec = HTTP1SimulationTests.codec,
@@ -39,7 +39,7 @@ struct HTTP1SimulationTests {
         String(try await client.send(HTTP1Request(.get, target), options: CallOptions(retry: retry)).body)
     }
 
-    @Test func requestsAndResponsesTravelAsValues() throws {
+    @Test func requestsAndResponsesAreSentAsValues() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             #expect(request.headers["host"] == "h")
             var headers = request.headers
@@ -67,7 +67,7 @@ struct HTTP1SimulationTests {
         }
     }
 
-    @Test func aGivenUpRequestsResponseIsDroppedInItsPlace() throws {
+    @Test func theLateResponseToAnAbandonedRequestIsDiscardedInItsPlace() throws {
         try simulate { server, client in
             let handles = try (0..<20).map {
                 client.start(try Request(HTTP1Request($0 % 2 == 0 ? .head : .get, "/\($0)")))
@@ -80,7 +80,7 @@ struct HTTP1SimulationTests {
         }
     }
 
-    @Test func whatCannotBeSentIsItsCallersErrorAndNobodyElses() throws {
+    @Test func anInvalidRequestFailsWithoutAffectingOthers() throws {
         try simulate { server, client in
             _ = try await get("/a", by: client)
             let injected = await failure { () throws(ClientError) in
@@ -99,7 +99,7 @@ struct HTTP1SimulationTests {
         }
     }
 
-    @Test func aResponseUpToTheEndOfTheConnectionIsWhole() throws {
+    @Test func aResponseThatEndsWithTheConnectionIsComplete() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .sequence([.inPieces(of: 3, .garbage("HTTP/1.0 200 OK\r\n\r\n\(request.target)")), .close])
         }
@@ -113,8 +113,8 @@ struct HTTP1SimulationTests {
         }
     }
 
-    /// The head of the response was lost with the parts before the last.
-    @Test func anErrorResponseInPartsIsWhole() throws {
+    /// The head of the response used to be lost, because it is in a part before the last.
+    @Test func anErrorResponseInPartsIsComplete() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .inPieces(
                 of: 9,
@@ -130,9 +130,9 @@ struct HTTP1SimulationTests {
         }
     }
 
-    /// The error had the last part alone, without status line and beginning.
+    /// The error used to contain the last part alone, without the status line and the content before it.
     @Test(arguments: [1024 * 1024, 57])
-    func aStreamThatIsRejectedHasTheResponseInItsError(_ limit: Int) throws {
+    func aRejectedStreamHasTheResponseInItsError(_ limit: Int) throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .sequence([
                 .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n"),
@@ -160,8 +160,9 @@ struct HTTP1SimulationTests {
         }
     }
 
-    /// The reader gets none of an error response's parts, and was out of time although one came every few seconds.
-    @Test func anErrorResponseThatTakesItsTimeIsWhole() throws {
+    /// The parts of an error response are not delivered to the reader. The stream used to time out, although a part
+    /// arrived every few seconds.
+    @Test func aSlowErrorResponseIsComplete() throws {
         let head: Bytes = "HTTP/1.1 500 Broken\r\nTransfer-Encoding: chunked\r\n\r\n"
         let answer: @Sendable (HTTP1Request) -> Reaction? = { _ in
             let chunks = (0..<4).map { _ in Reaction.after(.seconds(5), .garbage("3\r\nabc\r\n")) }
@@ -174,7 +175,7 @@ struct HTTP1SimulationTests {
         }
     }
 
-    @Test func aResponseInPartsCanBeReadAsItComes() throws {
+    @Test func aResponseInPartsCanBeReadAsItArrives() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             .sequence([
                 .garbage("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
@@ -191,8 +192,8 @@ struct HTTP1SimulationTests {
         }
     }
 
-    /// With HTTP an error is a response like others.
-    @Test func whatIsAnErrorOrMayNotBeStoredIsNotCached() throws {
+    /// In HTTP, an error is a response like any other.
+    @Test func errorsAndNoStoreResponsesAreNotCached() throws {
         try simulate { server, client in
             let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
             await server.script(.status(500), .status(404), .reply(try forbidding.frame()))
@@ -205,8 +206,8 @@ struct HTTP1SimulationTests {
         }
     }
 
-    /// Frames of other protocols can carry messages.
-    @Test func whatIsNoMessageIsNeitherReadNorCached() throws {
+    /// Frames of other protocols can be passed as HTTP messages.
+    @Test func aFrameOtherThanAnHTTPMessageIsNeitherReadNorCached() throws {
         let layout = FrameLayout {
             Field.type(UInt32.self)
             Field.serial(UInt32.self)
@@ -226,7 +227,7 @@ struct HTTP1SimulationTests {
             var parts = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/parts")))).makeAsyncIterator()
             do throws(ClientError) {
                 _ = try await parts.next()
-                Issue.record("no error")
+                Issue.record("the stream did not throw")
             } catch {
                 #expect(error.code == .protocolViolation)
             }
@@ -235,7 +236,7 @@ struct HTTP1SimulationTests {
         }
     }
 
-    @Test func aBrokenResponseCostsTheLinkAndSaysWhy() throws {
+    @Test func anInvalidResponseEndsTheLinkAndTheErrorNamesTheReason() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             guard request.target == "/bad" else { return nil }
             return .garbage("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -3,7 +3,8 @@ import Trunkline
 
 @testable import TrunklineHTTP
 
-/// What two readers could take for two different messages, and what has no bounds: refused, each with its own words.
+/// Messages that two readers could understand differently, and messages without bounds: they are refused, each with its
+/// own error message.
 @Suite struct HTTP1StrictnessTests: HTTP1Testing {
     struct Case: CustomTestStringConvertible {
         let text: String
@@ -16,17 +17,17 @@ import Trunkline
         }
     }
 
-    /// Heads of responses and of requests: the field lines alone.
+    /// The field lines of heads, for responses and requests.
     static let fields: [Case] = [
         Case("Content-Length: 1\r\nContent-Length: 2\r\n", "more than one Content-Length"),
         Case("Content-Length: 1\r\ncontent-length: 1\r\n", "more than one Content-Length"),
-        Case("Content-Length: 1, 1\r\n", "a Content-Length that is no number"),
-        Case("Content-Length: +1\r\n", "a Content-Length that is no number"),
-        Case("Content-Length: -1\r\n", "a Content-Length that is no number"),
-        Case("Content-Length: 0x1\r\n", "a Content-Length that is no number"),
-        Case("Content-Length: 1 1\r\n", "a Content-Length that is no number"),
+        Case("Content-Length: 1, 1\r\n", "a Content-Length that is not a number"),
+        Case("Content-Length: +1\r\n", "a Content-Length that is not a number"),
+        Case("Content-Length: -1\r\n", "a Content-Length that is not a number"),
+        Case("Content-Length: 0x1\r\n", "a Content-Length that is not a number"),
+        Case("Content-Length: 1 1\r\n", "a Content-Length that is not a number"),
         Case("Content-Length:\r\n", "a Content-Length without a value"),
-        Case("Content-Length: 99999999999999999999\r\n", "beyond all bounds", .illegalLength),
+        Case("Content-Length: 99999999999999999999\r\n", "too large to represent", .illegalLength),
         Case("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "both Content-Length and Transfer-Encoding"),
         Case("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", "both Content-Length and Transfer-Encoding"),
         Case("Transfer-Encoding: gzip\r\n", "other than chunked"),
@@ -54,11 +55,11 @@ import Trunkline
     ]
 
     @Test(arguments: fields)
-    func aHeadWithTheseFieldsIsRefused(_ fields: Case) throws {
+    func aHeadWithInvalidFieldsIsRefused(_ fields: Case) throws {
         let response = try #require(refusal(of: "HTTP/1.1 200 OK\r\n\(fields.text)\r\n"))
         #expect(response.message.contains(fields.words), "\(response)")
         #expect(response.code == fields.code)
-        // Of a server's point of view, and on the way out, too.
+        // A server refuses them, and so does the encoder.
         let request = "POST / HTTP/1.1\r\nHost: h\r\n\(fields.text)\r\n"
         var (server, input) = (HTTP1Codec().serverSide(), ReceiveBuffer(Array(request.utf8)))
         let received = #expect(throws: FrameError.self) { try server.decode(&input) }
@@ -68,56 +69,56 @@ import Trunkline
     }
 
     @Test(arguments: [
-        Case("HTTP/2.0 200 OK\r\n\r\n", "not a response of HTTP/1.x"),
-        Case("http/1.1 200 OK\r\n\r\n", "not a response of HTTP/1.x"),
-        Case("<html>", "not a response of HTTP/1.x"),
-        Case("\r\nHTTP/1.1 200 OK\r\n\r\n", "not a response of HTTP/1.x"),
+        Case("HTTP/2.0 200 OK\r\n\r\n", "not an HTTP/1.x response"),
+        Case("http/1.1 200 OK\r\n\r\n", "not an HTTP/1.x response"),
+        Case("<html>", "not an HTTP/1.x response"),
+        Case("\r\nHTTP/1.1 200 OK\r\n\r\n", "not an HTTP/1.x response"),
         Case("HTTP/1.x 200 OK\r\n\r\n", "a version that is not HTTP/1.x"),
         Case("HTTP/1.11 200 OK\r\n\r\n", "the byte 0x31 in a version"),
-        Case("HTTP/1.1  200 OK\r\n\r\n", "a status that is no number"),
-        Case("HTTP/1.1 20 OK\r\n\r\n", "a status that is no number"),
-        Case("HTTP/1.1 2000 OK\r\n\r\n", "a status that is no number"),
-        Case("HTTP/1.1 099 OK\r\n\r\n", "a status that is no number"),
+        Case("HTTP/1.1  200 OK\r\n\r\n", "a status that is not a number"),
+        Case("HTTP/1.1 20 OK\r\n\r\n", "a status that is not a number"),
+        Case("HTTP/1.1 2000 OK\r\n\r\n", "a status that is not a number"),
+        Case("HTTP/1.1 099 OK\r\n\r\n", "a status that is not a number"),
         Case("HTTP/1.1 200OK\r\n\r\n", "the byte 0x4f in a status"),
         Case("HTTP/1.1 200 O\0K\r\n\r\n", "a zero byte in a status line"),
         Case("HTTP/1.1 200 OK\n\r\n", "a line feed without a carriage return"),
         Case("HTTP/1.1 200 OK\rX\r\n\r\n", "a carriage return without a line feed"),
         Case("HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", "101 Switching Protocols"),
-        Case("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "in a message of HTTP/1.0"),
+        Case("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "in an HTTP/1.0 message"),
     ])
-    func aResponseThatBeginsLikeThisIsRefused(_ response: Case) throws {
+    func aResponseWithAnInvalidBeginningIsRefused(_ response: Case) throws {
         let error = try #require(refusal(of: response.text))
         #expect(error.message.contains(response.words), "\(error)")
         #expect(error.code == .malformed)
     }
 
-    /// Each after `Transfer-Encoding: chunked`.
+    /// Each follows `Transfer-Encoding: chunked`.
     @Test(arguments: [
         Case("-5\r\n", "a chunk without a size"), Case("+5\r\n", "a chunk without a size"),
         Case("\r\n", "a chunk without a size"), Case(";a\r\n", "a chunk without a size"),
-        Case(" 5\r\n", "a chunk without a size"), Case("0x5\r\n", "no number in hexadecimal"),
-        Case("5 \r\n", "no number in hexadecimal"), Case("5g\r\n", "no number in hexadecimal"),
-        Case("5;a\0\r\n", "a zero byte in a chunk's extension"),
-        Case("5;a\rb\r\n", "a carriage return without a line feed in a chunk's extension"),
+        Case(" 5\r\n", "a chunk without a size"), Case("0x5\r\n", "not a hexadecimal number"),
+        Case("5 \r\n", "not a hexadecimal number"), Case("5g\r\n", "not a hexadecimal number"),
+        Case("5;a\0\r\n", "a zero byte in the extension of a chunk"),
+        Case("5;a\rb\r\n", "a carriage return without a line feed in the extension of a chunk"),
         Case("5\nhello\r\n", "a line feed without a carriage return"),
         Case("\n", "a line feed without a carriage return"),
-        Case("5\r\nhelloX\r\n", "a chunk that does not end where it says"),
-        Case("5\r\nhello\rX", "a chunk that does not end where it says"),
-        Case("5\r\nhello\n", "a chunk that does not end where it says"),
-        Case("4000001\r\n", "more than the permitted content", .illegalLength),
-        Case("ffffffffffffffffffff\r\n", "more than the permitted content", .illegalLength),
-        Case("10000000000000000\r\n", "more than the permitted content", .illegalLength),
-        Case("5;" + String(repeating: "a", count: 300), "a chunk's first line of more than", .illegalLength),
-        Case(String(repeating: "0", count: 300), "a chunk's first line of more than", .illegalLength),
+        Case("5\r\nhelloX\r\n", "no CR LF after the data of a chunk"),
+        Case("5\r\nhello\rX", "no CR LF after the data of a chunk"),
+        Case("5\r\nhello\n", "no CR LF after the data of a chunk"),
+        Case("4000001\r\n", "the chunked content exceeds the limit", .illegalLength),
+        Case("ffffffffffffffffffff\r\n", "the chunked content exceeds the limit", .illegalLength),
+        Case("10000000000000000\r\n", "the chunked content exceeds the limit", .illegalLength),
+        Case("5;" + String(repeating: "a", count: 300), "the size line of a chunk exceeds the limit", .illegalLength),
+        Case(String(repeating: "0", count: 300), "the size line of a chunk exceeds the limit", .illegalLength),
         Case("0\r\nX : y\r\n\r\n", "whitespace before the colon"),
         Case("0\r\n y\r\n\r\n", "a folded line"),
         Case("0\r\nX: y\n\r\n", "a line feed without a carriage return"),
         Case("0\r\nX: y\r\nContent-Length: 5\r\n\r\n", "content-length in a trailer section"),
         Case("0\r\nTransfer-Encoding: chunked\r\n\r\n", "transfer-encoding in a trailer section"),
         Case("0\r\nHOST: elsewhere\r\n\r\n", "host in a trailer section"),
-        Case("0\r\nX: " + String(repeating: "a", count: 70_000), "a trailer section of more than", .illegalLength),
+        Case("0\r\nX: " + String(repeating: "a", count: 70_000), "the trailer section exceeds", .illegalLength),
     ])
-    func chunksLikeTheseAreRefusedAtEverySplit(_ chunks: Case) throws {
+    func invalidChunksAreRefusedAtEverySplit(_ chunks: Case) throws {
         let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks.text
         for size in chunks.text.utf8.count > 1000 ? [999, .max] : [1, 2, 7, .max] {
             let error = #expect(throws: FrameError.self) { try replies(text, inPiecesOf: size) }
@@ -126,15 +127,15 @@ import Trunkline
         }
     }
 
-    @Test func limitsAreCheckedBeforeAnythingIsAwaited() {
+    @Test func limitsAreCheckedBeforeTheBytesArrive() {
         #expect(refusal(of: "HTTP/1.1 200 OK\r\nContent-Length: 67108865\r\n\r\n")?.code == .illegalLength)
         #expect(refusal(of: "HTTP/1.1 200 OK\r\nContent-Length: 67108865\r\n\r\n", to: [.head]) == nil)
         let endless = "HTTP/1.1 200 OK\r\nX: " + String(repeating: "a", count: 65_536)
-        #expect(refusal(of: endless)?.message == "a head of more than 65536 bytes")
+        #expect(refusal(of: endless)?.message == "the head exceeds the limit of 65536 bytes")
         let fields = "HTTP/1.1 200 OK\r\n" + String(repeating: "X: a\r\n", count: 257) + "\r\n"
-        #expect(refusal(of: fields)?.message == "a head of more than 256 fields")
+        #expect(refusal(of: fields)?.message == "the head exceeds the limit of 256 fields")
         let interim = String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 65)
-        #expect(refusal(of: interim)?.message == "more than 64 interim responses")
+        #expect(refusal(of: interim)?.message == "more than 64 interim responses before a response")
         let small = HTTP1Codec { $0.maximumBodySize = 10 }
         let unbounded = "HTTP/1.1 200 OK\r\n\r\n01234567890"
         #expect(refusal(of: unbounded, by: small)?.code == .illegalLength)
@@ -145,15 +146,15 @@ import Trunkline
         #expect(refusal(of: length, by: most)?.code == .illegalLength)
     }
 
-    @Test func responsesThatNobodyAskedForAreRefused() {
+    @Test func responsesWithoutARequestAreRefused() {
         let response = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-        #expect(refusal(of: "H", to: [])?.message.contains("no request asked for") == true)
-        #expect(refusal(of: response + response)?.message.contains("no request asked for") == true)
+        #expect(refusal(of: "H", to: [])?.message.contains("a response without a request") == true)
+        #expect(refusal(of: response + response)?.message.contains("a response without a request") == true)
         let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        #expect(refusal(of: last + response, to: [.get, .get])?.message.contains("behind the last response") == true)
+        #expect(refusal(of: last + response, to: [.get, .get])?.message.contains("after the last response") == true)
     }
 
-    // MARK: Anything
+    // MARK: Arbitrary bytes
 
     private static let samples = [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
@@ -161,13 +162,13 @@ import Trunkline
         "HTTP/1.0 200 OK\r\nServer: x\r\n\r\nhello",
     ]
 
-    /// Decodes and reads; errors are as good as answers, and nothing traps.
+    /// Decodes and reads. Errors are allowed, traps are not.
     private func survive(_ bytes: [UInt8], inPiecesOf size: Int) {
         guard let replies = try? replies(bytes, to: [.get, .head], inPiecesOf: size, thenEnd: true) else { return }
         for reply in replies { _ = try? HTTP1Response(reply.frame) }
     }
 
-    @Test func noCorruptionOfAByteTraps() {
+    @Test func aCorruptedByteNeverTraps() {
         for sample in Self.samples {
             var bytes = Array(sample.utf8)
             for index in bytes.indices {
@@ -181,7 +182,7 @@ import Trunkline
         }
     }
 
-    @Test func noGarbageTraps() {
+    @Test func randomBytesNeverTrap() {
         var generator = SeededGenerator(seed: 1)
         let words = [
             "HTTP/1.1 200 OK\r\n", "Content-Length: ", "Transfer-Encoding: chunked\r\n", "\r\n", "5\r\n", "0\r\n", "f",
@@ -203,7 +204,7 @@ import Trunkline
         }
     }
 
-    @Test func framesThatLieAboutTheirPartsAreRefused() {
+    @Test func framesWithWrongPartLengthsAreRefused() {
         for (head, trailers) in [(0, 0), (1, 0), (4, 0), (999, 0), (38, 99), (.max, .max), (20, 0)]
             as [(UInt64, UInt64)]
         {

@@ -11,11 +11,11 @@ struct HTTP1Reply {
     var body: String? { (try? HTTP1Response(frame)).map { String($0.body) } }
 }
 
-/// Talking to a codec in bytes.
+/// Encodes and decodes with a codec in bytes and text.
 protocol HTTP1Testing {}
 
 extension HTTP1Testing {
-    /// Decodes `text`, which comes in pieces of `size` bytes, as what a server says to requests of these methods.
+    /// Decodes `text`, which arrives in pieces of `size` bytes, as a server's responses to requests with these methods.
     func replies(
         _ text: String,
         to methods: [HTTP1Request.Method] = [.get],
@@ -38,7 +38,7 @@ extension HTTP1Testing {
         return joined(try frames(bytes, inPiecesOf: size, thenEnd: isEnd, by: &codec))
     }
 
-    /// Everything that `codec` decodes from `bytes`, which come in pieces of `size`.
+    /// All frames that `codec` decodes from `bytes`, which arrive in pieces of `size` bytes.
     func frames(
         _ bytes: [UInt8],
         inPiecesOf size: Int,
@@ -74,7 +74,7 @@ extension HTTP1Testing {
                 (body, parts) = ([], 1)
             }
         }
-        // A message without its end counts as one that is not there.
+        // A message without its end is left out.
         return replies
     }
 
@@ -92,7 +92,7 @@ extension HTTP1Testing {
         }
     }
 
-    /// What `codec` writes for `frame`.
+    /// The text that `codec` writes for `frame`.
     func encoded(_ frame: Frame, by codec: any FrameCodec = HTTP1Codec(host: "h")) throws(FrameError) -> String {
         var (codec, output) = (codec, SendBuffer())
         try codec.encode(frame, into: &output)

@@ -3,8 +3,8 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// A test server's reactions, which know nothing of HTTP, make responses that a client understands. They were no messages, so
-/// nothing was sent and the client waited until its time was over.
+/// The reactions of a test server know nothing of HTTP, but still make responses that the client understands. They used
+/// to be no messages, so nothing was sent, and the client waited until its timeout.
 @Suite(.tags(.realThreads))
 struct HTTPReactionTests {
     private func with(
@@ -17,7 +17,7 @@ struct HTTPReactionTests {
     }
 
     @Test(arguments: [HTTP1Request.Method.get, .post, .head])
-    func bytesAreTheContentOfA200(method: HTTP1Request.Method) async throws {
+    func bytesAreTheContentOfAResponseWithStatus200(method: HTTP1Request.Method) async throws {
         try await with({ _ in .reply("hello") }) { _, client in
             for _ in 0..<2 {
                 let response = try await client.send(HTTP1Request(method, "/"))
@@ -39,7 +39,7 @@ struct HTTPReactionTests {
         }
     }
 
-    @Test func aStatusIsAStatus() async throws {
+    @Test func aStatusIsTheStatusOfTheResponse() async throws {
         try await with(
             rejecting: 400...599,
             { $0.type == HTTP1Request.Method.get.type ? .status(404, "none\n") : .status(204) }
@@ -55,7 +55,7 @@ struct HTTPReactionTests {
         }
     }
 
-    @Test func wholeMessagesStayAsTheyAre() async throws {
+    @Test func completeMessagesAreSentUnchanged() async throws {
         let message = try HTTP1Response(201, reason: "Made", headers: ["Location": "/1"]).frame()
         try await with({ _ in .reply(message) }) { _, client in
             let response = try await client.send(HTTP1Request(.post, "/"))
@@ -64,7 +64,7 @@ struct HTTPReactionTests {
     }
 
     @Test(arguments: [Reaction.reply("c"), .status(200, "c"), .oneByteAtATime(.reply("c"))])
-    func partsAreChunks(last: Reaction) async throws {
+    func partsAreSentAsChunks(last: Reaction) async throws {
         try await with({ _ in .parts(["a", "", "b"], then: last) }) { _, client in
             for method in [HTTP1Request.Method.get, .head, .get] {
                 let response = try await client.send(HTTP1Request(method, "/"))
@@ -86,14 +86,14 @@ struct HTTPReactionTests {
                     heads += 1
                     #expect(content.isEmpty && response.status == 200 && response.body.isEmpty)
                 case .content(let bytes): content += bytes
-                case .trailers: Issue.record("there are none")
+                case .trailers: Issue.record("the response has no trailers")
                 }
             }
             #expect(heads == 1 && content == "ab")
         }
     }
 
-    @Test func aStreamOfAWholeResponseHasTheSamePieces() async throws {
+    @Test func aStreamOfACompleteResponseHasTheSameParts() async throws {
         let fields: HTTP1Headers = ["Transfer-Encoding": "chunked"]
         let message = try HTTP1Response(headers: fields, body: "3\r\ntea\r\n0\r\nT: 1\r\n\r\n").frame()
         try await with({ _ in .reply(message) }) { _, client in
@@ -104,7 +104,7 @@ struct HTTPReactionTests {
         }
     }
 
-    /// Trailers that come after the head has gone out are in the last frame, which says how long its head was, too.
+    /// Trailers that arrive after the head was delivered are in the last frame, which also has the length of the head.
     @Test(arguments: [1, 7, 1000])
     func trailersEndAStream(piece: Int) async throws {
         let fields: HTTP1Headers = ["Transfer-Encoding": "chunked"]
@@ -126,7 +126,7 @@ struct HTTPReactionTests {
             .status(204, "content"), .reply("HTTP/1.1 nonsense"), .part(Frame(.part, status: 304)),
         ] as [Reaction]
     )
-    func whatIsNoHTTPEndsTheLinkAtOnce(reaction: Reaction) async throws {
+    func aReactionThatIsInvalidInHTTPEndsTheLinkAtOnce(reaction: Reaction) async throws {
         try await with({ _ in reaction }) { server, client in
             let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/")) }
             #expect(error?.code == .connectionLost)

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// How long to wait for a fact before giving up: the machine may have much else to do.
+/// How long tests wait for a condition before they give up. The machine may be busy.
 let patience = Duration.seconds(60)
 
 /// Plaintext, or TLS with `TRUNKLINE_TLS` set, as in `TrunklineTests`.
@@ -35,7 +35,7 @@ enum Wire {
     static func endpoint(_ endpoint: Endpoint) -> Endpoint { isSecured ? endpoint.secured() : endpoint }
 }
 
-/// Runs `body` with a server and a client of it.
+/// Runs `body` with a server and a client connected to it.
 func withServerAndClient(
     speaking codec: some FrameCodec,
     handler: @escaping LoopbackServer.Handler,
@@ -59,14 +59,14 @@ func failure<Value>(
 ) async -> ClientError? {
     do throws(ClientError) {
         let value = try await body()
-        Issue.record("no error, but \(value)", sourceLocation: sourceLocation)
+        Issue.record("no error was thrown; the result is \(value)", sourceLocation: sourceLocation)
         return nil
     } catch {
         return error
     }
 }
 
-/// The error of a request that has failed; a success is an issue.
+/// The error of a failed request; success is recorded as an issue.
 func failure(
     of handle: PendingRequest<Response>,
     sourceLocation: SourceLocation = #_sourceLocation

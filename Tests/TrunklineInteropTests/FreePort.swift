@@ -5,8 +5,8 @@ private let drawn = Atomic<Int>(0)
 
 /// A TCP port of 127.0.0.1 that was free a moment ago.
 ///
-/// It is below those that a system chooses for whoever asks for none (Linux from 32768 on, others from 49152), so that no
-/// connection of another test gets it; and each call, and each process, begins at another one.
+/// The port is below the range from which systems choose ports (Linux from 32768 on, others from 49152), so that no
+/// connection of another test gets it. Each call, and each process, starts at a different port.
 func freePort() throws -> UInt16 {
     for _ in 0..<1000 {
         let number = Int(getpid()) &* 61 &+ drawn.wrappingAdd(1, ordering: .relaxed).oldValue
@@ -16,7 +16,7 @@ func freePort() throws -> UInt16 {
     throw ServerProcess.NotStarted(description: "there is no free port")
 }
 
-/// A socket for a stream of bytes.
+/// A stream socket.
 func streamSocket(_ family: Int32) -> Int32 {
     #if canImport(Darwin)
         socket(family, SOCK_STREAM, 0)

@@ -1,7 +1,7 @@
 import Testing
 import Trunkline
 
-/// memcached's binary protocol, as a user would describe it: through public API alone.
+/// memcached's binary protocol, described like a user would: with public API only.
 enum Memcached {
     static let layout = FrameLayout {
         Field.constant(request: [0x80], response: [0x81])
@@ -29,7 +29,7 @@ enum Memcached {
         request(0x01, extras: [0, 0, 0, 0, 0, 0, 0, 0], key: key, value: value)
     }
 
-    /// The value in an answer to `get`: what follows the extras (the flags) and the key.
+    /// The value in a response to `get`: the bytes behind the extras (the flags) and the key.
     static func value(of response: Response) -> [UInt8] {
         Array(response.body.dropFirst(Int(response["extrasLength"] ?? 0) + Int(response["keyLength"] ?? 0)))
     }
@@ -37,7 +37,7 @@ enum Memcached {
 
 @Suite(.tags(.realThreads), .enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed"))
 struct MemcachedTests {
-    /// The value of key number `index`: its size and bytes follow from the number alone.
+    /// The value of key number `index`. Its size and bytes depend on the number alone.
     static func value(_ index: Int) -> [UInt8] {
         var state = UInt64(index) &* 0x9e37_79b9_7f4a_7c15 | 1
         state ^= state >> 29
@@ -46,12 +46,13 @@ struct MemcachedTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func tenThousandConcurrentSetsAndGetsKeepEveryValue() async throws {
+    func concurrentSetsAndGetsKeepEveryValue() async throws {
+        let count = TestEnvironment.scaled(10_000)
         let server = try await ServerProcess("memcached") { ["-u", "root", "-m", "1024", "-s", $0] }
         defer { server.stop() }
         try await withClient(to: .unix(path: server.socketPath), speaking: Memcached.layout) { client in
             let wrong = try await withThrowingTaskGroup(of: Bool.self) { group in
-                for index in 0..<10_000 {
+                for index in 0..<count {
                     group.addTask {
                         let key = "key-\(index)"
                         let value = Self.value(index)
@@ -64,7 +65,7 @@ struct MemcachedTests {
             }
             #expect(wrong == 0)
             let statistics = await client.statistics
-            #expect(statistics.responses == 20_000)
+            #expect(statistics.responses == 2 * count)
             #expect(statistics.pending == 0 && statistics.unknownResponses == 0 && statistics.connection.links == 1)
         }
     }
@@ -83,7 +84,7 @@ struct MemcachedTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func aBatchAnswersEveryRequestOnItsOwn() async throws {
+    func everyRequestOfABatchHasItsOwnResult() async throws {
         let server = try await ServerProcess("memcached") { ["-u", "root", "-s", $0] }
         defer { server.stop() }
         try await withClient(to: .unix(path: server.socketPath), speaking: Memcached.layout) { client in

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A network namespace with one host in it, to which a pair of virtual interfaces leads; its cable can be pulled.
+/// A network namespace with one host, connected by a pair of virtual interfaces. Its cable can be pulled.
 ///
 /// Needs root, `ip` (Debian: iproute2) and a kernel with network namespaces and `veth`.
 final class NetworkNamespace {
@@ -15,11 +15,11 @@ final class NetworkNamespace {
         let description: String
     }
 
-    /// Makes the namespace.
+    /// Creates the namespace.
     init() throws {
         let id = UInt16.random(in: 0 ... .max)
-        // Names of interfaces have 15 characters at most. The addresses are of 198.18.0.0/15, which RFC 2544 sets aside
-        // for tests of networks.
+        // Names of interfaces have at most 15 characters. The addresses are from 198.18.0.0/15, which RFC 2544 reserves
+        // for network tests.
         (name, near, far) = ("trunkline-\(id)", "tl\(id)a", "tl\(id)b")
         let network = "198.18.\(id >> 8)"
         let host = Int(id & 0xFC)
@@ -37,10 +37,10 @@ final class NetworkNamespace {
         }
     }
 
-    /// Lets every packet in both directions vanish without a word.
+    /// Discards every packet in both directions silently.
     func pullCable() throws { try Self.ip("-n \(name) link set \(far) down") }
 
-    /// Starts `program` inside and waits until `port` accepts connections, for ten seconds at most.
+    /// Starts `program` in the namespace, and waits at most ten seconds until `port` accepts connections.
     func start(_ program: String, _ arguments: [String], port: Int) async throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: try Self.path(of: "ip"))
@@ -49,7 +49,7 @@ final class NetworkNamespace {
         try process.run()
         processes.append(process)
         let deadline = Date().addingTimeInterval(10)
-        // In hexadecimal, in the state of listening: proc(5), /proc/net/tcp.
+        // The port in hexadecimal, in the state of listening: proc(5), /proc/net/tcp.
         let entry = ":" + String(format: "%04X", port) + " 00000000:0000 0A"
         while true {
             let table = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/net/tcp", encoding: .utf8)
@@ -59,13 +59,13 @@ final class NetworkNamespace {
         }
     }
 
-    /// Stops what was started inside and removes the namespace.
+    /// Kills the processes started in the namespace, and removes it.
     func remove() {
         for process in processes where process.isRunning {
             kill(process.processIdentifier, SIGKILL)  // `ip netns exec` has become the program
         }
         processes = []
-        // The pair goes with one of its ends; the namespace alone may live on for a moment.
+        // Removing one interface removes the pair. The namespace itself may exist for a moment longer.
         _ = try? Self.ip("link del \(near)")
         _ = try? Self.ip("netns del \(name)")
     }
@@ -96,9 +96,9 @@ final class NetworkNamespace {
         return text
     }
 
-    /// Whether namespaces can be made here; if not, the reason is printed.
+    /// Whether namespaces can be created on this machine. If not, the reason is printed.
     ///
-    /// With `TRUNKLINE_REQUIRE_SERVERS`, which the project's own check does, it is not asked.
+    /// Always true with `TRUNKLINE_REQUIRE_SERVERS`, which `.ci/run` sets.
     static let isAvailable: Bool = {
         if TestEnvironment.requiresServers { return true }
         guard getuid() == 0 else {
@@ -109,7 +109,7 @@ final class NetworkNamespace {
             try NetworkNamespace().remove()
             return true
         } catch {
-            print("Skipped: there are no network namespaces: \(error)")
+            print("Skipped: network namespaces are not available: \(error)")
             return false
         }
     }()

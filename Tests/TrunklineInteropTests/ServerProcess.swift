@@ -1,20 +1,21 @@
 import Foundation
 
-/// A server of somebody else's, started for one test on a Unix socket in a directory of its own and stopped by pid.
+/// A server program that is started for one test, on a Unix socket in its own directory, and stopped by its pid.
 ///
-/// It is waited for on other threads than those that tests share.
+/// Threads other than those that tests share wait for it.
 final class ServerProcess {
     private var process = Process()
     private let program: String
     private let arguments: [String]
-    /// The file that tells that it is there.
+    /// The file that exists when the server is ready.
     private let sign: String
     let directory: URL
     let socketPath: String
 
-    /// Where `program` is installed; `nil`, with a printed reason, when it is not.
+    /// The path of `program`; `nil`, with a printed reason, if it is not installed.
     ///
-    /// With `TRUNKLINE_REQUIRE_SERVERS`, which the project's own check does, a missing server is not skipped.
+    /// With `TRUNKLINE_REQUIRE_SERVERS`, which `.ci/run` sets, the tests of a missing server fail instead of being
+    /// skipped.
     static func find(_ program: String) -> String? {
         let path = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"]
             .map { "\($0)/\(program)" }
@@ -31,10 +32,10 @@ final class ServerProcess {
         let description: String
     }
 
-    /// Starts `program` and waits until it listens at its socket, or the file that is called so beside it is there, for ten
-    /// seconds at most.
+    /// Starts `program`, and waits at most ten seconds until it listens at its socket, or until the file `sign` exists
+    /// in the same directory.
     ///
-    /// `arguments` may put files into the directory, which is that of the socket.
+    /// `arguments` may create files in the directory of the socket.
     init(
         _ program: String,
         sign: String = "s",
@@ -55,7 +56,7 @@ final class ServerProcess {
         try await start()
     }
 
-    /// Starts with a port that is free, and with another one if somebody was faster.
+    /// Starts a server at a free port, and at another one if the port was taken meanwhile.
     static func atFreePort<Server>(_ start: (UInt16) async throws -> Server) async throws -> Server {
         for _ in 0..<3 {
             do { return try await start(try freePort()) } catch is NotStarted {}
@@ -63,7 +64,7 @@ final class ServerProcess {
         return try await start(try freePort())
     }
 
-    /// Starts it again at the same socket, after `kill`.
+    /// Starts the server again at the same socket, after `kill`.
     func start() async throws {
         guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
         let (program, arguments, sign) = (program, arguments, sign)
@@ -85,7 +86,7 @@ final class ServerProcess {
         }
     }
 
-    /// A socket is there when it can be connected to: its file is made before anybody listens.
+    /// A socket is ready when it accepts a connection: its file exists before the server listens.
     private static func isThere(_ sign: String) -> Bool {
         let attributes = try? FileManager.default.attributesOfItem(atPath: sign)
         guard attributes?[.type] as? FileAttributeType == .typeSocket else { return attributes != nil }
@@ -102,13 +103,13 @@ final class ServerProcess {
         }
     }
 
-    /// Stops it where it is, as a machine that hangs: the kernel goes on taking bytes and connections.
+    /// Stops the process, like a machine that hangs: the kernel still accepts bytes and connections.
     func pause() { Foundation.kill(process.processIdentifier, SIGSTOP) }
 
-    /// Lets it go on.
+    /// Resumes the process.
     func resume() { Foundation.kill(process.processIdentifier, SIGCONT) }
 
-    /// Kills it and waits until it is gone; what it had in its directory stays, but for the socket.
+    /// Kills the process and waits until it has ended. Its directory remains, without the socket.
     func kill() async {
         let process = process
         Self.kill(process)
@@ -116,12 +117,12 @@ final class ServerProcess {
         for file in [socketPath, sign] { try? FileManager.default.removeItem(atPath: file) }
     }
 
-    /// Not by SIGTERM: the child inherits the signal mask of the thread that started it, which blocks that.
+    /// Not SIGTERM: the child inherits the signal mask of the thread that started it, which blocks that signal.
     private static func kill(_ process: Process) {
         if process.isRunning { Foundation.kill(process.processIdentifier, SIGKILL) }
     }
 
-    /// Kills it, and removes its directory.
+    /// Kills the process, and removes its directory.
     func stop() {
         Self.kill(process)
         try? FileManager.default.removeItem(at: directory)
@@ -130,7 +131,7 @@ final class ServerProcess {
     deinit { stop() }
 }
 
-/// Does what takes long on a thread of its own, as those that tests share are few.
+/// Does work that takes long on a separate thread, because the threads that tests share are few.
 func elsewhere<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
     try await withCheckedThrowingContinuation { continuation in
         Thread.detachNewThread { continuation.resume(with: Swift.Result { try work() }) }

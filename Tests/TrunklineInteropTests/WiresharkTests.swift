@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import Trunkline
 
-/// The dissector that a layout prints, run by tshark over a capture that is written by hand.
+/// Runs the dissector that a layout prints in tshark, over captures written by hand.
 @Suite(.tags(.realThreads), .serialized, .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
 struct WiresharkTests {
     private static let layout = FrameLayout {
@@ -25,13 +25,13 @@ struct WiresharkTests {
     private static let push = hex("beef 0002 120000 0000000000000000 0000 03 21 9e6bffd3 0002")
     private static let impossible = hex("cafe 0001 010000")
 
-    /// Captures of these pieces of the two streams, each in a packet of its own.
+    /// Pieces of the two streams, each in its own packet.
     private static let pieces: [Capture.Piece] = [
-        // A request in three segments, cut in its length and behind it; a ping in the third.
+        // A request in three segments, split in its length and behind it. The third segment also has a ping.
         .toServer(Array(request[..<5])),
         .toServer(Array(request[5..<9])),
         .toServer(Array(request[9...]) + ping),
-        // Two frames that share a segment, the second of which ends in the next.
+        // Two frames share a segment. The second frame ends in the next segment.
         .toClient(errorResponse + push.prefix(20)),
         .toClient(Array(push[20...])),
         .toServer(impossible),
@@ -63,7 +63,7 @@ struct WiresharkTests {
         )
     }
 
-    /// A length of varying width moves every field behind it, and marks, not types, tell what frames are.
+    /// A length of varying width moves every field behind it, and marks, not types, determine the kinds of frames.
     @Test(.timeLimit(.minutes(5)))
     func tsharkFollowsLengthsOfVaryingWidthAndMarks() async throws {
         let layout = FrameLayout {
@@ -97,9 +97,9 @@ struct WiresharkTests {
         #expect(columns.last?.contains("illegal length") == true)
     }
 
-    /// A bit of the type marks a response, as in SMPP, and is no part of it.
+    /// A bit of the type field marks a response, as in SMPP, and is not part of the type.
     @Test(.timeLimit(.minutes(5)))
-    func tsharkTellsRequestsFromResponsesByABit() async throws {
+    func tsharkDistinguishesRequestsFromResponsesByABit() async throws {
         let layout = FrameLayout {
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.type(UInt32.self)
@@ -128,7 +128,7 @@ struct WiresharkTests {
         )
     }
 
-    /// The lines that tshark prints about a capture of `pieces`, with the layout's dissector and these arguments.
+    /// The lines that tshark prints for a capture of `pieces`, with the layout's dissector and `arguments`.
     private static func run(
         _ arguments: [String],
         _ layout: FrameLayout = layout,
@@ -152,9 +152,9 @@ struct WiresharkTests {
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = try FileHandle(forWritingTo: output)
         process.standardError = FileHandle.nullDevice
-        // No configuration, plugins or history of whoever runs the tests.
+        // No configuration, plugins or history of the user who runs the tests.
         process.environment = ProcessInfo.processInfo.environment.merging(["HOME": directory.path]) { $1 }
-        // Not waitUntilExit: the few threads that all tests share would wait with it.
+        // Not `waitUntilExit`, which would block one of the few threads that all tests share.
         let status = try await withCheckedThrowingContinuation {
             (continuation: CheckedContinuation<Int32, any Error>) in
             process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
@@ -217,7 +217,7 @@ private enum Capture {
     }
 }
 
-/// The bytes of hexadecimal `digits`; blanks between them are for the reader.
+/// The bytes of hexadecimal `digits`. Other characters are ignored.
 private func hex(_ digits: String) -> [UInt8] {
     let values = digits.compactMap(\.hexDigitValue)
     return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }

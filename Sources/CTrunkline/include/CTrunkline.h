@@ -6,11 +6,11 @@
 #include "trunkline_openssl.h"
 #include "trunkline_x509.h"
 
-// System calls that Swift's Glibc module does not export, in shapes that Swift can call without unsafe unions.
+// System calls that Swift's Glibc module does not export, in a form that Swift can call without unsafe unions.
 #if defined(__linux__)
 
-// Without _GNU_SOURCE, under which `fd_set` and others would differ from what Swift's Glibc module has of them: the
-// importer then refuses both, depending on which file is compiled first.
+// Do not define _GNU_SOURCE: `fd_set` and other types would then differ from those in Swift's Glibc module, and the
+// importer would reject one or the other, depending on which file is compiled first.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-// The GNU-only prototypes.
+// Prototypes that only _GNU_SOURCE declares.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern int pthread_setname_np(pthread_t, const char *);
 
@@ -27,7 +27,7 @@ static inline int trunkline_epoll_create(void) { return epoll_create1(EPOLL_CLOE
 
 static inline int trunkline_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 
-/// Adds, changes or (for neither direction) removes a descriptor.
+/// Adds, changes or removes (if neither direction is set) a descriptor.
 static inline int trunkline_epoll_watch(int epoll, int descriptor, uint64_t id, int reading, int writing, int isNew) {
     struct epoll_event event = {0};
     event.events = (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0);
@@ -36,7 +36,8 @@ static inline int trunkline_epoll_watch(int epoll, int descriptor, uint64_t id, 
     return epoll_ctl(epoll, operation, descriptor, &event);
 }
 
-/// Waits; writes the ids and the directions (1 readable, 2 writable, both after an error) of what is ready.
+/// Waits for events. Writes the ids and the directions (1 readable, 2 writable, both after an error) of ready
+/// descriptors.
 static inline int trunkline_epoll_wait(int epoll, uint64_t *ids, uint8_t *directions, int limit, int milliseconds) {
     struct epoll_event events[256];
     int count = epoll_wait(epoll, events, limit < 256 ? limit : 256, milliseconds);
@@ -49,11 +50,11 @@ static inline int trunkline_epoll_wait(int epoll, uint64_t *ids, uint8_t *direct
     return count;
 }
 
-// The thread sanitizer's runtime has these; without it they are null.
+// Defined by the thread sanitizer's runtime; null without it.
 extern void __tsan_acquire(void *) __attribute__((weak));
 extern void __tsan_release(void *) __attribute__((weak));
 
-/// Tells the thread sanitizer that what comes after the acquire of an address follows what came before its release.
+/// Tells the thread sanitizer that code after the acquire of an address runs after the code before its release.
 static inline void trunkline_tsan_acquire(uintptr_t address) {
     if (__tsan_acquire) __tsan_acquire((void *)address);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// CRC-32C by the processor's own instruction, which is not in the instruction set that everything else is compiled for.
+// CRC-32C with the processor's instruction, which is not in the baseline instruction set of the other code.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@ static inline int trunkline_crc32c_is_available(void) { return 0; }
 
 #if defined(TRUNKLINE_CRC32C)
 
-/// The remainder `crc` after `count` more bytes. To be called only where the instruction is available.
+/// Returns the remainder `crc` updated with `count` bytes. Call it only if the instruction is available.
 TRUNKLINE_CRC32C static inline uint32_t trunkline_crc32c(uint32_t crc, const void *bytes, size_t count) {
     const unsigned char *next = (const unsigned char *)bytes;
     for (; count >= 8; next += 8, count -= 8) {

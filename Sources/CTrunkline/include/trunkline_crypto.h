@@ -1,6 +1,6 @@
 #pragma once
 
-// The functions of OpenSSL's libcrypto that are looked up by name at run time (evp.h of 1.1 and 3): nothing links to it.
+// Functions of OpenSSL's libcrypto (evp.h of 1.1 and 3) that are looked up by name at run time. Nothing links to it.
 
 #include <stddef.h>
 
@@ -12,7 +12,7 @@ typedef const void *(*trunkline_evp_md)(void);
 typedef void *(*trunkline_evp_md_ctx_new)(void);
 /// EVP_MD_CTX_free.
 typedef void (*trunkline_evp_md_ctx_free)(void *);
-/// EVP_DigestInit_ex(context, algorithm, engine); 1 for success, as the two that follow.
+/// EVP_DigestInit_ex(context, algorithm, engine); 1 for success, also for the next two.
 typedef int (*trunkline_evp_digest_init)(void *, const void *, void *);
 /// EVP_DigestUpdate(context, bytes, count).
 typedef int (*trunkline_evp_digest_update)(void *, const void *, size_t);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The functions of OpenSSL's libssl and libcrypto (1.1.1 and 3) that TLS needs. Nothing links to either: they are loaded
-// when a program first asks for TLS. Prototypes as in ssl.h, bio.h, x509.h, x509_vfy.h, pem.h, evp.h and err.h.
+// The functions of OpenSSL's libssl and libcrypto (1.1.1 and 3) that TLS needs. Nothing links to either: they are
+// loaded when a program first uses TLS. Prototypes as in ssl.h, bio.h, x509.h, x509_vfy.h, pem.h, evp.h and err.h.
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -27,10 +27,10 @@ typedef int (*trunkline_passphrase_callback)(char *, int, int, void *);
 typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, unsigned char *, const unsigned char *,
                                        unsigned int, void *);
 
-/// int callback(what is to be verified, user data): 1 to accept.
+/// int callback(store context, user data): 1 to accept.
 typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
 
-/// X(result, name, parameters), for all.
+/// Applies X(result, name, parameters) to every function.
 #define TRUNKLINE_OPENSSL_FUNCTIONS(X)                                                                                  \
     /* The library */                                                                                                   \
     X(int, OPENSSL_init_ssl, (uint64_t options, const void *settings))                                                  \
@@ -120,14 +120,15 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(void, ERR_clear_error, (void))                                                                                    \
     X(void, ERR_error_string_n, (unsigned long, char *, size_t))
 
-/// The functions by their names.
+/// The functions by name.
 struct trunkline_openssl {
 #define X(result, name, parameters) result(*name) parameters;
     TRUNKLINE_OPENSSL_FUNCTIONS(X)
 #undef X
 };
 
-/// The functions of two loaded libraries, for good; null, with the name of the first that neither has in `missing`.
+/// Returns the functions of two loaded libraries in memory that is never freed. If a function is in neither library,
+/// returns null and sets `missing` to its name.
 static inline struct trunkline_openssl *trunkline_openssl_find(void *ssl, void *crypto,
                                                                          const char **missing) {
     struct trunkline_openssl *table = calloc(1, sizeof *table);

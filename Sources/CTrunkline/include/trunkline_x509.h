@@ -1,7 +1,7 @@
 #pragma once
 
-// The functions of OpenSSL's libcrypto (1.1.1 and 3) that make certificates, for tests. Prototypes as in evp.h, x509.h,
-// x509v3.h, asn1.h, bio.h and pem.h.
+// The functions of OpenSSL's libcrypto (1.1.1 and 3) that create certificates, for tests. Prototypes as in evp.h,
+// x509.h, x509v3.h, asn1.h, bio.h and pem.h.
 
 #include "trunkline_openssl.h"
 
@@ -51,14 +51,14 @@ typedef struct trunkline_x509_extension trunkline_x509_extension;
     X(int, PEM_write_bio_PKCS8PrivateKey,                                                                               \
       (trunkline_bio *, trunkline_pkey *, const void *cipher, const char *passphrase, int count, void *, void *))
 
-/// The functions by their names.
+/// The functions by name.
 struct trunkline_x509_functions {
 #define X(result, name, parameters) result(*name) parameters;
     TRUNKLINE_X509_FUNCTIONS(X)
 #undef X
 };
 
-/// The functions of a loaded libcrypto, for good; null when it lacks one.
+/// Returns the functions of a loaded libcrypto in memory that is never freed; null if one is missing.
 static inline struct trunkline_x509_functions *trunkline_x509_find(void *crypto) {
     struct trunkline_x509_functions *table = calloc(1, sizeof *table);
     if (!table) abort();

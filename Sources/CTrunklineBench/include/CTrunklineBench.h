@@ -2,6 +2,6 @@
 
 #include <stdint.h>
 
-/// How often this process has asked for memory (malloc, calloc, realloc and their aligned kin), all threads together;
-/// negative where nobody counts: outside of glibc, and under a sanitizer, which has an allocator of its own.
+/// Returns the number of allocations by all threads of this process (malloc, calloc, realloc and the aligned variants).
+/// Negative if they are not counted: without glibc, and under a sanitizer, which has its own allocator.
 int64_t trunkline_bench_allocations(void);

@@ -1,15 +1,16 @@
-/// What a cached response is found by: the whole request, or a name of your own.
+/// The key of a cached response: a whole request, or a custom name.
 ///
-/// A request's key is everything that is said in it: type, body, content type and named fields. So two requests that differ
-/// in a session token or a time stamp are different; give such a name: `.for(.seconds(60)).keyed(by: "user 7")`. So do for
-/// very large requests, which are kept with their responses, and read whenever one is looked for.
+/// The key of a request contains its type, body, content type and named fields. So two requests that differ only in a
+/// session token or a time stamp have different keys. Give such requests a custom key:
+/// `.for(.seconds(60)).keyed(by: "user 7")`. Also use a custom key for very large requests, because a request that is a
+/// key is kept with its response and compared on every lookup.
 public struct CacheKey: Sendable, Hashable {
     private enum Content: Sendable, Hashable {
         case request(Frame)
         case name(String)
     }
 
-    /// With the hash of the content: taken once, so that no lock is held while a large request is read for it.
+    /// The content with its hash, which is computed once, so that no lock is held while a large request is hashed.
     private struct Digested: Sendable, Hashable {
         var content: Content
         let digest: Int
@@ -23,13 +24,19 @@ public struct CacheKey: Sendable, Hashable {
 
     private init(_ content: Content) { digested = Digested(content: content, digest: content.hashValue) }
 
-    /// A name of your own. It is for you to see that calls which use it want the same.
+    /// Creates a custom key. All calls that use it get each other's responses, so use it only for requests with the
+    /// same meaning.
+    ///
+    /// - Parameter name: The name.
     public init(_ name: String) { self.init(.name(name)) }
 
-    /// The key of calls with `request` that have none of their own. Of a typed request: `CacheKey(try Request(typed))`.
+    /// Creates the key of a request. This is the key of calls whose policy has no custom key. For a typed request,
+    /// write `CacheKey(try Request(typed))`.
+    ///
+    /// - Parameter request: The request.
     public init(_ request: Request) { self.init(.request(request.frame)) }
 
-    /// How many bytes it is.
+    /// The size of the key in bytes.
     var size: Int {
         switch digested.content {
         case .request(let frame): frame.contentSize
@@ -37,7 +44,7 @@ public struct CacheKey: Sendable, Hashable {
         }
     }
 
-    /// The same key, for keeping.
+    /// The same key, copied to separate memory, for storing.
     var compacted: CacheKey {
         guard case .request(let frame) = digested.content else { return self }
         var key = self
@@ -47,6 +54,8 @@ public struct CacheKey: Sendable, Hashable {
 }
 
 extension CacheKey: ExpressibleByStringInterpolation {
-    /// A name of your own, as a literal.
+    /// Creates a custom key from a string literal.
+    ///
+    /// - Parameter name: The name.
     public init(stringLiteral name: String) { self.init(name) }
 }

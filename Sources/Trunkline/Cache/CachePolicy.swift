@@ -1,23 +1,23 @@
-/// Whether a call may be answered by a response that came before, and whether its own is kept.
+/// Whether a call may return a cached response, and how old that response may be.
 ///
 /// ```swift
 /// let rates = try await client.send(getRates, cache: .for(.seconds(60)))
 /// ```
 ///
-/// | Policy | a response is there | there is none, or it is too old |
+/// | Policy | A cached response exists | There is none, or it is too old |
 /// |---|---|---|
-/// | `.for(.seconds(60))` | is returned if it is younger than that | asks the server |
-/// | `.reloadIgnoringCache` | asks the server | asks the server |
-/// | `.returnCacheElseFail` | is returned, whatever its age | fails with `notCached`, fate `notSent` |
-/// | `.staleIfUnavailable` | asks the server, and is returned if that cannot be reached | asks the server |
-/// | `.staleIfUnavailable(freshFor: .seconds(60))` | as `.for`, and then as `.staleIfUnavailable` | asks the server |
+/// | `.for(.seconds(60))` | returns it if it is younger than 60 s | sends the request |
+/// | `.reloadIgnoringCache` | sends the request | sends the request |
+/// | `.returnCacheElseFail` | returns it, whatever its age | fails with `notCached`, fate `notSent` |
+/// | `.staleIfUnavailable` | sends the request; returns it if the server cannot be reached | sends the request |
+/// | `.staleIfUnavailable(freshFor: .seconds(60))` | returns it if it is younger than 60 s; otherwise as `.staleIfUnavailable` | sends the request |
 ///
-/// Calls that ask the server are coalesced into one request: see `Client.send(_:cache:timeout:options:)`.
-/// What it brings is kept for later calls, whatever their policies, unless it is an error, an error response or
-/// malformed, or the codec forbids it (`CachingCodec.mayCache(_:)`). A response's age counts from when it was received.
-/// See the article <doc:Caching>.
+/// Calls that send the same request at the same time are coalesced into one request: see
+/// ``Client/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any policy.
+/// Errors, error responses, malformed responses and responses that the codec forbids (``CachingCodec/mayCache(_:)``)
+/// are not cached. The age of a response counts from its receipt. See <doc:Caching>.
 public struct CachePolicy: Sendable, Hashable {
-    /// How old a response may be.
+    /// The permitted age of a response.
     enum Age: Sendable, Hashable {
         case none, any
         case below(Duration)
@@ -26,50 +26,62 @@ public struct CachePolicy: Sendable, Hashable {
             switch self {
             case .none: false
             case .any: true
-            // Below zero when it was received after its caller had looked at the clock.
+            // Negative if the response was received after its caller read the clock.
             case .below(let limit): max(.zero, age) < limit
             }
         }
     }
 
-    /// What is returned instead of asking.
+    /// The age up to which a response is returned without a request.
     var fresh: Age
-    /// What is returned when the server cannot be reached.
+    /// The age up to which a response is returned if the server cannot be reached.
     var stale = Age.none
-    /// Whether the server may be asked.
+    /// Whether a request may be sent.
     var asks = true
-    /// Whether an answer will do that the server may have given before this call.
+    /// Whether the call may return a response that the server may have given before this call.
     var joins = true
-    /// Instead of the request's own.
+    /// A custom key; `nil` for that of the request.
     var key: CacheKey?
 
-    /// Returns a response that is younger than `age`, else asks the server. At zero or below it always asks, and shares
-    /// what others are asking.
+    /// Returns a cached response that is younger than `age`; otherwise sends the request.
+    ///
+    /// If `age` is zero or negative, every call sends the request, but calls at the same time share one.
     public static func `for`(_ age: Duration) -> CachePolicy { CachePolicy(fresh: .below(age)) }
 
-    /// Asks the server, whatever is there: what it returns is no older than the call. So it joins only a coalesced
-    /// request that has not been written yet; later calls join its own, and what was asked before is not kept.
+    /// Sends the request even if a response is cached. The returned response is not older than the call.
+    ///
+    /// The call joins a coalesced request only if no byte of that request has been written yet. Otherwise it sends its
+    /// own request, which later calls join, and the response to the older request is not cached.
     public static let reloadIgnoringCache = CachePolicy(fresh: .none, joins: false)
 
-    /// Returns a response of any age, and never asks the server: without one it fails with `notCached`, fate `notSent`.
+    /// Returns a cached response of any age and never sends a request. Without one, the call fails with `notCached`,
+    /// fate `notSent`.
     public static let returnCacheElseFail = CachePolicy(fresh: .any, asks: false)
 
-    /// Asks the server, and returns a response of any age if that cannot be reached.
+    /// Sends the request, and returns a cached response of any age if the server cannot be reached.
     ///
-    /// That is for the codes `unavailable`, `timedOut`, `connectionLost` and `tlsFailed`; every other error is thrown, above
-    /// all `rejected`: then the server was reached, and has said no. Without a link a call waits until its timeout unless
-    /// it says `waitsForReady: false`.
+    /// The server counts as unreachable if the call fails with `unavailable`, `timedOut`, `connectionLost` or
+    /// `tlsFailed`. All other errors are thrown, in particular `rejected`, because then the server was reached and
+    /// answered. Without a link, a call waits until its timeout, unless its options have `waitsForReady: false`.
     public static let staleIfUnavailable = CachePolicy(fresh: .none, stale: .any)
 
-    /// Returns a response that is younger than `age`, else asks the server, and returns one that is younger than `limit`, or
-    /// of any age without it, if that cannot be reached: see `staleIfUnavailable`.
+    /// Returns a cached response that is younger than `age`; otherwise sends the request, and returns an older response
+    /// if the server cannot be reached.
+    ///
+    /// See ``CachePolicy/staleIfUnavailable`` for when the server counts as unreachable.
+    ///
+    /// - Parameters:
+    ///   - age: The age below which a response is returned without a request.
+    ///   - limit: The age below which a response is returned if the server cannot be reached; `nil` for any age.
     public static func staleIfUnavailable(freshFor age: Duration, upTo limit: Duration? = nil) -> CachePolicy {
         CachePolicy(fresh: .below(age), stale: limit.map { .below($0) } ?? .any)
     }
 
-    /// The same policy with a key of your own instead of the whole request.
+    /// Returns the same policy with a custom key instead of the whole request.
     ///
-    /// Calls with equal keys get each other's responses: it is for you to see that they want the same.
+    /// Calls with equal keys get each other's responses, so use it only for requests with the same meaning.
+    ///
+    /// - Parameter key: The key.
     public func keyed(by key: CacheKey) -> CachePolicy {
         var policy = self
         policy.key = key

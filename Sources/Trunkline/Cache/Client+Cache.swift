@@ -1,32 +1,36 @@
 import Synchronization
 
-/// Requests whose responses are kept for later callers.
+/// Requests whose responses are cached.
 extension Client {
-    /// Returns the cached response to `request`, or sends it and returns the server's, as `policy` says.
+    /// Returns a cached response to a request, or sends the request, depending on a cache policy.
     ///
     /// ```swift
     /// let rates = try await client.send(getRates, cache: .for(.seconds(60)))
     /// ```
     ///
-    /// For requests that may be asked twice, or once for several callers: reads. Equal is what has the same type, body and
-    /// fields, or the same key of its own (`CachePolicy.keyed(by:)`). What `options.cache` has room for is kept.
+    /// Use it for requests that may be sent twice, or once for several callers: reads. Requests are the same if they
+    /// have the same type, body and fields, or the same custom key (``CachePolicy/keyed(by:)``). Responses are kept
+    /// within the limits of `options.cache`.
     ///
-    /// **Coalescing.** Calls that ask the server for the same at the same time are coalesced into one request if their
-    /// `retry` and `waitsForReady` options are the same, too. It is that of the first call. It ends in the same way for all of them, with
-    /// the same error and the same fate. It goes on as long as somebody waits for it: a call that is cancelled or out
-    /// of time leaves alone, fate `unknown`, and the request is given up as by `send` with the last one who leaves.
+    /// **Coalescing.** Calls that send the same request at the same time, with the same `retry` and `waitsForReady`
+    /// options, are coalesced into one request, that of the first call. All calls end with the same response, or with
+    /// the same error and the same fate. If a call is cancelled or its deadline passes, it ends alone, with the fate
+    /// `unknown`, and the request continues for the other calls. When the last call ends in this way, the request is
+    /// cancelled as in `send`.
     ///
-    /// A response that was cached, or is that of a coalesced request, is the very frame that was received, with the
-    /// serial of its request.
-    ///
-    /// - Throws: What `send` without a policy throws, and `notCached`, fate `notSent`, with `.returnCacheElseFail`. A call
-    ///   that is cancelled, or has no time left, when it is made fails even if a response is cached.
+    /// A response from the cache or from a coalesced request has the serial number of the request that was sent.
     ///
     /// - Parameters:
-    ///   - policy: Which response will do.
-    ///   - timeout: As in `send`; each call has its own, counted from the call, also when it joins a coalesced request
-    ///     late.
-    ///   - options: As in `send`. A response that is cached needs no link.
+    ///   - request: The request.
+    ///   - policy: Which responses the call may return.
+    ///   - timeout: The timeout of this call, counted from the call, even if it joins a coalesced request later.
+    ///     Default: the timeout of `options`, or else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link. A cached response
+    ///     needs no link.
+    /// - Returns: The response.
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does, and `notCached`, fate
+    ///   `notSent`, with the policy `.returnCacheElseFail`. If the task is already cancelled or the timeout is not
+    ///   positive, the call fails even if a response is cached.
     public nonisolated func send(
         _ request: Request,
         cache policy: CachePolicy,
@@ -36,10 +40,21 @@ extension Client {
         try await outcome(of: request, policy, timeout, options).get()
     }
 
-    /// Returns the cached response to `request` as the request reads it, or sends it and returns the server's, as `policy`
-    /// says.
+    /// Returns a cached response to a typed request, or sends the request, depending on a cache policy. The request
+    /// decodes the response.
     ///
-    /// It is the server's frame that is cached: it is read anew for every call. One that cannot be read is not kept.
+    /// The frame of the server is cached, and each call decodes it again. A frame that cannot be decoded is removed
+    /// from the cache. Otherwise the method behaves like ``Client/send(_:cache:timeout:options:)-(Request,_,_,_)``.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - policy: Which responses the call may return.
+    ///   - timeout: The timeout of this call. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    /// - Returns: The decoded response.
+    /// - Throws: A ``ClientError``. An error thrown by the request when it encodes or decodes becomes `invalidRequest`,
+    ///   `invalidResponse` or `protocolViolation`, as for ``Client/send(_:timeout:options:)-(Typed,_,_)``.
     public nonisolated func send<Typed: TypedRequest>(
         _ request: Typed,
         cache policy: CachePolicy,
@@ -56,36 +71,40 @@ extension Client {
         }
     }
 
-    /// Forgets all cached responses and gives their memory back.
+    /// Removes all cached responses and frees their memory.
     ///
-    /// From its return on, no call gets a response that was received, or asked for, before: what is on its way goes to
-    /// those who wait for it already, and is not kept. So it may follow a request that changes something.
+    /// After this method has returned, no later call gets a response to a request that was sent before. If such a
+    /// request is still in flight, its callers get the response, and it is not cached. Call this method after a request
+    /// that changes data on the server.
     public nonisolated func removeCachedResponses() { responseCache.removeAll() }
 
-    /// Forgets the cached response that has this key: a name of your own, or `CacheKey(request)`. As
-    /// `removeCachedResponses()`.
+    /// Removes the cached response with one key, with the same guarantee as ``Client/removeCachedResponses()``.
+    ///
+    /// - Parameter key: A custom key, or `CacheKey(request)`.
     public nonisolated func removeCachedResponse(for key: CacheKey) { responseCache.remove(key) }
 
-    /// What came of calls with a `CachePolicy`, since the client was made. Each that was taken on is counted as one of `hits`,
-    /// `misses` and `shares`.
+    /// Counts of the calls with a ``CachePolicy`` since the creation of the client.
+    ///
+    /// Each accepted call counts once as one of `hits`, `misses` and `shares`.
     public struct CacheStatistics: Sendable, Hashable {
-        /// Calls that were answered by a cached response, the server not being asked.
+        /// The number of calls that returned a cached response without a request.
         public var hits = 0
-        /// Calls that began a coalesced request, and those with `.returnCacheElseFail` that found no response.
+        /// The number of calls that sent a request, and of calls with `.returnCacheElseFail` that found no response.
         public var misses = 0
-        /// Calls that joined a coalesced request which another had begun.
+        /// The number of calls that joined a coalesced request of another call.
         public var shares = 0
-        /// Calls, of those that asked, that were answered by a cached response because the server could not be reached.
+        /// The number of calls that returned a cached response because the server could not be reached. They also count
+        /// as misses or shares.
         public var staleHits = 0
-        /// Responses that are cached.
+        /// The number of cached responses.
         public var count = 0
-        /// Bytes that they hold, as `options.cache.maximumBytes` counts them.
+        /// The size of the cached responses in bytes, as `options.cache.maximumBytes` counts them.
         public var byteCount = 0
 
         init() {}
     }
 
-    // MARK: The way of a call
+    // MARK: Performing a call
 
     private nonisolated func outcome(
         of request: Request,
@@ -115,7 +134,7 @@ extension Client {
         await withTaskCancellationHandler {
             await withContinuation { continuation in
                 commandQueue.postRequest(.coalesce(call, continuation))
-                // As in `send`: a cancellation before found nothing to leave.
+                // As in `outcome(of:_:isEnqueued:)`: a command that came before the call had no effect.
                 if Task.isCancelled { commandQueue.post(.leave(call)) }
             }
         } onCancel: {
@@ -125,7 +144,7 @@ extension Client {
 }
 
 extension ClientError {
-    /// Whether the server cannot be reached, as far as this side can tell.
+    /// Whether the error means that the server cannot be reached.
     fileprivate var isUnreachability: Bool {
         switch code {
         case .unavailable, .timedOut, .connectionLost, .tlsFailed: true

@@ -1,4 +1,4 @@
-/// The loop's side of calls with a `CachePolicy`: who begins a coalesced request, who joins one, and who leaves.
+/// Calls with a `CachePolicy` on the event loop: beginning, joining and leaving coalesced requests.
 extension Client {
     func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
@@ -15,35 +15,35 @@ extension Client {
 
     private func begin(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         let coalesced = CoalescedRequest(for: call, in: responseCache)
-        _ = coalesced.add(call, continuation)  // its deadline is registered with the request
+        _ = coalesced.add(call, continuation)  // the request is registered with its deadline
         responseCache.begin(coalesced, for: call)
         var options = call.options
-        options.deadline = nil  // it changes: `CoalescedRequest.end`
+        options.deadline = nil  // changes as calls join: `CoalescedRequest.end`
         let waiter = Waiter.coalesced(coalesced).under(options, call.frame, keepsFrame: checksResponses)
         register(call.requestID, call.frame, waiter, call.options.deadline, true)
     }
 
-    /// Whether the server may have begun to answer.
+    /// Whether the server may have received the request.
     private func hasStarted(_ coalesced: CoalescedRequest) -> Bool {
         switch queue[coalesced.requestID] {
         case .onLink(let session, let place)?:
             connection.inCallOfOwner { $0.hasStarted(coalesced.requestID, session, place) }
-        case .waiting?, .resting?: false
+        case .waiting?, .delayed?: false
         case nil: true
         }
     }
 
     func leave(_ call: CoalescedCall) {
-        guard let coalesced = call.request else { return }  // it has ended, or has not begun
+        guard let coalesced = call.request else { return }  // it has ended or not begun
         let message = "cancelled by the caller"
         if !coalesced.leave([call.requestID], .leftBehind(.cancelled, message)) {
             cancel(coalesced.requestID, .cancelled, message)
         }
     }
 
-    /// Cancels the requests up to `last`; of coalesced ones, the calls up to there.
+    /// Cancels the requests up to `last`. Of a coalesced request, only the calls up to `last` are cancelled.
     func cancelAll(upTo last: RequestID) {
-        let message = "cancelled with all others"
+        let message = "cancelled by cancelAll()"
         for requestID in queue.ids {
             if let coalesced = waiter(of: requestID)?.coalesced {
                 if coalesced.leave(coalesced.requestIDs(upTo: last), .leftBehind(.cancelled, message)) { continue }

@@ -1,14 +1,14 @@
-/// One call with a `CachePolicy` that asks the server.
+/// A call with a `CachePolicy` that needs the server.
 ///
-/// Sendable although it is not checked: what can change is touched on its client's loop only.
+/// Unchecked `Sendable`: its mutable state is accessed only on the event loop of its client.
 final class CoalescedCall: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
     let policy: CachePolicy
     let options: ResolvedOptions
-    /// What is sent if nobody has asked yet.
+    /// The frame to send if there is no request to join.
     let frame: Frame
-    /// What the call waits for; `nil` before and after.
+    /// The request that the call waits for; `nil` before and after.
     fileprivate(set) var request: CoalescedRequest?
     fileprivate var continuation: Continuation<Outcome>?
 
@@ -20,7 +20,7 @@ final class CoalescedCall: @unchecked Sendable {
         self.options = options
     }
 
-    /// It leaves its request, which must have let go of it.
+    /// Ends the call. Its request must have removed it.
     fileprivate func end(_ outcome: Outcome) {
         let continuation = exchange(&self.continuation, with: nil)
         request = nil
@@ -28,23 +28,22 @@ final class CoalescedCall: @unchecked Sendable {
     }
 }
 
-/// A request on behalf of all calls that ask for the same: it lives as long as the one of them that waits longest.
+/// One request on behalf of several calls. It lives as long as the call with the latest deadline.
 ///
-/// In the request table it is one waiter, under the request ID of the call that began it. Its deadline there is the
-/// earliest of its calls': when that has come, the calls whose time is over leave, and the last one of them ends the
-/// request.
+/// In the request table it is one waiter, with the request ID of the call that began it. Its deadline there is the
+/// earliest deadline of its calls. When that passes, the expired calls leave, and when all have expired, the request
+/// ends.
 ///
-/// Sendable although it is not checked: what can change is touched on its client's loop only, where requests are begun and
-/// end.
+/// Unchecked `Sendable`: its mutable state is accessed only on the event loop of its client.
 final class CoalescedRequest: @unchecked Sendable {
     let requestID: RequestID
     let key: CacheKey
     private let options: ResolvedOptions
     private let cache: ResponseCache
-    /// Those who wait. Removal is the only way out.
+    /// The waiting calls. A call ends only by being removed.
     private var calls: [RequestID: CoalescedCall] = [:]
     private var deadlines = DeadlineQueue()
-    /// When the request table has the deadlines looked at: each of these is there once, the earliest is the last.
+    /// The instants at which the request table checks the deadlines, without duplicates. The earliest is last.
     private var watched: [Instant]
 
     init(for call: CoalescedCall, in cache: ResponseCache) {
@@ -55,12 +54,12 @@ final class CoalescedRequest: @unchecked Sendable {
         self.cache = cache
     }
 
-    /// Whether what becomes of the request is what would become of the call's own.
+    /// Whether the outcome of the request would also be that of the call's own request.
     func hasSameOptions(of call: CoalescedCall) -> Bool {
         options.retry == call.options.retry && options.waitsForReady == call.options.waitsForReady
     }
 
-    /// When the last call is out of time; `nil` for never.
+    /// The latest deadline of its calls; `nil` for never.
     var end: Instant? {
         var end = Instant.distantPast
         for call in calls.values {
@@ -70,9 +69,9 @@ final class CoalescedRequest: @unchecked Sendable {
         return end
     }
 
-    // MARK: In
+    // MARK: Joining
 
-    /// Takes a call in. Returns its deadline if that is earlier than all that are watched.
+    /// Adds a call. Returns its deadline if that is earlier than all watched instants.
     func add(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) -> Instant? {
         (call.request, call.continuation) = (self, continuation)
         calls[call.requestID] = call
@@ -85,40 +84,40 @@ final class CoalescedRequest: @unchecked Sendable {
         return unwatched(deadline)
     }
 
-    /// The instant if it is earlier than all that are watched; then it is to be watched, and is taken for it. Otherwise one
-    /// deadline would be there again for every caller whose time is over before.
+    /// Returns the instant, and records it as watched, if it is earlier than all watched instants. Without this check,
+    /// the same deadline would be registered again for each call that expires before it.
     private func unwatched(_ deadline: Instant) -> Instant? {
         if let earliest = watched.last, earliest <= deadline { return nil }
         watched.append(deadline)
         return deadline
     }
 
-    // MARK: Out
+    // MARK: Leaving
 
-    /// Lets the calls with these request IDs leave, told `error`. Returns false, and nobody has left, if nobody would
-    /// be left: then the request itself is to be given up, and they learn what became of it.
+    /// Ends the calls with these request IDs with `error`. If no other call would be left, it ends none and returns
+    /// false: the caller must then cancel the request itself, and its outcome ends the calls.
     func leave(_ requestIDs: [RequestID], _ error: @autoclosure () -> ClientError) -> Bool {
         guard requestIDs.count < calls.count else { return false }
         for requestID in requestIDs { calls.removeValue(forKey: requestID)?.end(.failure(error())) }
         return true
     }
 
-    /// Its calls up to `last`.
+    /// Returns the request IDs of its calls up to `last`.
     func requestIDs(upTo last: RequestID) -> [RequestID] { calls.keys.filter { $0 <= last }.sorted() }
 
-    /// Lets those leave whose time is over at `now`. Returns when to look again, `.distantFuture` when that is watched
-    /// already, or for never; `nil`, and nobody has left, if that is all of them.
+    /// Ends the calls whose deadline has passed at `now`. Returns when to check again, or `.distantFuture` if that
+    /// instant is already watched or there is none. If all calls have expired, it ends none and returns `nil`.
     func nextLook(at now: Instant) -> Instant? {
         var expired: [RequestID] = []
         while let requestID = deadlines.popDue(at: now) {
             if calls[requestID] != nil { expired.append(requestID) }
         }
-        guard leave(expired, .leftBehind(.timedOut, "out of time")) else { return nil }
+        guard leave(expired, .leftBehind(.timedOut, "deadline exceeded")) else { return nil }
         while let last = watched.last, last <= now { watched.removeLast() }
         return deadlines.earliest.flatMap(unwatched) ?? .distantFuture
     }
 
-    /// The request has ended: tells everyone, in the order in which they came.
+    /// Ends all calls with the outcome of the request, in the order in which they were made.
     func complete(_ outcome: Outcome) {
         let outcome = cache.end(self, outcome)
         for (_, call) in exchange(&calls, with: [:]).sorted(by: { $0.key < $1.key }) { call.end(outcome) }
@@ -126,8 +125,8 @@ final class CoalescedRequest: @unchecked Sendable {
 }
 
 extension ClientError {
-    /// Of a call whose request goes on for others: it may well be carried out.
+    /// The error of a call whose request continues for others, and so may be carried out.
     static func leftBehind(_ code: Code, _ message: String) -> ClientError {
-        ClientError(code, .unknown, "\(message); its request goes on for other callers")
+        ClientError(code, .unknown, "\(message); the request continues for other callers")
     }
 }

@@ -1,20 +1,21 @@
-/// A client's cached responses, and the coalesced requests that others may join.
+/// The cached responses of a client, and the coalesced requests that calls may join.
 ///
-/// Behind a lock, so that a response that is there costs its caller no way to the loop and back, and that
-/// `removeCachedResponses` holds as soon as it has returned. Nobody is resumed here: what is found is handed out, and the
-/// loop, where alone coalesced requests are begun, joined, left and ended, does the rest. Nor is much read or freed
-/// here, however large responses and requests are, as the loop waits for the lock: what is dropped is handed out, too.
+/// Protected by a lock, so that a cache hit needs no hop to the event loop and `removeCachedResponses` takes effect as
+/// soon as it returns. Continuations are not resumed here: the results are returned, and the event loop, where
+/// coalesced requests begin, are joined and end, does the rest. Large responses and requests are neither read nor freed
+/// while the lock is held, because the event loop waits for the lock: removed values are returned to the caller.
 final class ResponseCache: Sendable {
     private struct State {
         var store: ResponseStore
-        /// Requests whose response is to be kept, and which others may join, by their keys, in the order in which they
-        /// began: more than one where their call options differ. What is not in here any more has been overtaken.
+        /// The requests whose response will be cached and that other calls may join, by key and in the order in which
+        /// they began. There are several for a key if their call options differ. A request that was overtaken by a
+        /// newer one is not in here.
         var loading: [CacheKey: [CoalescedRequest]] = [:]
         var statistics = Client.CacheStatistics()
         var isClosed = false
     }
 
-    /// What a call meets.
+    /// The result of looking up a call in the cache.
     enum Encounter {
         case response(Frame)
         case request(CoalescedRequest)
@@ -42,7 +43,7 @@ final class ResponseCache: Sendable {
 
     // MARK: From any thread
 
-    /// A response that will do for `policy` without asking.
+    /// Returns a response that `policy` accepts without a request.
     func response(for key: CacheKey, _ policy: CachePolicy) -> Frame? {
         let now = loop.now
         return state.withLock { state in
@@ -53,7 +54,7 @@ final class ResponseCache: Sendable {
         }
     }
 
-    /// A response that will do for `policy` when the server cannot be reached.
+    /// Returns a response that `policy` accepts if the server cannot be reached.
     func staleResponse(for key: CacheKey, _ policy: CachePolicy) -> Frame? {
         guard policy.stale != .none else { return nil }
         let now = loop.now
@@ -64,13 +65,14 @@ final class ResponseCache: Sendable {
         }
     }
 
-    /// Why a call that may not ask has no response.
+    /// The error of a call that may not send a request and has no response.
     var absence: ClientError {
         if state.withLock({ $0.isClosed }) { return ClientError(.closed, .notSent, "the client is closed") }
-        return ClientError(.notCached, .notSent, "no response is cached, and the call does not ask the server")
+        return ClientError(.notCached, .notSent, "no response is cached, and the cache policy does not allow a request")
     }
 
-    /// Forgets what is there for `key`, and lets nobody have what is on its way but those who wait for it already.
+    /// Removes the response for `key`. The response of a request in progress goes only to the calls that already wait
+    /// for it.
     func remove(_ key: CacheKey) {
         _ = state.withLock { state in (state.store.remove(key), state.loading.removeValue(forKey: key)) }
     }
@@ -79,12 +81,12 @@ final class ResponseCache: Sendable {
         _ = state.withLock { state in (state.store.removeAll(), exchange(&state.loading, with: [:])) }
     }
 
-    /// Forgets `response`, which its caller could not read.
+    /// Removes `response`, which its caller could not decode.
     func remove(_ response: Frame, for key: CacheKey) {
         _ = state.withLock { $0.store.remove(key) { $0 == response } }
     }
 
-    /// The client takes nothing on any more: forgets everything for good.
+    /// Removes everything permanently, because the client accepts no more calls.
     func close() {
         _ = state.withLock { state in
             state.isClosed = true
@@ -94,7 +96,8 @@ final class ResponseCache: Sendable {
 
     // MARK: On the loop
 
-    /// What `call` meets: its response may have come on its way to the loop.
+    /// Returns the cached response or the coalesced request for `call`. A response may have arrived while the call was
+    /// on its way to the event loop.
     func meet(_ call: CoalescedCall) -> Encounter {
         let now = loop.now
         return state.withLock { state in
@@ -109,8 +112,8 @@ final class ResponseCache: Sendable {
 
     func noteCoalesced() { state.withLock { $0.statistics.shares += 1 } }
 
-    /// `call` has begun `request`. What others asked for before is not good enough for it if it does not join them, and
-    /// so not to be kept either.
+    /// Registers that `call` has begun `request`. If the call's policy does not allow it to join older requests, their
+    /// responses must not be cached either.
     func begin(_ request: CoalescedRequest, for call: CoalescedCall) {
         state.withLock { state in
             state.statistics.misses += 1
@@ -123,10 +126,10 @@ final class ResponseCache: Sendable {
         }
     }
 
-    /// `request` has ended: keeps what it brought, unless it was overtaken. Returns what its callers are told.
+    /// Ends `request` and caches its response, unless it was overtaken. Returns the outcome for its calls.
     func end(_ request: CoalescedRequest, _ outcome: Outcome) -> Outcome {
         var response: Frame?
-        // The callers get the same memory as the cache.
+        // The callers and the cache share the memory of the response.
         if case .success(let received) = outcome, codec._mayCache(received.frame) {
             response = received.frame.compacted
         }
@@ -138,7 +141,7 @@ final class ResponseCache: Sendable {
             var dropped: [ResponseStore.Slot] = []
             if let kept {
                 dropped = state.store.insert(kept, for: key, at: now)
-                loading.removeFirst(place)  // they began before
+                loading.removeFirst(place)  // these began earlier
                 loading.removeFirst()
             } else {
                 loading.remove(at: place)

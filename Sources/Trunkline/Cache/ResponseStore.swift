@@ -1,20 +1,20 @@
-/// Responses by their keys, bounded by count and by bytes: what was not used for longest makes room.
+/// Responses by key, limited by count and by bytes. The least recently used response is removed first.
 ///
-/// The slots form a list in the order of their use, so that using, adding and dropping one is constant work. What is dropped
-/// is handed out, so that whoever holds a lock can free it afterwards.
+/// The slots form a list in the order of their use, so that using, adding and removing a response take constant time.
+/// Removed responses are returned, so that a caller that holds a lock can free them after it.
 struct ResponseStore: Sendable {
     struct Slot {
         let key: CacheKey
         let response: Frame
         let receivedAt: Instant
         let cost: Int
-        /// The next one that was used later.
+        /// The next slot that was used later.
         fileprivate var newer: Int?
-        /// The next one that was used earlier.
+        /// The next slot that was used earlier.
         fileprivate var older: Int?
     }
 
-    /// What the bookkeeping for a response takes, roughly: a slot, its place in the index, and two arrays' heads.
+    /// The approximate cost of storing a response: a slot, its place in the index, and the headers of two arrays.
     static let overhead = 512
 
     private let maximumCount: Int
@@ -24,7 +24,7 @@ struct ResponseStore: Sendable {
     private var indices: [CacheKey: Int] = [:]
     private var newest: Int?
     private var oldest: Int?
-    /// What all of them hold.
+    /// The size of all responses in bytes.
     private(set) var byteCount = 0
 
     init(maximumCount: Int, maximumBytes: Int) {
@@ -32,10 +32,10 @@ struct ResponseStore: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// How many there are.
+    /// The number of responses.
     var count: Int { indices.count }
 
-    /// The response for `key` if its age is admitted at `now`; it is then the one that was used last.
+    /// Returns the response for `key` if its age at `now` is permitted, and marks it as most recently used.
     mutating func response(for key: CacheKey, _ age: CachePolicy.Age, at now: Instant) -> Frame? {
         guard let index = indices[key], let slot = slots[index], age.admits(now.since(slot.receivedAt)) else {
             return nil
@@ -47,14 +47,14 @@ struct ResponseStore: Sendable {
         return slot.response
     }
 
-    /// Keeps `response` in place of what is there for `key`, which goes even if there is no room for the new one.
-    /// Returns what was dropped.
+    /// Stores `response` in place of the one for `key`, which is removed even if there is no room for the new one.
+    /// Returns the removed responses.
     @discardableResult
     mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) -> [Slot] {
         var dropped = remove(key).map { [$0] } ?? []
         let cost = response.contentSize + key.size + Self.overhead
         guard maximumCount > 0, cost <= maximumBytes else { return dropped }
-        // In this order, so that nothing overflows.
+        // In this order, so that the subtraction cannot overflow.
         while count >= maximumCount || byteCount > maximumBytes - cost, let oldest, let slot = drop(oldest) {
             dropped.append(slot)
         }
@@ -67,14 +67,14 @@ struct ResponseStore: Sendable {
         return dropped
     }
 
-    /// Drops the response for `key`, if there is one that `isMeant`, and returns it.
+    /// Removes the response for `key`, if there is one for which `isMeant` returns true, and returns it.
     @discardableResult
     mutating func remove(_ key: CacheKey, where isMeant: (Frame) -> Bool = { _ in true }) -> Slot? {
         guard let index = indices[key], let slot = slots[index], isMeant(slot.response) else { return nil }
         return drop(index)
     }
 
-    /// Drops everything, and the memory of the bookkeeping. Returns the store as it was.
+    /// Removes everything, including the memory of the bookkeeping. Returns the store as it was.
     @discardableResult
     mutating func removeAll() -> ResponseStore {
         exchange(&self, with: ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes))
@@ -90,7 +90,7 @@ struct ResponseStore: Sendable {
         return slot
     }
 
-    /// Puts a slot in front of the list.
+    /// Inserts a slot at the front of the list.
     private mutating func link(_ index: Int) {
         slots[index]?.newer = nil
         slots[index]?.older = newest

@@ -1,15 +1,15 @@
-/// Commands in: what the loop does with a batch of what callers said.
+/// Commands in: how the event loop performs a batch of what callers submitted.
 extension Client: @preconcurrency CommandQueueOwner {
     func take(_ commands: inout [Command?]) {
-        // Moved from place to place, not copied: every copy of a frame costs two retains, of memory that its caller's
-        // thread has just touched.
+        // Moved, not copied: each copy of a frame costs two retains of memory that its caller's thread has just
+        // touched.
         for index in commands.indices {
             if let command = commands[index].take() { take(command) }
         }
         finish()
     }
 
-    /// Ends a batch: lets go out what may, takes what comes of it, and looks after the deadlines.
+    /// Ends a batch: puts requests on the link, performs the resulting events, and arms the timer.
     func finish() {
         while true {
             var (events, look) = carrier.work(
@@ -34,9 +34,9 @@ extension Client: @preconcurrency CommandQueueOwner {
         armTimer()
     }
 
-    /// Who needs a link.
+    /// Why the client needs a link.
     private var demand: ReconnectMachine.Demand {
-        if !queue.isEmpty || queue.restingCount > 0 || !connectWaiters.isEmpty { return .request }
+        if !queue.isEmpty || queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
         return channels.isEmpty ? .none : .pushes
     }
 
@@ -52,7 +52,7 @@ extension Client: @preconcurrency CommandQueueOwner {
             }
         case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
-            // A message that was accepted meanwhile stays: its caller has been told so.
+            // A message that has been accepted in the meantime stays: its caller has already returned.
             for id in ids where waiter(of: id)?.isAccepted == false {
                 cancel(id, .cancelled, "cancelled by the caller")
             }
@@ -80,7 +80,7 @@ extension Client: @preconcurrency CommandQueueOwner {
         }
     }
 
-    // MARK: Taking requests in
+    // MARK: Accepting requests
 
     @inline(__always)
     func register(
@@ -96,7 +96,7 @@ extension Client: @preconcurrency CommandQueueOwner {
             if !options.waitsForReady { impatient.append(id) }
         }
         counters.requests += 1
-        // What `enqueue` has accepted has room already.
+        // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
         if queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
             return end(id, waiter, ClientError(.overloaded, .notSent, refusal))
@@ -106,25 +106,25 @@ extension Client: @preconcurrency CommandQueueOwner {
         queue.append(request, deadline: deadline)
     }
 
-    /// Lets those go out that may; returns why one more may not wait all the same, if it would have to.
+    /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.
     private func refusalAfterAdmission(_ cost: Int) -> String? {
         let mayGo = isReady && connection.admitEarly(from: &queue, &parts) && queue.isEmpty
         return mayGo ? nil : queue.refusal(for: cost)
     }
 
-    /// Why a request with these call options may not be taken in; `nil` when it may.
+    /// Returns why a request with these call options cannot be accepted; `nil` if it can.
     private func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { hasLinkbound = true }
         if let session = options.session, session != self.session {
-            return ClientError(.connectionLost, .notSent, "the link on which the push was received is gone")
+            return ClientError(.connectionLost, .notSent, "the link of the push is closed or draining")
         }
         guard !options.waitsForReady, !isReady else { return nil }
-        // It does not wait, but the next one will be better off.
+        // This call does not wait for the link, but later calls can use it.
         connection.inCallOfOwner { $0.connectIfNeeded() }
-        return unsentError(.unavailable, "the call does not wait for a link")
+        return unsentError(.unavailable, "not connected, and waitsForReady is false")
     }
 
-    /// Those that may not wait for a link do not wait for a serial, either. Returns whether any failed.
+    /// Fails requests that may not wait for a link if they would have to wait for a serial. Returns whether any failed.
     private func failImpatient() -> Bool {
         let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
@@ -140,41 +140,41 @@ extension Client: @preconcurrency CommandQueueOwner {
         return isRefused
     }
 
-    // MARK: Giving up
+    // MARK: Cancellation
 
-    /// Ends a request that is not wanted any more, by whatever of the three ways is right.
+    /// Cancels a request wherever it is, and ends it with `code` and the fate that follows from its place.
     func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
-        guard let place = queue[id] else { return }  // it has ended already
-        // Before the cancel frame, behind which nothing of it may go out.
+        guard let place = queue[id] else { return }  // it has already ended
+        // Before the cancel frame, after which no part of the request may be sent.
         endParts(of: id, ClientError(code, .unknown, message, cause: cause))
         let isTimeout = code == .timedOut
         guard case .onLink(let session, let linkPlace) = place else {
             guard let request = queue.remove(id) else { return }
             var message = message
-            let rests = request.waiter.tracked?.restsUntil != nil
-            if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(rests: rests) }) {
+            let isDelayed = request.waiter.tracked?.delayedUntil != nil
+            if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(isDelayed: isDelayed) }) {
                 message += "; \(what)"
             }
             return end(id, request.waiter, unsentError(code, message))
         }
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
-        case .none: return  // its end is among the events
+        case .none: return  // the events contain its end
         case .notSent(let waiter): end(id, waiter, unsentError(code, message))
         case .sent(let waiter, let endpoint):
             end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause))
         }
     }
 
-    /// Who waits for the request of `id`, wherever it is.
+    /// Returns the waiter of the request of `id`, wherever the request is.
     func waiter(of id: RequestID) -> Waiter? {
         switch queue[id] {
         case .onLink(let session, let place)?: connection.inCallOfOwner { $0.waiter(of: id, session, place) }
-        case .waiting?, .resting?: queue.request(id)?.waiter
+        case .waiting?, .delayed?: queue.request(id)?.waiter
         case nil: nil
         }
     }
 
-    /// An error of a request that was not sent says why there was no link, if there was none.
+    /// Returns an error for a request that was not sent. Without a link, its message and cause say why there is none.
     func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
         connection.inCallOfOwner { connection in
             ClientError(
@@ -204,7 +204,7 @@ extension Client: @preconcurrency CommandQueueOwner {
     private func endExpired(at now: Instant) {
         while let id = queue.nextExpired(at: now) {
             guard let later = waiter(of: id)?.nextLook(at: now) else {
-                cancel(id, .timedOut, "out of time")
+                cancel(id, .timedOut, "deadline exceeded")
                 continue
             }
             if later < .distantFuture { queue.watch(id, later) }

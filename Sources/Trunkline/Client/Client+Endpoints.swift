@@ -1,40 +1,57 @@
-/// Reconnecting and failover, as somebody asks for them who knows better. See the methods of `Connection`.
+/// Explicit control of the link and of the endpoints. See the methods of `Connection`.
 extension Client {
-    /// Connects now instead of after the rest of a wait, be it one that the server asked for, or without waiting for a route
-    /// (`noNetwork`); waits to come stay as long as they would have been. A planned change that waits goes on. Nothing else
-    /// happens while there is a link or an attempt, while suspended, and after the client was closed.
+    /// Connects now instead of waiting.
+    ///
+    /// The call has an effect in these cases:
+    ///
+    /// - While the client waits between attempts, the next attempt starts immediately, even if the server requested the
+    ///   wait (`retryAfter`). Later waits are as long as they would have been.
+    /// - While there is no route to a server (`noNetwork`), an attempt starts immediately.
+    /// - While the client is idle, it connects.
+    /// - While a planned change waits for its next attempt, that attempt starts immediately.
+    ///
+    /// Otherwise, the call has no effect: there is a link or an attempt, or the client is suspended or closed.
     public func reconnectNow() {
         command { $0.reconnectNow() }
     }
 
-    /// Ends the link, a planned change or the attempt; there is no other until `resume()`, whoever wants one. For times in
-    /// which the network is known to be away, or not to be used.
+    /// Closes all links and stops connecting until ``Client/resume()``.
     ///
-    /// Requests that had been written fail with `connectionLost`, fate `unknown`; the others, and those made meanwhile,
-    /// wait for the link after `resume()`, within their own deadlines.
+    /// Use it while the network is known to be unavailable or must not be used. The call also ends an attempt or a
+    /// planned change in progress. Requests that were written fail with `connectionLost`, fate `unknown`. Other
+    /// requests, and requests made while the client is suspended, wait for the link after `resume()` until their own
+    /// deadlines.
     public func suspend() {
         command { $0.suspend() }
     }
 
-    /// Ends a suspension: connects at once if there was a link before it or somebody has wanted one since, to where the
-    /// latest link was unless that failed.
+    /// Ends a suspension.
+    ///
+    /// The client connects at once if there was a link before the suspension, or if a link was requested since. It
+    /// connects to the endpoint of its latest link, unless that endpoint has failed.
     public func resume() {
         command { $0.resume() }
     }
 
-    /// Goes to `endpoint`, and returns before it is there: `states` yields `ready` with `endpoint` when its link is used.
+    /// Starts to switch to another endpoint, and returns before the switch is complete.
     ///
-    /// With a link to another endpoint this is a planned change: the next link is made, its handshake done and its
-    /// subscriptions restored, and then the present link drains. No request waits, unless `options.failover.overlap` is
-    /// `.never`. If an attempt fails, the present link stays, and the next attempt goes to `endpoint` again, after the wait
-    /// of `options.reconnecting.policy`. When the policy gives up, after `maximumAttempts`, or after a failure for good (such
-    /// as an invalid certificate), the client stays where it is. With a link to `endpoint`, a planned change ends.
+    /// `states` yields `ready` with `endpoint` when its link is in use.
     ///
-    /// During an attempt elsewhere or a wait, the next attempt goes to `endpoint` at once; if it fails, the other endpoints
-    /// have their turn. While idle or suspended, the next attempt goes there, whenever that is.
+    /// - If there is a link to another endpoint, this is a planned change: the client establishes the next link,
+    ///   completes its handshake and restores the subscriptions. Then it switches to the next link and drains the
+    ///   present one. No request waits, unless `options.failover.overlap` is `.never`. If an attempt fails, the present
+    ///   link stays, and the client tries `endpoint` again after the wait of `options.reconnecting.policy`. If the
+    ///   policy gives up, if `maximumAttempts` attempts have failed, or if an attempt fails permanently (for example
+    ///   because of an invalid certificate), the client stays where it is.
+    /// - If there is a link to `endpoint`, a planned change in progress ends, and the link stays.
+    /// - During an attempt at another endpoint or a wait, an attempt at `endpoint` starts at once. If it fails, the
+    ///   client tries the other endpoints.
+    /// - While the client is idle or suspended, its next attempt goes to `endpoint`.
     ///
-    /// - Throws: `invalidArgument` when the client does not have `endpoint`: `replaceEndpoints(_:)` adds some. `closed`
-    ///   when the client is closed, or closing.
+    /// - Parameter endpoint: One of the endpoints of this client.
+    /// - Throws: `invalidArgument` if `endpoint` is not one of the endpoints of the client
+    ///   (``Client/replaceEndpoints(_:)`` adds some); `closed` if the client is closed or closing. The fate is
+    ///   `notSent`.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle == .open else {
             throw ClientError(.closed, .notSent, "the client is closed", endpoint: endpoint)
@@ -50,40 +67,52 @@ extension Client {
         if let refusal { throw refusal }
     }
 
-    /// Replaces the link by another to the same endpoint, and returns before that is done: `states` yields `ready` with a
-    /// greater session number when the next link is used.
+    /// Starts to replace the link by a new link to the same endpoint, and returns before that is complete.
     ///
-    /// A planned change, as `switchEndpoint(to:)` describes it: no request waits, and if it fails, the present link stays.
-    /// Nothing happens without a link that is ready, and while another planned change is under way.
+    /// `states` yields `ready` with a greater session number when the new link is in use. This is a planned change, as
+    /// described for ``Client/switchEndpoint(to:)``: no request waits, and if it fails, the present link stays. The
+    /// call has no effect if no link is ready, or if another planned change is in progress.
     ///
-    /// For what only a new link sees: another certificate, other addresses of a name, another choice of a load balancer.
-    /// `options.failover.maximumLinkAge` and `options.tls.rotationCheck` do the same without a call.
+    /// Use it for changes that take effect only on a new link: a new certificate, new addresses of a name, another
+    /// server behind a load balancer. `options.failover.maximumLinkAge` and `options.tls.rotationCheck` do the same
+    /// automatically.
     public func renewLink() {
         command { $0.renewLink() }
     }
 
-    /// Has these endpoints from now on, of equal ones the first. Those that stay keep what is remembered of them.
+    /// Replaces the list of endpoints.
     ///
-    /// A link to an endpoint that is not in the list is replaced by a planned change, as `switchEndpoint(to:)` describes it;
-    /// the next link leads to an endpoint of the list, and each has its turn before the policy's wait. An attempt at an
-    /// endpoint that is not in the list ends, and the next one begins at once. With an empty list a link stays until it is
-    /// lost, and then callers are told `unavailable`. A wait goes on, because all clients of a new server may be told of it
-    /// at the same time; without a route (`noNetwork`) an attempt is made at once. Endpoints that a handshake has added
-    /// (`Handshaker.addEndpoints(_:)`) are replaced, too.
+    /// If an endpoint occurs several times, the first occurrence is kept. Endpoints that stay in the list keep their
+    /// history of failures. Endpoints that a handshake added (`Handshaker.addEndpoints(_:)`) are removed too, unless
+    /// they are in the new list.
+    ///
+    /// - If there is a link to an endpoint that is not in the list, a planned change replaces it, as described for
+    ///   ``Client/switchEndpoint(to:)``. The client tries every endpoint of the list before it waits for the first
+    ///   time.
+    /// - An attempt at an endpoint that is not in the list ends, and the next attempt starts at once.
+    /// - A wait between attempts continues, so that clients that receive the address of a new server at the same time
+    ///   do not all connect at once. While there is no route (`noNetwork`), an attempt starts at once.
+    /// - If the list is empty, the link stays until it is lost. From then on, calls that need a link fail with
+    ///   `unavailable`.
+    ///
+    /// - Parameter endpoints: The new endpoints, in order of preference.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         command { $0.replaceEndpoints(endpoints) }
     }
 
-    /// The endpoints in the order of preference: those that were given, then those that a handshake has added.
+    /// The endpoints in order of preference: those of the client, then those that a handshake added.
     public var endpoints: [Endpoint] { connection.inCallOfOwner { $0.endpoints } }
 
-    /// What the handshake of the latest link that was ready kept by `Handshaker.setServerInfo(_:)`; `nil` if it kept
-    /// nothing, or something of another type, or no link was ready yet.
+    /// Returns the value that the handshake of the latest ready link stored with `Handshaker.setServerInfo(_:)`.
+    ///
+    /// - Parameter type: The type of the value.
+    /// - Returns: The value, or `nil` if the handshake stored no value, if the value has another type, or if no link
+    ///   has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? {
         connection.inCallOfOwner { $0.serverInfo(as: type) }
     }
 
-    /// Tells the connection something, as part of a batch: it may lose its link thereby.
+    /// Performs a command on the connection as part of a batch. The command may end the link.
     private func command(_ body: (isolated Connection) -> Void) {
         connection.inCallOfOwner(body)
         finish()

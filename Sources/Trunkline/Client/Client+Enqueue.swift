@@ -1,31 +1,42 @@
 import Synchronization
 
-/// One-way messages without a waiting caller.
+/// One-way messages whose callers do not wait until they are written.
 extension Client {
-    /// Accepts `request` as a one-way message and returns, as a rule at once: it waits neither for a link nor for the
-    /// kernel.
+    /// Accepts a one-way message for sending and returns, usually immediately.
     ///
-    /// Far cheaper than `post`, for messages that come one by one and whose loss the sender tolerates: metrics,
-    /// log lines, positions. Accepted messages go out in the order of the calls, also among `post` and `send`; while there
-    /// is no link they wait for one, and those that had not started when a link is lost go out on the next.
+    /// The call waits neither for a link nor until the message is written. It costs much less than `post`. Use it for
+    /// messages that are made one at a time and that may be lost, such as metrics, log lines or positions.
     ///
-    /// **Back-pressure.** As long as accepted messages of `options.outbound.highWatermark` bytes (1 MiB; a message counts
-    /// as its body, its named bytes and 32 bytes), or `options.requests.maximumWaiting` of them, are not yet written, the
-    /// call waits until this one may go out, behind those that wait already. Only that wait can be cancelled, and what is not accepted is
-    /// never sent.
+    /// Accepted messages go out in the order of the calls, together with those of `post` and `send`. While there is no
+    /// link, they wait for one. If a link is lost, messages of which no byte was written go out on the next link.
     ///
-    /// **What becomes of it.** It is sent at most once, unless `options.requests.retry` is `.idempotent`, and its sender
-    /// is not told. `close()` writes what was accepted before it; `closeNow()`, and letting go of the client, drop it.
+    /// **Back-pressure.** The client accepts a message if the accepted messages that are not yet written, together with
+    /// this one, are at most `options.requests.maximumWaiting` (1,000,000) and take at most
+    /// `options.outbound.highWatermark` bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. A
+    /// message counts as its body, its named byte fields and 32 bytes. If all accepted messages are written, a message
+    /// of any size is accepted. Otherwise the call waits until the message can go out, after those that already wait.
+    /// Cancellation ends this wait, and the message is not sent. A message that was accepted cannot be cancelled by its
+    /// caller.
     ///
-    /// **Failures.** `statistics.failedMessages` counts messages that were accepted and failed later, without the reason. One
-    /// cause is a message that the codec cannot encode: it is encoded when it is written, on the client's loop. To find the
-    /// reason, `post` the same message: it throws `invalidRequest` with the codec's `FrameError` as its cause.
+    /// **Delivery.** A message is sent at most once, unless `options.requests.retry` is `.idempotent`.
+    /// ``Client/close()`` writes the messages accepted before it. ``Client/closeNow()`` discards them, and so does
+    /// deallocating the client.
     ///
-    /// - Parameter timeout: How long it may take until the message is written, from this call. Default:
-    ///   `ClientOptions.Requests.timeout`. When it expires after the message was accepted, the message is dropped unless it had
-    ///   started.
-    /// - Throws: With the fate `notSent` always: `invalidRequest` when the server would answer (`PostingCodec.mayPost(_:)`),
-    ///   and `closed`; while it waits, also `timedOut`, `cancelled`, `unavailable` and `overloaded`, as `post` does.
+    /// **Failures.** An accepted message that fails later is counted in `statistics.failedMessages`, without a reason.
+    /// For example, a message is encoded when it is written, on the event loop, and the codec may be unable to encode
+    /// it. To find the reason, send the same message with ``Client/post(_:timeout:options:)``, which throws
+    /// `invalidRequest` with the codec's ``FrameError`` as its cause.
+    ///
+    /// - Parameters:
+    ///   - request: The message.
+    ///   - timeout: The time from this call until the message is written. Default: ``ClientOptions/Requests/timeout``
+    ///     (8 s). If it expires after the message was accepted, the message is discarded unless its first byte was
+    ///     written.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`:
+    ///   - `invalidRequest`: the server would answer the message (``PostingCodec/mayPost(_:)``).
+    ///   - `closed`: the client is closed or closing.
+    ///   - `timedOut`, `cancelled`: the deadline passed or the task was cancelled before the message was accepted.
+    ///   - While the call waits, also the other errors of `post`, such as `unavailable` and `overloaded`.
     public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
         let options = try messageOptions(request, timeout)
@@ -33,11 +44,15 @@ extension Client {
         _ = try await outcome(of: request.frame, options, isEnqueued: true).get()
     }
 
-    /// Accepts `request` as a one-way message, or fails at once: `enqueue` for callers that cannot wait.
+    /// Accepts a one-way message for sending, or fails immediately. This is `enqueue` for callers that cannot wait.
     ///
-    /// - Parameter timeout: As in `enqueue`.
-    /// - Throws: `overloaded` where `enqueue` would wait; `invalidRequest`, `closed`, and `timedOut` for a timeout of zero
-    ///   or below. The fate is `notSent`.
+    /// - Parameters:
+    ///   - request: The message.
+    ///   - timeout: The time from this call until the message is written, as in ``Client/enqueue(_:timeout:)``.
+    ///     Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `overloaded` where `enqueue` would wait,
+    ///   `invalidRequest` if the server would answer the message, `timedOut` if the timeout is zero or negative, or
+    ///   `closed`.
     public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
         guard try accept(request.frame, try messageOptions(request, timeout)) else { throw messageRoom.overload }
     }
@@ -50,7 +65,7 @@ extension Client {
         return try resolved(CallOptions(), timeout, expectsResponse: false)
     }
 
-    /// Posts `frame` if there is room for it; returns whether there was.
+    /// Submits `frame` if there is room for it. Returns whether there was.
     private nonisolated func accept(_ frame: Frame, _ options: ResolvedOptions) throws(ClientError) -> Bool {
         let cost = OutboundQueue.cost(of: frame)
         guard try messageRoom.reserve(cost) else { return false }
@@ -58,7 +73,7 @@ extension Client {
         return true
     }
 
-    /// The waiter for a message that has no room yet.
+    /// Returns the waiter of a message for which there is no room yet.
     nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter {
         .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
     }

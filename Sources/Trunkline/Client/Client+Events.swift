@@ -1,6 +1,7 @@
-/// Events out: what the connection tells of frames and links, and the only place where the callers of requests are resumed.
+/// Events out: what the connection reports about frames and links. Callers of requests are resumed here and nowhere
+/// else.
 ///
-/// A caller is resumed when its request leaves the queue's memory (`forget`), and that happens once.
+/// A caller is resumed when the queue forgets its request (`forget`), which happens once.
 extension Client: @preconcurrency ConnectionOwner {
     func handle(_ events: inout [ConnectionEvent?]) {
         perform(&events)
@@ -9,7 +10,7 @@ extension Client: @preconcurrency ConnectionOwner {
 
     func perform(_ events: inout [ConnectionEvent?]) {
         for index in events.indices {
-            // Moved, not copied: every copy of a frame costs two retains.
+            // Moved, not copied: each copy of a frame costs two retains.
             if let event = events[index].take() { perform(event) }
         }
         channels.yieldMalformed()
@@ -58,29 +59,29 @@ extension Client: @preconcurrency ConnectionOwner {
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
         case .lost(let loss): take(loss)
         case .unavailable(let error):
-            for request in queue.removeAll(includingResting: false) { fail(request.id, request.waiter, error) }
+            for request in queue.removeAll(includingDelayed: false) { fail(request.id, request.waiter, error) }
             resumeConnectWaiters(error)
         case .closed: closed()
         }
     }
 
-    /// A response has come while some requests are sent in parts.
+    /// Handles a response while some requests are being sent in parts.
     private func answered(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
         let place = queue[id]
         guard queue.forget(id) else { return counters.lateResponses += 1 }
         counters.responses += 1
         waiter.resume(Outcome(of: frame))
-        // A server that has answered before it had all of a request is told that no more of it comes: it could take the next
-        // request with this serial for the rest.
+        // A cancel frame tells a server that answered before it received the whole request that no more parts follow.
+        // Otherwise it could read the next request with this serial as the rest.
         guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _)? = place,
             let cancel = codec._cancelFrame(for: frame.serial, type: target.type)
         else { return }
         connection.inCallOfOwner { $0.send(cancel, on: session) }
     }
 
-    /// A part of a response has come.
+    /// Handles a part of a response.
     private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter) {
-        guard queue[id] != nil else { return }  // given up for a part before it
+        guard queue[id] != nil else { return }  // cancelled because of an earlier part
         counters.parts += 1
         switch waiter.take(part) {
         case .taken: break
@@ -89,14 +90,14 @@ extension Client: @preconcurrency ConnectionOwner {
             updateReading()
         case .exceeds(let message):
             cancel(id, .overloaded, message)
-            // Its response may have come already, and be among the events.
+            // The events may already contain its response.
             if queue[id] != nil { end(id, waiter, ClientError(.overloaded, .unknown, message)) }
         }
     }
 
     // MARK: Links
 
-    /// From now on pushes are those of the link of `session`: says so to every stream, once.
+    /// Tells every stream, once, that pushes come from the link of `session` from now on.
     private func notePushes(from session: UInt64) {
         guard session != pushSession else { return }
         if pushSession != nil {
@@ -105,7 +106,7 @@ extension Client: @preconcurrency ConnectionOwner {
         pushSession = session
     }
 
-    /// A link is gone. What had started on it has failed, the rest goes out on the next one.
+    /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
     private func take(_ loss: LinkLoss) {
         if loss.wasReady { session = 0 }
         parts.noteDropped(loss.remains.unsentParts)
@@ -123,7 +124,7 @@ extension Client: @preconcurrency ConnectionOwner {
         for request in queue.removeAll() { end(request.id, request.waiter, error) }
     }
 
-    /// The request of `id` has failed for good.
+    /// Ends the request of `id` with a final error.
     func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
         queue.forget(id)
         endParts(of: id, error)
@@ -132,7 +133,7 @@ extension Client: @preconcurrency ConnectionOwner {
 
     // MARK: Reading
 
-    /// Suspends or resumes reading, as the buffers of streams, of pushes and of replies, ask for.
+    /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
     func updateReading() {
         fullReplies.removeAll { !$0.suspendsReading }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty
@@ -141,15 +142,16 @@ extension Client: @preconcurrency ConnectionOwner {
 }
 
 extension ClientError {
-    /// What becomes of requests that had started on a link that is gone.
+    /// Returns the error for requests that had started on a link that ended because of `cause`.
     fileprivate static func lost(with endpoint: Endpoint, _ cause: any Error) -> ClientError {
         let isViolation = cause is FrameError
-        // With TLS 1.3 a server looks at the client's certificate when the client is done (RFC 8446 §4.4.2).
+        // With TLS 1.3, a server verifies the client's certificate after the client has finished the TLS handshake (RFC
+        // 8446 §4.4.2).
         let isRefusal = DisconnectCause(cause) == .tls && (cause as? TransportError)?.isPermanent == true
         return ClientError(
             isViolation ? .protocolViolation : isRefusal ? .tlsFailed : .connectionLost,
             .unknown,
-            isViolation ? "the server broke the protocol" : "the link was lost before the response",
+            isViolation ? "the server violated the protocol" : "the link was lost before the response arrived",
             endpoint: endpoint,
             cause: cause
         )

@@ -1,12 +1,19 @@
 import Synchronization
 
-/// From the first connect to the close.
+/// Connecting and closing.
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
-    /// - Throws: `unavailable` when the client gives up (`options.reconnecting.maximumAttempts` is reached, the policy says
-    ///   so, every server refused for good, there is no endpoint), `closed`, or `cancelled`. Otherwise it goes on trying;
-    ///   bound it with `withTimeout`.
+    /// The client tries until it succeeds. To limit the time, use ``withTimeout(_:clock:_:)``. If the task is
+    /// cancelled, the call fails immediately, and the client continues to connect. While the client is suspended, the
+    /// call waits for ``Client/resume()``.
+    ///
+    /// - Throws: A ``ClientError``, always with the fate `notSent`:
+    ///   - `unavailable`: the client gave up. Either `options.reconnecting.maximumAttempts` attempts failed, or the
+    ///     reconnect policy gave up, or every endpoint failed permanently, or there is no endpoint.
+    ///   - `tlsFailed`: the client gave up, and the latest attempt at every endpoint failed because of TLS.
+    ///   - `cancelled`: the task was cancelled.
+    ///   - `closed`: the client is closed or closing.
     public nonisolated func connect() async throws(ClientError) {
         let id = nextRequestID()
         let error = await withTaskCancellationHandler {
@@ -20,10 +27,18 @@ extension Client {
         if let error { throw error }
     }
 
-    /// Closes in good order: requests that are out finish or meet their deadline, new ones fail with `closed`.
+    /// Closes the client after its requests have ended.
     ///
-    /// Returns when the socket is closed; calling it again waits for the same end. Waits for
-    /// `options.requests.drainTimeout` (30 s) at most; if the calling task is cancelled, it closes at once.
+    /// New requests fail with `closed` from now on. Earlier requests, including those that wait for a link, continue
+    /// until they are answered or their deadline passes. After the last one, the client sends the closing frame of the
+    /// protocol, if there is one, and closes the link. The call returns when the client is closed.
+    ///
+    /// The call takes at most `options.requests.drainTimeout` (30 s): then the remaining requests fail with `closed`,
+    /// fate `notSent` or `unknown`. If the calling task is cancelled, the client is closed at once, as by
+    /// ``Client/closeNow()``. A second call returns when the client is closed, too.
+    ///
+    /// The socket may stay open after the call for up to 1 s (over TLS up to 30 s), until the server closes its side,
+    /// so that the server can receive everything that was written.
     public nonisolated func close() async {
         commandQueue.post(.close)
         await withTaskCancellationHandler {
@@ -33,16 +48,24 @@ extension Client {
         }
     }
 
-    /// Closes at once: requests that are out fail with `closed`, fate `unknown` or `notSent`.
+    /// Closes the client at once.
+    ///
+    /// Requests that have not ended fail with `closed`: fate `notSent` if no byte was written, otherwise `unknown`. No
+    /// closing frame is sent. The call returns when the client is closed; cancelling the calling task has no effect.
     public nonisolated func closeNow() async {
         commandQueue.post(.closeNow)
         await awaitClosed()
     }
 
-    /// Connects, and returns when the client is closed. Cancelling the task closes the client in good order.
+    /// Connects and returns when the client is closed. Cancelling the task closes the client as ``Client/close()``
+    /// does.
     ///
-    /// For a `ServiceGroup` of swift-service-lifecycle, wrap the client in a service of your own. This package does not
-    /// depend on that one, so a conformance by an empty extension would run, but not return on graceful shutdown:
+    /// The method has the signature that service lifecycle frameworks call. It does not throw: a failure to connect is
+    /// reported by ``Client/states`` and ``Client/disconnects``, and the client continues as its reconnect policy says.
+    ///
+    /// For a `ServiceGroup` of swift-service-lifecycle, wrap the client in a service, as below. It is not enough to
+    /// declare that `Client` conforms to `Service`: this package does not depend on swift-service-lifecycle, so `run()`
+    /// alone does not return on graceful shutdown.
     ///
     /// ```swift
     /// struct ClientService: Service {
@@ -51,15 +74,15 @@ extension Client {
     /// }
     /// ```
     ///
-    /// On graceful shutdown, requests in flight finish within `options.requests.drainTimeout` (30 s), new ones fail with
-    /// `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group shuts
-    /// down in reverse order.
+    /// On graceful shutdown, requests in flight finish within `options.requests.drainTimeout` (30 s), new requests fail
+    /// with `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group
+    /// shuts down in reverse order.
     public nonisolated func run() async throws {
         let id = nextRequestID()
         await withTaskCancellationHandler {
             let _: ClientError? = await withContinuation { continuation in
                 commandQueue.post(.connect(id, continuation))
-                commandQueue.post(.cancelConnect(id))  // nobody waits for the link: it is only asked for
+                commandQueue.post(.cancelConnect(id))  // requests a link without waiting for it
             }
             await awaitClosed()
         } onCancel: {
@@ -89,7 +112,7 @@ extension Client {
         failConnectWaiters()
     }
 
-    /// Everything that was out has ended. The connection may still have something to write, until `drainDeadline`.
+    /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
     func endDraining() {
         lifecycle = .closing
         connection.inCallOfOwner { $0.drain() }
@@ -102,7 +125,7 @@ extension Client {
         connection.inCallOfOwner { $0.finishClosing() }
     }
 
-    /// The connection is closed for good.
+    /// The connection is closed.
     func closed() {
         refuseRequests(.closed)
         drainDeadline = nil
@@ -129,16 +152,26 @@ extension Client {
         resumeConnectWaiters(ClientError(.closed, .notSent, "the client was closed"))
     }
 
-    /// Tells everyone who waits for a link, in the order in which they came: the order of a dictionary differs from
-    /// process to process, and a simulation is to repeat itself in all of them.
+    /// Resumes the callers of `connect`, in the order in which they called. The order of a dictionary differs between
+    /// processes, and a simulation must be reproducible in all of them.
     func resumeConnectWaiters(_ error: ClientError?) {
         let waiters = Swift.exchange(&connectWaiters, with: [:]).sorted { $0.key < $1.key }
         for (_, waiter) in waiters { waiter.resume(returning: error) }
     }
 }
 
-/// Makes a client, runs `body` with it and closes it on every way out: in good order when `body` returns, at once when
-/// it throws.
+/// Creates a client, passes it to a closure, and closes it when the closure ends.
+///
+/// When `body` returns, the client is closed as by ``Client/close()``. When `body` throws, it is closed as by
+/// ``Client/closeNow()``, and the error is rethrown.
+///
+/// - Parameters:
+///   - endpoints: The endpoints, in the order in which they are tried.
+///   - codec: The wire format.
+///   - options: The options of the client.
+///   - loops: The set of event loops from which the client takes one.
+///   - body: The closure that uses the client. Do not use the client after `body` has ended.
+/// - Returns: What `body` returns.
 public nonisolated(nonsending) func withClient<Result>(
     to endpoints: [Endpoint],
     speaking codec: some FrameCodec,
@@ -157,7 +190,18 @@ public nonisolated(nonsending) func withClient<Result>(
     }
 }
 
-/// As `withClient` with a list of endpoints, for a single one.
+/// Creates a client of a single endpoint, passes it to a closure, and closes it when the closure ends.
+///
+/// When `body` returns, the client is closed as by ``Client/close()``. When `body` throws, it is closed as by
+/// ``Client/closeNow()``, and the error is rethrown.
+///
+/// - Parameters:
+///   - endpoint: The endpoint of the server.
+///   - codec: The wire format.
+///   - options: The options of the client.
+///   - loops: The set of event loops from which the client takes one.
+///   - body: The closure that uses the client. Do not use the client after `body` has ended.
+/// - Returns: What `body` returns.
 public nonisolated(nonsending) func withClient<Result>(
     to endpoint: Endpoint,
     speaking codec: some FrameCodec,

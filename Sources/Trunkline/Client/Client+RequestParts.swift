@@ -1,6 +1,6 @@
-/// Parts of requests on the loop: taken in, given up, and ended with their requests.
+/// Parts of requests on the event loop.
 extension Client {
-    /// A caller adds a frame to a request; `channel` is that of the request's reply.
+    /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
     func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
         guard codec.matching != .inOrder else { return part.fail(.notAddressable, isSent: false) }
         guard queue[part.request] != nil else {
@@ -10,21 +10,21 @@ extension Client {
         parts.hold(part, requestType: channel.type)
     }
 
-    /// A caller gives a part up.
+    /// Cancels a part.
     func cancelPart(_ id: RequestID) {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
         if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
-        guard parts.queued[id] != nil else { return }  // it has ended already
+        guard parts.queued[id] != nil else { return }  // it has already ended
         if connection.inCallOfOwner({ $0.removePart(id) }) {
             parts.takeQueued(id)?.fail(error, isSent: false)
         } else {
-            // Half of it is written: the other half goes out as well.
+            // Partly written: the rest must go out as well.
             parts.takeContinuation(of: id)?.resume(returning: error)
         }
     }
 
-    /// The request of `id` has ended, for the reason of `error`: its parts end with it, and those that have not started are
-    /// not written any more. Returns the request if the server waits for the rest of it.
+    /// Ends the parts of a request that has ended with `error`. Parts that have not started are not written. Returns
+    /// the request if the server still expects more of it.
     @discardableResult
     func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
@@ -40,10 +40,10 @@ extension Client {
 
 extension ClientError {
     static var replyEnded: ClientError {
-        ClientError(.closed, .notSent, "the reply has ended, and its request with it")
+        ClientError(.closed, .notSent, "the reply has ended, so nothing more can be sent for its request")
     }
 
     static var notAddressable: ClientError {
-        ClientError(.invalidRequest, .notSent, "the protocol has no serials to say which request a frame belongs to")
+        ClientError(.invalidRequest, .notSent, "the protocol has no serials, so frames cannot be added to a request")
     }
 }

@@ -1,30 +1,57 @@
 import Synchronization
 
-/// Asking the server: what callers use, on any thread.
+/// Sending requests, from any thread.
 extension Client {
     // MARK: One request
 
-    /// Sends `request` and returns the server's response.
+    /// Sends a request and returns the server's response.
     ///
-    /// - Throws: `rejected` when the response is an error response (`error.response`), `timedOut`, `cancelled`,
-    ///   `connectionLost`, `protocolViolation`, `unavailable`, `overloaded`, `invalidRequest` or `closed`, each with
-    ///   the request's fate.
+    /// ```swift
+    /// let response = try await client.send(Request(type: 0x402, body: "hello"), timeout: .seconds(2))
+    /// ```
     ///
-    /// Cancelling the task: a request that is not yet written is removed and never sent, fate `notSent`. One that is
-    /// written is given up at once, fate `unknown`: a cancel frame goes out if the protocol has one, and its serial is
-    /// not used again until the server answers or `options.requests.quarantine` has passed.
+    /// If there is no link, the client connects, and the request waits for the link until its deadline. The call does
+    /// not affect other requests, many of which may be in flight.
     ///
-    /// Without a link the request waits for one until its deadline.
+    /// **Deadline.** If the timeout expires, the call fails with `timedOut`, and the request ends as if it had been
+    /// cancelled. The link stays.
     ///
-    /// A reply that comes in parts is reassembled: the response has the bodies of all of them, one after the other. More than
-    /// `options.requests.maximumReplySize` is `overloaded`. An error response has its own body alone. See
-    /// `stream(_:timeout:partTimeout:options:buffering:)`.
+    /// **Cancellation.** If the task is cancelled, the call fails immediately with `cancelled`:
+    ///
+    /// - If no byte of the request was written, it is removed and never sent: fate `notSent`.
+    /// - If at least one byte was written, the request is abandoned: fate `unknown`. A cancel frame tells the server,
+    ///   if the protocol has one. The serial of the request is not reused until the server answers or
+    ///   `options.requests.quarantine` (60 s) has passed, so a late response never reaches another request.
+    ///
+    /// If the response has already arrived, the call returns it.
+    ///
+    /// **Replies in parts.** If the server sends a reply in several parts, the response contains the bodies of all
+    /// parts, one after the other. A reply longer than `options.requests.maximumReplySize` (16 MiB) fails with
+    /// `overloaded`. If the server sends an error response after parts, ``ClientError/response`` contains the body of
+    /// the error response alone. To receive each part as it arrives, use
+    /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
     ///
     /// - Parameters:
-    ///   - timeout: From this call until the response, retries included. Default: that of `options`, or else
-    ///     `ClientOptions.Requests.timeout` (8 s). When it expires the request is given up as by cancellation, and nothing
-    ///     else happens to the link.
-    ///   - options: Whether it is sent again, and whether it waits for a link.
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
+    ///     else ``ClientOptions/Requests/timeout`` (8 s). If it is zero or negative, the call fails immediately.
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    /// - Returns: The response. An error response is thrown, not returned.
+    /// - Throws: A ``ClientError`` with one of these codes. Its `fate` says what became of the request:
+    ///   - `rejected`: the server answered with an error response, which is in ``ClientError/response``. Fate
+    ///     `answered`.
+    ///   - `timedOut`, `cancelled`: the deadline passed or the task was cancelled. Fate `notSent` or `unknown`.
+    ///   - `connectionLost`: the link was lost before the response arrived. Fate `unknown`, or `notSent` if `options`
+    ///     do not let the request wait for the next link.
+    ///   - `protocolViolation`: the server broke the protocol. Fate `unknown`, or `answered` if the response itself is
+    ///     malformed.
+    ///   - `unavailable`, `tlsFailed`: the client gave up connecting, or `waitsForReady` is false and there is no link.
+    ///     Fate `notSent`. A server that refuses the client's certificate after the request was written leads to
+    ///     `tlsFailed`, fate `unknown`.
+    ///   - `overloaded`: a limit of the client was reached. Fate `notSent`. If the reply is too long, the fate is
+    ///     `unknown` or `answered`.
+    ///   - `invalidRequest`: the codec cannot encode the request. Fate `notSent`.
+    ///   - `closed`: the client is closed. Fate `notSent` or `unknown`.
     public nonisolated func send(
         _ request: Request,
         timeout: Timeout = .default,
@@ -33,13 +60,24 @@ extension Client {
         try await outcome(of: request.frame, try resolved(options, timeout)).get()
     }
 
-    /// Sends `request` as a one-way message and returns when the kernel has its last byte.
+    /// Sends a one-way message and returns when the kernel has accepted its last byte.
     ///
-    /// That the kernel has it does not mean that the server will. Over TLS it is the last encrypted byte that the kernel
-    /// has. Parameters and errors are those of `send`; no
-    /// response is awaited and no serial is taken. In protocols matched in order it is for messages that the server
-    /// does not answer: an answer would be taken for that of the next request. Where the codec knows that the server
-    /// answers (`PostingCodec.mayPost(_:)`; HTTP always does) it fails with `invalidRequest`, fate `notSent`.
+    /// The server does not confirm the message: it may still be lost with the link. Over TLS, the call returns when the
+    /// kernel has accepted the last encrypted byte. A one-way message has no response and uses no serial number.
+    ///
+    /// Do not post a message that the server answers. In a protocol matched in order, the client would give its answer
+    /// to the next request as the response. If the codec knows that the server answers (``PostingCodec/mayPost(_:)``;
+    /// HTTP servers always do), the call fails with `invalidRequest`, fate `notSent`.
+    ///
+    /// Cancellation works as in ``Client/send(_:timeout:options:)-(Request,_,_)``, but no cancel frame is sent: a
+    /// message that is partly written is written to its end.
+    ///
+    /// - Parameters:
+    ///   - request: The message.
+    ///   - timeout: The time from this call until the message is written, retries included. Default: the timeout of
+    ///     `options`, or else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the message is sent again when it fails, and whether it waits for a link.
+    /// - Throws: A ``ClientError``, as `send` does, but never `rejected`.
     public nonisolated func post(
         _ request: Request,
         timeout: Timeout = .default,
@@ -49,22 +87,30 @@ extension Client {
         _ = try await outcome(of: request.frame, try resolved(options, timeout, expectsResponse: false)).get()
     }
 
-    /// Answers what the server sent on its own account, on the very link on which it came: an acknowledgement, or the
-    /// response to a request of the server's.
+    /// Answers a push on the link on which it was received: with an acknowledgement, or with the response to a request
+    /// of the server.
     ///
-    /// The frame that goes out is a `response` with the type, the body and the fields of `request` and the serial of `push`.
-    /// As `post`, but never on another link, where the server could take it for the acknowledgement of another message:
-    /// when that link is gone or drains, it fails with `connectionLost`, fate `notSent`. There is nothing to be done
-    /// about that as a rule: the server sends the message again. `invalidArgument` when `push` was not received.
+    /// The client sends a frame of kind `response` with the type, the body and the fields of `request` and the serial
+    /// of `push`. The call returns when the kernel has accepted its last byte.
     ///
-    /// - Parameter timeout: As in `send`: it waits while the server is slow to read.
+    /// The answer is never sent on another link, because the server could match it with another message there. If the
+    /// link of the push has been closed or is draining, the call fails with `connectionLost`, fate `notSent`. Usually
+    /// no action is needed in that case: the server sends the message again.
+    ///
+    /// - Parameters:
+    ///   - request: The type, body and fields of the answer.
+    ///   - push: The push to answer. It must have been received, not created: otherwise the call fails with
+    ///     `invalidArgument`, fate `notSent`.
+    ///   - timeout: The time from this call until the answer is written, which is long if the server reads slowly.
+    ///     Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, as ``Client/post(_:timeout:options:)`` does.
     public nonisolated func post(
         _ request: Request,
         answering push: PushMessage,
         timeout: Timeout = .default
     ) async throws(ClientError) {
         guard push.session != 0 else {
-            throw ClientError(.invalidArgument, .notSent, "the push was made by its initializer, and not received")
+            throw ClientError(.invalidArgument, .notSent, "the push was not received from a server")
         }
         var frame = request.frame
         (frame.kind, frame.serial) = (.response, push.serial)
@@ -74,14 +120,15 @@ extension Client {
         _ = try await outcome(of: frame, options).get()
     }
 
-    /// Sends `frame` and returns what comes of it, which for a one-way message is an empty response.
+    /// Sends `frame` and returns its outcome. The outcome of a one-way message is an empty response.
     nonisolated func outcome(of frame: Frame, _ options: ResolvedOptions, isEnqueued: Bool = false) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
-                // A cancellation since the handler was installed came before the request and was taken for a late one.
+                // A cancel command that came before the request had no effect, so it is repeated if the task was
+                // cancelled after the handler was installed.
                 if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
             }
         } onCancel: {
@@ -91,7 +138,7 @@ extension Client {
 
     nonisolated func nextRequestID() -> RequestID { requestIDs.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// The options of a call that is made now; fails when its timeout is not positive.
+    /// Returns the options of a call that begins now. Fails if its timeout is not positive.
     nonisolated func resolved(
         _ call: CallOptions,
         _ timeout: Timeout,
@@ -110,14 +157,14 @@ extension Client {
         call.retry.or(options.requests.retry).or(.ifUnsent)
     }
 
-    /// The instant `timeout` from now, `nil` for none; fails when it is not positive.
+    /// Returns the instant `timeout` from now, or `nil` for no timeout. Fails if the timeout is not positive.
     private nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
         guard let timeout else { return nil }
         guard timeout > .zero else { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
         return loop.now.advanced(by: timeout)
     }
 
-    /// Posts a request, of whose end `waiter` is told.
+    /// Posts a request, whose outcome goes to `waiter`.
     nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: ResolvedOptions) {
         let waiter = waiter.under(options, frame, keepsFrame: checksResponses)
         commandQueue.postRequest(
@@ -127,12 +174,21 @@ extension Client {
 
     // MARK: Many requests
 
-    /// Sends `requests` together and returns their results, in the same order, when the last one has ended.
+    /// Sends several requests together and returns their results in the same order.
     ///
-    /// Far cheaper per request than a `send` each. Every request succeeds or fails on its own. `timeout` counts for each
-    /// of them from this call, `options` hold for each of them, as in `send`: with the retry policy `.never`, those that
-    /// have not gone out when the link is lost end with it, `connectionLost`, fate `notSent`. Cancelling the task cancels
-    /// those that have no response yet.
+    /// This costs much less per request than a call of `send` for each. The call returns when the last request has
+    /// ended. Each request succeeds or fails separately, as in ``Client/send(_:timeout:options:)-(Request,_,_)``.
+    ///
+    /// If the task is cancelled, the requests that have no response yet are cancelled, and the call returns
+    /// immediately.
+    ///
+    /// - Parameters:
+    ///   - requests: The requests. They go out in this order.
+    ///   - timeout: The timeout of each request, counted from this call. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: The options of each request. With the retry policy `.never`, requests that are still queued when
+    ///     the link is lost fail with `connectionLost`, fate `notSent`.
+    /// - Returns: The result of each request: its response or its error. If `requests` is empty, the array is empty.
     public nonisolated func send(
         all requests: some Collection<Request>,
         timeout: Timeout = .default,
@@ -146,12 +202,21 @@ extension Client {
         }
     }
 
-    /// Sends `requests` together as one-way messages and returns what became of each, in the same order, when the kernel
-    /// has the last byte of the last one or it has failed.
+    /// Sends several one-way messages together and returns their results in the same order.
     ///
-    /// Far cheaper per message than a `post` each. They go out in this order. Every message succeeds or fails on its own,
-    /// as in `post(_:timeout:options:)`; parameters and cancellation are those of `send(all:timeout:options:)`. To be told no more than that they were accepted, use
-    /// `enqueue(_:timeout:)`.
+    /// This costs much less per message than a call of `post` for each. The messages go out in their order. The call
+    /// returns when each message has failed or the kernel has accepted its last byte. Each message succeeds or fails
+    /// separately, as in ``Client/post(_:timeout:options:)``.
+    ///
+    /// If the task is cancelled, the messages that are not written are cancelled, and the call returns immediately. To
+    /// hand over messages without waiting until they are written, use ``Client/enqueue(_:timeout:)``.
+    ///
+    /// - Parameters:
+    ///   - requests: The messages.
+    ///   - timeout: The timeout of each message, counted from this call. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: The options of each message, as in `send(all:)`.
+    /// - Returns: The result of each message. If `requests` is empty, the array is empty.
     public nonisolated func post(
         all requests: some Collection<Request>,
         timeout: Timeout = .default,
@@ -189,11 +254,20 @@ extension Client {
         }
     }
 
-    // MARK: Requests as objects
+    // MARK: Handles
 
-    /// Starts `request` and returns a handle on it, without waiting. Parameters and errors are those of `send`.
+    /// Starts a request and returns a handle to it without waiting for the response.
     ///
-    /// Letting go of the handle does not cancel the request.
+    /// The request continues if the handle is discarded. Its errors are those of
+    /// ``Client/send(_:timeout:options:)-(Request,_,_)`` and are thrown by ``PendingRequest/value``. The handle does
+    /// not keep the client alive: if the client is deallocated, the request fails with `closed`.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
+    ///     else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    /// - Returns: A handle with the state of the request and its response.
     public nonisolated func start(
         _ request: Request,
         timeout: Timeout = .default,
@@ -209,17 +283,19 @@ extension Client {
         return PendingRequest(handle)
     }
 
-    /// Cancels every request that has not ended, as cancelling its task would.
+    /// Cancels every request and one-way message that was made before this call and has not ended.
+    ///
+    /// Each of them ends as if its task had been cancelled. This includes messages that `enqueue` accepted.
     public nonisolated func cancelAll() { commandQueue.post(.cancelAll(upTo: requestIDs.load(ordering: .relaxed))) }
 }
 
 extension ClientError {
     static var cancelledUnsent: ClientError {
-        ClientError(.cancelled, .notSent, "cancelled before it was sent")
+        ClientError(.cancelled, .notSent, "cancelled before the request was sent")
     }
 
     static var answeredWhenPosted: ClientError {
-        ClientError(.invalidRequest, .notSent, "the server answers it, so it cannot be posted; `send` it")
+        ClientError(.invalidRequest, .notSent, "the server answers this message, so it cannot be posted: use send")
     }
 
     static func expiredUnsent(_ timeout: Duration) -> ClientError {

@@ -1,19 +1,19 @@
-/// Failures on the loop: which of them end a request, and which only a try.
+/// Failures on the event loop: which of them end a request, and which are followed by a retry.
 extension Client {
-    /// A request has left its link, or the queue, by a failure: it is tried again, or its caller is told.
+    /// Handles a request that left its link or the queue because of a failure: retries it, or ends it with `error`.
     func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
         if !retry(id, waiter, after: error) { end(id, waiter, error) }
     }
 
-    /// Lets a request rest before another try. Returns whether it does; it has failed for good if not.
+    /// Puts a request into back-off before a retry. Returns false if it is not retried.
     private func retry(_ id: RequestID, _ waiter: Waiter, after error: ClientError) -> Bool {
         guard case .tracked(let present, let call) = waiter, let plain = present.anew else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        guard let next = call.next(after: error, at: now, using: &generator), let until = next.restsUntil,
+        guard let next = call.next(after: error, at: now, using: &generator), let until = next.delayedUntil,
             until < plain.coalesced?.end ?? .distantFuture
         else { return false }
-        // Of a request that was never written the server has no trouble.
+        // A request that was never written adds no load to the server, so retrying it needs no token.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
             counters.retriesRefused += 1
             return false
@@ -23,31 +23,31 @@ extension Client {
         let expectsResponse = call.options.expectsResponse
         let waiter = Waiter.tracked(plain, next)
         let request = QueuedRequest(id: id, frame: call.frame, waiter: waiter, expectsResponse: expectsResponse)
-        queue.rest(request, until: until)
+        queue.delay(request, until: until)
         return true
     }
 
-    /// Lets those wait their turn again whose back-off is over.
+    /// Queues the requests whose back-off is over.
     func endRests(at now: Instant) {
         while let request = queue.nextRested(at: now) {
             guard case .tracked(let plain, let call) = request.waiter else { continue }
             if call.options.waitsForReady || isReady {
                 queue.wake(request.id, as: .tracked(plain, call.awake))
             } else {
-                cancel(request.id, .unavailable, "the call does not wait for a link")
+                cancel(request.id, .unavailable, "not connected, and waitsForReady is false")
                 connection.inCallOfOwner { $0.connectIfNeeded() }
             }
         }
     }
 
-    /// A link is gone, or drains: ends those that wait for it and not for the next one.
+    /// Ends the requests that wait for a link that was lost or drains and that may not wait for the next one.
     func endLinkbound(
         _ endpoint: Endpoint?,
         _ cause: any Error,
         where isMeant: (ResolvedOptions) -> Bool = { _ in true }
     ) {
         guard hasLinkbound else { return }
-        let message = "the link was lost before the request was written"
+        let message = "the link ended before the request was written; its options do not let it wait for the next link"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
         for request in queue.waiting {
             guard let options = request.waiter.tracked?.options, options.endsWithItsLink, isMeant(options) else {

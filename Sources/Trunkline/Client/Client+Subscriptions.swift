@@ -1,29 +1,41 @@
-/// Something that the server was told and is told again on every new link, until `end()`.
+/// A request that the client repeats on every new link until ``Subscription/end()``. See
+/// ``Client/subscribe(_:timeout:)-(Request,_)``.
 public struct Subscription: Sendable {
-    /// How the server answered when it was first told; `nil` where it does not answer: `Client.subscribe(posting:timeout:)`.
+    /// The server's response to the first request; `nil` for a subscription without a response
+    /// (``Client/subscribe(posting:timeout:)``).
     public let response: Response?
     let id: UInt64
     let connection: Connection
 
-    /// Ends the subscription: no further link restores it. Nothing is sent: unsubscribe with a request of your own.
+    /// Ends the subscription, so that no further link restores it.
     ///
-    /// Call this method first, and then tell the server. If a planned change has told the next link of the subscription
-    /// already, that link is given up when its handshake is over and the change begins anew, so the request goes out on a link
-    /// that knows of the subscription, and no later link does.
+    /// This sends nothing to the server. Call this method first, and then send the protocol's request to unsubscribe.
+    /// If a planned change has already restored the subscription on the next link, that link is discarded when its
+    /// handshake is complete, and the change starts again. So the request to unsubscribe goes out on a link on which
+    /// the server knows the subscription, and no later link restores it.
     public func end() async { await connection.forget(id) }
 }
 
-/// Subscriptions: what every new link is told before it is ready.
+/// Subscriptions: requests that are repeated on every new link before it is ready.
 extension Client {
-    /// Sends `request`, and once the server has accepted it, sends it again on every new link before that is `ready`
-    /// (`options.handshake.restore`), so that pushes go on.
+    /// Sends a request and, once the server has accepted it, repeats it on every new link, so that pushes continue
+    /// after a reconnect.
     ///
-    /// The server may receive it twice: if a link began between the call and the registration, it may not have been told,
-    /// and the request is sent on it once more. If that link is lost before it answers, the subscription is valid all the
-    /// same, and the next link restores it. However often links come and go, this method sends the request at most twice.
-    /// If `options.requests.retry` is `.idempotent`, each of these two may be repeated as that says.
+    /// The request is repeated before the new link becomes `ready` (`options.handshake.restore`).
     ///
-    /// Parameters and errors are those of `send`; `timeout` covers the whole call. When it throws, nothing is registered.
+    /// The server may receive the request twice: if a new link becomes ready during this call, the request is sent on
+    /// that link too. If that link is lost before the server answers on it, the subscription is valid nevertheless, and
+    /// the next link restores it. The call sends the request at most twice, however often links change. If
+    /// `options.requests.retry` is `.idempotent`, each of the two may be retried as that policy says.
+    ///
+    /// If the call throws, nothing is registered.
+    ///
+    /// - Parameters:
+    ///   - request: The request that subscribes.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Returns: The subscription, with the server's response. Keep it to end the subscription; discarding it does not
+    ///   end it.
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does.
     public nonisolated func subscribe(
         _ request: Request,
         timeout: Timeout = .default
@@ -31,12 +43,24 @@ extension Client {
         try await subscribe(request, timeout, expectsResponse: true).subscription
     }
 
-    /// Posts `request`, which the server does not answer, and posts it again on every new link before that is `ready`, so
-    /// that pushes go on: after `options.handshake.perform`, before `options.handshake.restore`, which is not given it.
-    /// Not for a link whose handshake calls `Handshaker.keepSubscriptions()`.
+    /// Sends a one-way message that subscribes, and repeats it on every new link, so that pushes continue after a
+    /// reconnect.
     ///
-    /// As `subscribe(_:timeout:)`, but returns when the kernel has the request: whether the server has heard it, and
-    /// accepts it, is not known. Parameters and errors are those of `post`; when it throws, nothing is registered.
+    /// Use this method for a protocol whose server does not answer a subscription. The call returns when the kernel has
+    /// accepted the message: it is not known whether the server received and accepted it. Otherwise it behaves like
+    /// ``Client/subscribe(_:timeout:)-(Request,_)``.
+    ///
+    /// The message is repeated before a new link becomes `ready`: after `options.handshake.perform` and before
+    /// `options.handshake.restore`, which does not receive it. It is not repeated on a link whose handshake calls
+    /// ``Handshaker/keepSubscriptions()``.
+    ///
+    /// If the call throws, nothing is registered.
+    ///
+    /// - Parameters:
+    ///   - request: The message that subscribes.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Returns: The subscription. Keep it to end the subscription; discarding it does not end it.
+    /// - Throws: A ``ClientError``, as ``Client/post(_:timeout:options:)`` does.
     public nonisolated func subscribe(
         posting request: Request,
         timeout: Timeout = .default
@@ -53,14 +77,14 @@ extension Client {
         let first = await connection.firstLinkToBeTold
         var options = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
         let response = try await outcome(of: request.frame, options).get()
-        let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
+        let (id, unrestored) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
         let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
-        guard untold else { return (subscription, response) }
+        guard unrestored else { return (subscription, response) }
         do throws(ClientError) {
             options.retry = .never
             _ = try await outcome(of: request.frame, options).get()
         } catch {
-            // The server has accepted it, and what is registered is restored on the next link.
+            // The server has accepted it, and the next link restores it.
             if error.code == .connectionLost { return (subscription, response) }
             await subscription.end()
             throw error
@@ -73,26 +97,28 @@ extension Connection {
     /// The number of the earliest link on which a request made now can go out.
     fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { links[$0].number } ?? linksBegun + 1 }
 
-    /// Registers `request` for every link that is not ready yet. `untold` is true if the one that is ready is not the one
-    /// numbered `first`, so that the request may have gone out on an earlier one.
+    /// Registers `request` for every link that is not ready yet. `unrestored` is true if the ready link is not the one
+    /// numbered `first`, in which case the request may have gone out on an earlier link.
     fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
-        id: UInt64, untold: Bool
+        id: UInt64, unrestored: Bool
     ) {
         lastID += 1
         subscriptions[lastID] = (request, expectsResponse)
         return (lastID, ready.map { links[$0].number != first } ?? false)
     }
 
-    /// No further link restores it. A planned change whose link has restored it begins anew: what the caller tells the
-    /// server now goes out on the present link.
+    /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
+    /// next request goes out on the present link.
     fileprivate func forget(_ id: UInt64) {
         subscriptions[id] = nil
-        guard ready != nil, let handshaking, let handshake = links[handshaking].handshake, id <= handshake.toldThrough
+        guard ready != nil, let handshaking, let handshake = links[handshaking].handshake,
+            id <= handshake.restoredThrough
         else { return }
-        links[handshaking].handshake?.hasToldTooMuch = true
+        links[handshaking].handshake?.hasRestoredTooMuch = true
     }
 
-    /// Writes `requests`, which have no answer, on the link of this session before it is ready: together, in order.
+    /// Writes `requests`, which have no response, on the link of `session` before it is ready: all together and in
+    /// order.
     func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {
         guard !requests.isEmpty else { return }
         let outcomes: [Outcome] = await withTaskCancellationHandler {

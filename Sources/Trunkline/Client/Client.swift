@@ -1,79 +1,96 @@
 import Synchronization
 
-/// A client of one service: many concurrent requests over one long-lived connection.
+/// Sends many concurrent requests to one service over one long-lived connection.
 ///
 /// ```swift
 /// let client = Client(to: ["10.0.0.7:7000", "10.0.0.8:7000"], speaking: .standard)
-/// let reply = try await client.send(Request(type: 0x402, body: "hello"))
+/// let response = try await client.send(Request(type: 0x402, body: "hello"))
 /// await client.close()
 /// ```
 ///
-/// It connects when it is first used, replaces a link that is lost, and stays until `close()`; a client that is let go
-/// without it closes its socket and ends its streams. All methods may be called from any task. Inside, everything
-/// happens on one event loop, which is this actor's executor: commands of callers travel there through one command
-/// queue, in order.
+/// The client connects when it is first used and replaces a link that is lost. Call ``close()`` when it is no longer
+/// needed. If the client is deallocated without that call, its socket is closed at once, and its streams and handles
+/// end.
+///
+/// All methods may be called from any task. All work of a client happens on one event loop, the executor of this actor.
+/// Calls reach it through one queue, in the order in which they are made.
+///
+/// See <doc:Requests> for requests, deadlines, cancellation and errors, <doc:StreamsUploadsAndPushes> for replies in
+/// parts and pushes, and <doc:StayingConnected> for how the client connects.
 public actor Client {
     nonisolated let loop: any EventLoop
     nonisolated let commandQueue: CommandQueue
     nonisolated let options: ClientOptions
     package nonisolated let codec: any FrameCodec
-    /// Whether responses are compared with their requests. Asked once: hardly any codec does.
+    /// Whether the codec compares responses with their requests. Stored because it is read for every request.
     nonisolated let checksResponses: Bool
     nonisolated let requestIDs = Atomic<RequestID>(0)
-    /// Responses that were asked for with a `CachePolicy`, and those that are on their way.
+    /// Cached responses and coalesced requests.
     nonisolated let responseCache: ResponseCache
-    /// The room for messages that `enqueue` accepts.
+    /// The capacity for messages that `enqueue` accepts.
     nonisolated let messageRoom: MessageRoom
-    /// The connection that carries the frames. Its `frames` belong to this client.
+    /// The connection that carries the frames. Only this client reads its frames.
     nonisolated let connection: Connection
-    /// The same, to be called on the loop without a closure.
+    /// The connection, callable on the event loop without a closure.
     nonisolated var carrier: any RequestCarrier { connection }
 
-    /// The requests, from the call to their end: those on no link, and on which link the others are.
+    /// Every request from its call to its end. Holds the requests that are on no link, and knows the link of the
+    /// others.
     var queue: RequestQueue<Waiter>
-    /// Parts of requests that callers add to requests under way.
+    /// The parts that callers add to requests in flight.
     var parts = RequestParts()
-    /// Requests of this batch that may not wait for a link, nor for a serial.
+    /// The requests of this batch that may wait neither for a link nor for a serial.
     var impatient: [RequestID] = []
-    /// Whether there ever was a request that ends with the link that it was queued for.
+    /// Whether any request has ever had options that end it together with its link.
     var hasLinkbound = false
-    /// What pays for retries; `nil` when they cost nothing.
+    /// Pays for retries; `nil` if they are not limited.
     var account: RetryAccount?
-    /// Draws the back-offs.
+    /// Draws the back-offs of retries.
     var generator: SeededGenerator
     var counters = Statistics()
     var channels = PushChannels()
-    /// Streams of replies whose full buffer suspends reading, and perhaps some that did lately.
+    /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
     var fullReplies: [ReplyChannel] = []
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
     var lifecycle = Lifecycle.open
     var timer: LoopTimer?
-    /// The instant `timer` is armed for.
+    /// The instant that `timer` is armed for.
     var armed: Instant?
-    /// The end of draining.
+    /// The instant at which `close()` stops waiting for requests.
     var drainDeadline: Instant?
-    /// The link whose pushes readers get; `nil` before the first.
+    /// The session whose pushes the streams deliver; `nil` before the first link.
     var pushSession: UInt64?
-    /// The session of the link that takes requests, as the connection's events have told; 0 for none.
+    /// The session of the link that takes requests, as reported by the events of the connection; 0 for none.
     var session: UInt64 = 0
-    /// When the links have to be looked at again.
+    /// The next instant at which the connection must check its links.
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
 
-    /// The event loop: everything in this actor runs there.
+    /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
-    /// The event loop as a task executor, for callers who want to pay no thread hop.
+    /// The event loop as a task executor, for callers that want to avoid thread hops.
     ///
-    /// A task that runs on it (`withTaskExecutorPreference(client.executor)`) registers its requests directly. It pays
-    /// with few requests in flight; with many, callers on the ordinary executor use the other processors. Code that
-    /// runs there must not block: it would hold up every connection of the loop.
+    /// A task that runs on it (`withTaskExecutorPreference(client.executor)`) submits its requests without a lock and
+    /// without a thread hop. This is faster while few requests are in flight. With many requests in flight, callers on
+    /// the default executor make use of the other processors.
+    ///
+    /// Code that runs on this executor must not block: it would stop every connection of the event loop.
     public nonisolated var executor: any TaskExecutor { loop.taskExecutor }
 
-    // MARK: Making one
+    // MARK: Initializers
 
-    /// A client of the service that answers at any of `endpoints`, tried in order. Nothing happens until it is used.
+    /// Creates a client of a service that is available at several endpoints.
+    ///
+    /// This does not connect. The client connects when it is first used, or when ``connect()`` is called.
+    ///
+    /// - Parameters:
+    ///   - endpoints: The endpoints, in the order in which they are tried (see `options.failover.order`). With an empty
+    ///     list, calls that need a link fail with `unavailable` until ``replaceEndpoints(_:)`` adds endpoints.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the client. They cannot be changed later.
+    ///   - loops: The set of event loops from which the client takes one.
     public init(
         to endpoints: [Endpoint],
         speaking codec: some FrameCodec,
@@ -97,7 +114,15 @@ public actor Client {
         unsafe commandQueue.client = self
     }
 
-    /// A client of the service at `endpoint`. Nothing happens until it is used.
+    /// Creates a client of a service that is available at one endpoint.
+    ///
+    /// This does not connect. The client connects when it is first used, or when ``connect()`` is called.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The endpoint of the server.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the client. They cannot be changed later.
+    ///   - loops: The set of event loops from which the client takes one.
     public init(
         to endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -108,11 +133,11 @@ public actor Client {
     }
 
     deinit {
-        // Callers of `send` hold the client, so those left are handles and streams.
+        // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
         for channel in channels.all { channel.finish() }
         let (waiting, parts, connection) = (queue.removeAll(), parts.removeAll(), connection)
         let end: @Sendable (isolated Connection) -> Void = { connection in
-            let error = ClientError(.closed, .notSent, "the client was let go")
+            let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
             for request in waiting { request.waiter.resume(.failure(error)) }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
@@ -121,73 +146,90 @@ public actor Client {
         loop.schedule(Completion { connection.onLoop(end) })
     }
 
-    // MARK: What is going on
+    // MARK: State and statistics
 
-    /// The connection's present state and every one that follows, until the client is closed.
+    /// The current state of the connection and every following state, until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 states behind misses the oldest ones. When
+    /// the client is closed, the stream yields `closed` and ends. See <doc:ConnectionStates>.
     public nonisolated var states: AsyncStream<ConnectionState> { connection.states }
 
-    /// A report of every attempt to connect that fails and every link that ends from now on, until the client is closed.
+    /// A report of every failed attempt to connect and of every link that ends, from now on until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
 
-    /// The path of packets to the server: of the link that is ready, or of the attempt under way; without either, to the first
-    /// endpoint.
+    /// The network path to the server: of the link that is ready, or else of the attempt in progress, or else to the
+    /// first endpoint.
     ///
-    /// `local` for a loopback address or a Unix domain socket. `unknown` before the first attempt, while a name is looked up,
-    /// and when the network is not monitored (`options.network`).
+    /// The path is `local` for a loopback address or a Unix domain socket. It is `unknown` before the first attempt,
+    /// while a name is being resolved, and when the network is not monitored (`options.network`).
     public var path: NetworkPath { connection.inCallOfOwner { $0.path } }
 
-    /// The present `path` and every different one that follows, until the client is closed. Each access is a stream of its
-    /// own; a reader that falls more than 64 paths behind misses the oldest.
+    /// The current ``path`` and every different path that follows, until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
     public nonisolated var paths: AsyncStream<NetworkPath> { connection.paths }
 
-    /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
+    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     public var tlsSession: TLSSession? { connection.inCallOfOwner { $0.tlsSession } }
 
-    /// Counts since the client was made.
+    /// Counts and current values of a client.
+    ///
+    /// Counts begin with the creation of the client and do not include the requests of handshakes.
     public struct Statistics: Sendable, Hashable {
-        /// Requests and one-way messages that were taken on; not those of the handshake, and not those refused because
-        /// they would have to wait for a link.
+        /// The number of requests and one-way messages that were accepted.
+        ///
+        /// Calls that share a coalesced request count as one. Requests that were refused because they would have had to
+        /// wait for a link (`waitsForReady` is false) do not count.
         public var requests = 0
-        /// Responses that reached their caller.
+        /// The number of responses that reached their caller, error responses included.
         public var responses = 0
-        /// Parts of replies, without the response that is the last one, that reached their request.
+        /// The number of parts that reached their request. The last frame of a reply counts as a response, not as a
+        /// part.
         public var parts = 0
-        /// Responses to requests that had been given up. Parts of such are not counted.
+        /// The number of responses to abandoned requests. Parts of such replies are not counted.
         public var lateResponses = 0
-        /// Responses, and parts of them, that no request had asked for, or that came twice.
+        /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
         public var unknownResponses = 0
-        /// Messages that `enqueue` or `tryEnqueue` had accepted and that failed later, whatever their fate: they expired, their
-        /// link was lost while they were written, the codec could not encode them, or they were left when the client closed or
-        /// gave up. Calls that threw are not counted. To find out why the codec cannot encode a message, `post` it.
+        /// The number of messages that `enqueue` or `tryEnqueue` accepted and that failed later, with any fate.
+        ///
+        /// A message fails if its deadline passes, if its link is lost while it is being written, if the codec cannot
+        /// encode it, or if it is not yet written when the client is closed or gives up connecting. Calls that threw
+        /// are not counted. To find out why the codec cannot encode a message, send it with
+        /// ``Client/post(_:timeout:options:)``, which throws the reason.
         public var failedMessages = 0
-        /// Pushes received.
+        /// The number of pushes received.
         public var pushes = 0
-        /// Frames that a client has no use for (requests, cancellations).
+        /// The number of received frames of a kind that a client does not handle: requests and cancellations.
         public var unexpectedFrames = 0
-        /// Times that a request which had failed was to be sent again: see `RetryPolicy.idempotent(attempts:backoff:)`.
+        /// The number of times that a failed request was scheduled to be sent again. See
+        /// ``RetryPolicy/idempotent(attempts:backoff:)``.
         public var retries = 0
-        /// Times that it was not because the `RetryBudget` was spent.
+        /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
         public var retriesRefused = 0
-        /// What came of calls with a `CachePolicy`.
+        /// The statistics of calls with a ``CachePolicy``.
         public var cache = CacheStatistics()
-        /// How often links came and went.
+        /// The statistics of attempts and links.
         public var connection = Connection.Statistics()
-        /// Requests that have not ended yet.
+        /// The number of requests and one-way messages that have not ended.
         public var pending = 0
-        /// Requests that were given up after they had started, and that the server may still work on: it has not answered,
-        /// and neither their quarantine nor their link has ended. They count against `options.requests.maximumInFlight`.
+        /// The number of abandoned requests.
+        ///
+        /// The server may still work on these requests: it has not answered them, and neither their quarantine nor
+        /// their link has ended. They count against `options.requests.maximumInFlight`.
         public var abandoned = 0
-        /// Serial numbers that are held, on all links: by requests in flight, or by quarantine; not by those of the handshake.
+        /// The number of serial numbers in use on all links, by requests in flight and by abandoned requests.
         public var heldSerials = 0
 
-        /// All counts at zero.
+        /// Creates statistics in which every count is zero.
         public init() {}
     }
 
-    /// How long pings take on the present link; `nil` before the first pong.
+    /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { connection.inCallOfOwner { $0.roundTripTime } }
 
-    /// Counts since the client was made.
+    /// The statistics of this client at the time of the call.
     public var statistics: Statistics {
         var counters = counters
         counters.connection = connection.inCallOfOwner { $0.statistics }

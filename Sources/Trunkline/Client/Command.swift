@@ -1,24 +1,25 @@
 import Synchronization
 
-/// A command of a caller to a client. They are taken in the order in which they were given.
+/// A command from a caller to a client. Commands are performed in the order in which they were submitted.
 enum Command: Sendable {
-    /// A request, or a one-way message (`expectsResponse` false).
+    /// A request, or a one-way message (`expectsResponse` is false).
     case send(RequestID, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
-    /// Requests with consecutive request IDs, the first of them given.
+    /// Requests with consecutive request IDs, beginning with `first`.
     case sendAll(first: RequestID, [Frame], Batch)
-    /// Adds a frame to a request, whose reply goes to this channel.
+    /// Adds a frame to a request whose reply goes to this channel.
     case addPart(RequestPart, ReplyChannel)
-    /// A call that may be answered by what is cached, or by what is on its way for another.
+    /// A call that may be answered by a cached response or by a coalesced request.
     case coalesce(CoalescedCall, Continuation<Outcome>)
-    /// Such a call is given up.
+    /// Cancels such a call.
     case leave(CoalescedCall)
     case cancel(ClosedRange<RequestID>)
-    /// Cancels those up to this request ID. Requests that a caller on the loop makes after it are taken before it.
+    /// Cancels every request up to this request ID. Without the ID, it would also cancel later requests of callers on
+    /// the event loop, which are taken before it.
     case cancelAll(upTo: RequestID)
-    /// Pushes go to this channel, too, or no longer.
+    /// Adds or removes a channel that receives pushes.
     case listen(PushChannel)
     case stopListening(PushChannel)
-    /// The reader of pushes, or of a reply, whose full buffer suspended reading has room again.
+    /// The reader of a push or reply stream whose full buffer suspended reading has room again.
     case resumeReading
     case connect(UInt64, Continuation<ClientError?>)
     case cancelConnect(UInt64)
@@ -28,34 +29,35 @@ enum Command: Sendable {
     case awaitClosed(Continuation<Void>)
 }
 
-/// A client, which takes the commands out of its command queue.
+/// A client, which takes commands from its command queue.
 protocol CommandQueueOwner: AnyObject, Sendable {
-    /// Takes every command out of its place. Called on the loop.
+    /// Takes every command out of its place. Called on the event loop.
     func take(_ commands: inout [Command?])
 }
 
-/// The one way into a client: what any thread posts, its loop takes, all at once and in order.
+/// The only way into a client. Any thread adds commands, and the event loop takes all of them at once and in order.
 ///
-/// A cancellation travels behind its own request here and can never overtake it. Requests of callers on the loop itself
-/// go without a lock while there is nothing in the queue, and are taken before what comes into it later.
+/// A cancellation is queued after its own request and can never overtake it. Requests of callers on the event loop need
+/// no lock while the queue is empty. They are taken before commands that are queued later.
 final class CommandQueue: LoopWork {
     private struct LoopSide {
-        /// What was posted on the loop.
+        /// The commands that were added on the event loop.
         var items: [Command?] = []
         var isScheduled = false
-        /// Empty, with memory for the next batch.
+        /// Empty, with capacity for the next batch.
         var spare: [Command?] = []
     }
 
-    /// The last request ID that was handed out for a request part.
+    /// The latest request ID of a request part.
     private let lastRequestPartID = Atomic<RequestID>(RequestPart.firstID)
     private let queue = Lock<[Command?]>([])
-    /// Whether there is something in the queue, which the loop then knows. Changed with the queue locked.
+    /// Whether the queue is not empty, in which case the event loop has been woken. Changed only while the queue is
+    /// locked.
     private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
-    /// Unsafe for the compiler, safe in truth: touched on the loop only.
+    /// Safe: accessed only on the event loop.
     nonisolated(unsafe) private var onLoop = LoopSide()
-    /// Unsafe for the compiler, safe in truth: written once, before the client's `init` returns and anyone can post.
+    /// Safe: written once, before the client's `init` returns and before any command can be added.
     nonisolated(unsafe) weak var client: (any CommandQueueOwner)?
 
     init(loop: any EventLoop) { self.loop = loop }
@@ -63,7 +65,7 @@ final class CommandQueue: LoopWork {
     /// Returns a new request ID for a request part.
     func nextRequestPartID() -> RequestID { lastRequestPartID.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// Posts anything but a request or a request part.
+    /// Adds a command other than a request or a request part.
     func post(_ command: Command) {
         let isFirst = queue.withLock { items in
             items.append(command)
@@ -72,7 +74,7 @@ final class CommandQueue: LoopWork {
         if isFirst { loop.schedule(self) }
     }
 
-    /// Posts a request or a request part.
+    /// Adds a request or a request part.
     func postRequest(_ command: Command) {
         guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(command) }
         unsafe onLoop.items.append(command)
@@ -93,7 +95,7 @@ final class CommandQueue: LoopWork {
         unsafe onLoop.spare = batch
     }
 
-    /// Hands `items` over and empties them, keeping their memory unless it is large.
+    /// Hands `items` over and empties the array. Its capacity is kept unless it is large.
     private func take(_ items: inout [Command?]) {
         guard !items.isEmpty else { return }
         if let client = unsafe client {
@@ -106,9 +108,9 @@ final class CommandQueue: LoopWork {
 }
 
 extension Command {
-    /// The client is gone: tells whoever waits.
+    /// Ends a command of a client that was deallocated.
     func refuse() {
-        let error = ClientError(.closed, .notSent, "the client is gone")
+        let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
         switch self {
         case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
         case .sendAll(_, let frames, let batch):

@@ -1,8 +1,8 @@
-/// How much `enqueue` has accepted that has not ended: known to callers without asking the loop, so that what they post
-/// is bounded before the loop takes it.
+/// Counts the messages that `enqueue` accepted and that have not ended. Callers check it without the event loop, so the
+/// number of commands waiting for the event loop is bounded.
 ///
-/// A message takes its room once, before it is posted or when the loop lets it go out, and gives it back once, when it
-/// leaves the request table.
+/// A message takes its room once: before it is submitted, or when the event loop puts it on a link. It returns the room
+/// once, when it ends.
 final class MessageRoom: Sendable {
     private struct State {
         var count = 0
@@ -20,24 +20,24 @@ final class MessageRoom: Sendable {
         maximumBytes = max(1, min(options.outbound.highWatermark, options.requests.maximumWaitingBytes))
     }
 
-    /// Whether no accepted message is left.
+    /// Whether every accepted message has ended.
     var isEmpty: Bool { state.withLock { $0.count == 0 && $0.bytes == 0 } }
 
-    /// How many accepted messages have failed.
+    /// The number of accepted messages that have failed.
     var failures: Int { state.withLock { $0.failures } }
 
-    /// Why a message is refused for which there is no room.
+    /// The error of a message for which there is no room.
     var overload: ClientError {
         let (count, bytes) = state.withLock { ($0.count, $0.bytes) }
         return ClientError(
             .overloaded,
             .notSent,
-            "\(count) enqueued messages of \(bytes) bytes are not yet written"
+            "\(count) enqueued messages with \(bytes) bytes in total are not yet written"
                 + " (maximumWaiting \(maximumCount), highWatermark \(maximumBytes))"
         )
     }
 
-    /// Takes room for a message of `cost` bytes; returns whether there was enough. One message may be there alone,
+    /// Takes room for a message of `cost` bytes. Returns whether there was enough. A single message is accepted
     /// whatever its size.
     func reserve(_ cost: Int) throws(ClientError) -> Bool {
         let (hasRoom, isClosed) = state.withLock { state -> (Bool, Bool) in
@@ -53,7 +53,7 @@ final class MessageRoom: Sendable {
         return hasRoom
     }
 
-    /// Takes room for a message that goes out now, whether there is enough or not.
+    /// Takes room for a message that is being put on a link, even if there is not enough.
     func reserveForOutgoing(_ cost: Int) {
         state.withLock {
             $0.count += 1
@@ -61,7 +61,7 @@ final class MessageRoom: Sendable {
         }
     }
 
-    /// Gives the room of a message back that has ended.
+    /// Returns the room of a message that has ended.
     func release(_ cost: Int, _ outcome: Outcome) {
         let hasFailed = if case .failure = outcome { true } else { false }
         state.withLock {
@@ -71,18 +71,17 @@ final class MessageRoom: Sendable {
         }
     }
 
-    /// Nothing more is accepted.
+    /// Stops accepting messages.
     func close() { state.withLock { $0.isClosed = true } }
 }
 
-/// A message that `enqueue` could not accept at once: accepted, and its caller told, when it goes out.
+/// A message that `enqueue` could not accept at once. It is accepted, and its caller resumed, when it is put on a link.
 ///
-/// Sendable although it is not checked: after it is made it is touched on its client's loop only, where requests go out
-/// and complete.
+/// Unchecked `Sendable`: after its creation it is accessed only on the event loop of its client.
 final class EnqueuedMessage: @unchecked Sendable {
     private let room: MessageRoom
     private let cost: Int
-    /// Who waits; `nil` once the message is accepted.
+    /// The waiting caller; `nil` once the message is accepted.
     private var continuation: Continuation<Outcome>?
 
     init(_ continuation: Continuation<Outcome>, in room: MessageRoom, cost: Int) {
@@ -93,7 +92,7 @@ final class EnqueuedMessage: @unchecked Sendable {
 
     var isAccepted: Bool { continuation == nil }
 
-    /// It goes out, perhaps not for the first time.
+    /// Called when the message is put on a link, which may happen more than once.
     func accept() {
         guard let caller = continuation.take() else { return }
         room.reserveForOutgoing(cost)
@@ -110,10 +109,11 @@ final class EnqueuedMessage: @unchecked Sendable {
 }
 
 extension Waiter {
-    /// Whether its message was accepted by `enqueue` without asking the loop: the bounds on what waits do not concern it.
+    /// Whether `enqueue` accepted its message without the event loop, so that the limits on waiting requests do not
+    /// apply.
     var hasRoom: Bool { if case .enqueued = innermost { true } else { false } }
 
-    /// Whether it is a message that `enqueue` has accepted, so that its caller cannot cancel it any more.
+    /// Whether its message was accepted by `enqueue`, so that its caller can no longer cancel it.
     var isAccepted: Bool {
         switch innermost {
         case .enqueued: true
@@ -122,6 +122,6 @@ extension Waiter {
         }
     }
 
-    /// The message goes out: tells a caller who waits for no more than that.
+    /// Called when the message is put on a link. Resumes a caller of `enqueue`.
     func accept() { if case .enqueuing(let message) = innermost { message.accept() } }
 }

@@ -1,8 +1,8 @@
-/// What a request came to.
+/// The result of a request.
 typealias Outcome = Result<Response, ClientError>
 
 extension Outcome {
-    /// What a response means for its request.
+    /// Creates the outcome of a request from its response.
     @inline(__always)
     init(of frame: consuming Frame) {
         if let malformedReason = frame.malformedReason {
@@ -28,20 +28,20 @@ extension ClientError {
     }
 
     static func errorResponse(_ frame: Frame) -> ClientError {
-        let message = frame.status == 0 ? "the server refused" : "the server answered with status \(frame.status)"
+        let message = frame.status == 0 ? "rejected by the server" : "the server answered with status \(frame.status)"
         return ClientError(.rejected, .answered, message, response: Response(frame))
     }
 }
 
 extension String {
-    /// What is wrong with a malformed frame, in words.
+    /// Describes what is wrong with a malformed frame.
     static func reason(_ malformedReason: FrameError.Code, of frame: Frame) -> String {
+        if malformedReason == .missingBody { return "the response has no body" }
         let reason =
             switch malformedReason {
-            case .illegalLength: "is longer than may be"
-            case .unknownType: "is of type 0x\(String(frame.type, radix: 16)), which the protocol has not"
-            case .missingBody: "has no body"
-            default: "is not acceptable"
+            case .illegalLength: "is too long"
+            case .unknownType: "has type 0x\(String(frame.type, radix: 16)), which is unknown"
+            default: "is invalid"
             }
         return "the response \(reason); its body has \(frame.body)"
     }

@@ -1,22 +1,29 @@
-/// A request that is under way without anybody waiting for it: see `Client.start(_:timeout:options:)`.
+/// A handle to a request that was started with ``Client/start(_:timeout:options:)-(Request,_,_)``.
 ///
-/// Of a `Request` it is a `PendingRequest<Response>`, of a `TypedRequest` one of what the request reads its response as.
+/// The handle of a `Request` is a `PendingRequest<Response>`. The handle of a ``TypedRequest`` has the request's
+/// ``TypedRequest/Reply`` as its value.
+///
+/// Discarding the handle does not cancel the request.
 public struct PendingRequest<Value: Sendable>: Sendable {
     private let handle: RequestHandle
     private let read: @Sendable (Response) throws(ClientError) -> Value
 
-    /// How far the request has come.
+    /// The current state of the request.
     public var state: RequestState { handle.state }
 
-    /// The serial number it went out under; `nil` while it waits its turn, 0 in protocols without serials.
+    /// The serial number of the request on its link; `nil` while the request is not on a link, 0 in protocols without
+    /// serials.
     public var serial: SerialNumber? { handle.serial }
 
-    /// Gives the request up, as cancelling the task of a `send` does. Without effect when it is over.
+    /// Cancels the request, as cancelling the task of a `send` does. Has no effect after the request has ended.
     public func cancel() { handle.cancel() }
 
-    /// The response, awaited if need be, as often as you like. A typed request reads it anew each time.
+    /// The response of the request. Waits for it if necessary.
     ///
-    /// Cancelling the task that waits here cancels the request.
+    /// The value can be read any number of times. A typed request decodes its response each time. Cancelling a task
+    /// that waits for the value cancels the request, for all holders of the handle.
+    ///
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does.
     public var value: Value {
         get async throws(ClientError) { try read(try await handle.outcome().get()) }
     }
@@ -25,26 +32,26 @@ public struct PendingRequest<Value: Sendable>: Sendable {
 extension PendingRequest<Response> {
     init(_ handle: RequestHandle) { self.init(handle: handle) { $0 } }
 
-    /// The same, its response read by `request`.
+    /// Returns the same handle, whose response `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed) -> PendingRequest<Typed.Reply> {
         PendingRequest<Typed.Reply>(handle: handle) { response throws(ClientError) in try request.read(response) }
     }
 }
 
-/// How far a request has come.
+/// The state of a request.
 @nonexhaustive
 public enum RequestState: Sendable, Hashable {
-    /// It waits to be written.
+    /// The request is not written yet. It waits for a link, for its turn, or for the end of a back-off.
     case queued
-    /// It is with the server.
+    /// The kernel has accepted the last byte of the request, and the response has not arrived.
     case written
-    /// It ended with a response or an error.
+    /// The request ended with a response or an error other than a cancellation.
     case completed
-    /// It was cancelled.
+    /// The request was cancelled.
     case cancelled
 }
 
-/// What the client and the holders of a `PendingRequest` know of it.
+/// The state of a request, shared by the client and the holders of its `PendingRequest`.
 final class RequestHandle: Sendable {
     private struct Progress {
         var state = RequestState.queued
@@ -59,15 +66,15 @@ final class RequestHandle: Sendable {
 
     init(onCancel: @escaping @Sendable () -> Void) { self.onCancel = onCancel }
 
-    /// How far the request has come.
+    /// The current state of the request.
     var state: RequestState { progress.withLock { $0.state } }
 
-    /// `nil` while it waits its turn, 0 in protocols without serials.
+    /// `nil` while the request is not on a link, 0 in protocols without serials.
     var serial: SerialNumber? { progress.withLock { $0.serial } }
 
     func cancel() { onCancel() }
 
-    /// What becomes of the request, awaited if need be. Cancelling the task that waits here cancels the request.
+    /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome {
         await withTaskCancellationHandler {
             await withContinuation { continuation in
@@ -93,7 +100,7 @@ final class RequestHandle: Sendable {
         progress.withLock { if $0.state == .queued { $0.state = .written } }
     }
 
-    /// It is going to be sent again.
+    /// Called when the request will be sent again.
     func noteRetry() {
         progress.withLock { progress in
             if progress.state == .written { progress.state = .queued }

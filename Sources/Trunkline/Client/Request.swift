@@ -1,10 +1,15 @@
-/// A message to a server: a request, which it answers, or a one-way message. The client fills in what it takes to match the
-/// response.
+/// A message to the server: a request, which has a response, or a one-way message, which has none.
+///
+/// The client adds what the protocol needs to match the response, such as the serial number.
 public struct Request: Sendable, Hashable {
-    /// The frame to send; its serial is given when it goes out.
+    /// The frame to send. Its serial is set when it is put on a link.
     private(set) var frame: Frame
 
-    /// A request of type `type` with `body`.
+    /// Creates a request.
+    ///
+    /// - Parameters:
+    ///   - type: The protocol's number for this type of request. Default: 0, for protocols that have no types.
+    ///   - body: The body. Default: empty.
     public init(type: UInt32 = 0, body: Bytes = Bytes()) {
         frame = Frame(.request, type: type, body: body)
     }
@@ -15,30 +20,33 @@ public struct Request: Sendable, Hashable {
         set { frame.type = newValue }
     }
 
-    /// The message itself.
+    /// The body of the message.
     public var body: Bytes {
         get { frame.body }
         set { frame.body = newValue }
     }
 
-    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it is not set. A
-    /// request with a name that the layout does not declare fails with `invalidRequest`.
+    /// A named integer field of the header, which the layout declares with `Field.integer`; `nil` if it is not set.
+    ///
+    /// A request that sets a field that the layout does not declare fails with `invalidRequest`, fate `notSent`.
     public subscript(field: String) -> UInt64? {
         get { frame[field] }
         set { frame[field] = newValue }
     }
 
-    /// What the body's bytes are, in protocols whose layout has the field "contentType".
+    /// The format of the body, in protocols whose layout has the field "contentType".
     ///
-    /// Unlike other fields it may be set for a layout that does not declare it, and is left out there.
+    /// A layout without that field ignores this property. It does not make the request fail, as other unknown fields
+    /// do.
     public var contentType: ContentType? {
         get { frame.contentType }
         set { frame.contentType = newValue }
     }
 
-    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they are not set. A
-    /// request with a name that the layout does not declare, or with too few or too many bytes, fails with
-    /// `invalidRequest`.
+    /// A named byte field of the header, which the layout declares with `Field.bytes`; `nil` if it is not set.
+    ///
+    /// A request that sets a field that the layout does not declare, or a value of the wrong length, fails with
+    /// `invalidRequest`, fate `notSent`.
     public subscript(bytes field: String) -> Bytes? {
         get { frame[bytes: field] }
         set { frame[bytes: field] = newValue }
@@ -46,13 +54,18 @@ public struct Request: Sendable, Hashable {
 }
 
 extension Request {
-    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it: `"set key 0 0 5"`.
+    /// The text before the payload, without its terminator, in protocols of a ``CountedPayloadCodec``:
+    /// `"set key 0 0 5"`.
     public var head: Bytes {
         get { frame.head }
         set { frame.head = newValue }
     }
 
-    /// A request with `head` before its payload, `body`, in protocols of a `CountedPayloadCodec`.
+    /// Creates a request of a protocol that uses a ``CountedPayloadCodec``.
+    ///
+    /// - Parameters:
+    ///   - head: The text before the payload, without its terminator.
+    ///   - body: The payload. Default: empty.
     public init(head: Bytes, body: Bytes = Bytes()) {
         self.init(body: body)
         self.head = head

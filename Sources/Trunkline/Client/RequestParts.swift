@@ -1,21 +1,22 @@
-/// A frame that a caller adds to a request that is under way: see `OpenRequest`.
+/// A frame that a caller adds to a request in flight. See `OpenRequest`.
 struct RequestPart: Sendable {
-    /// Names it among everything that was ever put into the outbound queue. Requests have lower ones.
+    /// Identifies the part in the outbound queue. The IDs of requests are lower.
     let id: RequestID
-    /// The request that it belongs to.
+    /// The request that the part belongs to.
     let request: RequestID
     var frame: Frame
-    /// Who waits until it is written; `nil` when nobody does any more.
+    /// The caller that waits until the part is written; `nil` after it has stopped waiting.
     var continuation: Continuation<ClientError?>?
-    /// Whether it is the last piece of the request.
+    /// Whether this is the last piece of the request.
     var endsRequest = false
-    /// Its link was lost before a byte of it was written.
+    /// Whether its link was lost before any byte of it was written.
     var isDropped = false
 
-    /// Request parts have request IDs from here on.
+    /// The lowest ID of request parts.
     static let firstID: RequestID = 1 << 63
 
-    /// Tells who waits that it failed. What was not written is `notSent`, whatever `error` says.
+    /// Resumes the waiting caller with an error. The fate is `notSent` if the part was not written, whatever `error`
+    /// contains.
     func fail(_ error: ClientError, isSent: Bool) {
         continuation?.resume(returning: error.withFate(isSent ? .unknown : .notSent))
     }
@@ -23,59 +24,60 @@ struct RequestPart: Sendable {
 
 /// The request parts of one client, from their command to their end.
 ///
-///     held ──(the request has started, and there is room)──► queued ──(the last byte is written)──► gone
+///     held ──(the request has started, and there is room)──► queued ──(the last byte is written)──► removed
 ///
-/// A queued one is in the outbound queue of the very link on which its request has started, and belongs to it. So none can
-/// go out on another link; and who ends a request takes its request parts out first, so that none goes out after the
-/// reply or the cancel frame, when its serial may be another's.
+/// A queued part is in the outbound queue of the link on which its request has started, and belongs to that link. So a
+/// part never goes out on another link. Code that ends a request removes its parts first, so that none is sent after
+/// the reply or the cancel frame, when the serial may belong to another request.
 struct RequestParts: Sendable {
-    /// What is to be known of a request that was begun in pieces or has request parts.
+    /// The state of a request that began in pieces or has request parts.
     struct Target: Sendable {
         /// For the cancel frame.
         let type: UInt32
-        /// Whether the server waits for more pieces of it.
+        /// Whether the server expects more pieces of the request.
         var isIncomplete: Bool
-        /// A request part was handed to its link: it cannot be sent again.
+        /// Whether a part has been put on the link. If so, the request cannot be retried.
         var isContinued = false
     }
 
     private(set) var targets: [RequestID: Target] = [:]
-    /// In the order in which they were submitted; `nil` where one has left.
+    /// In the order in which they were submitted; `nil` where a part has been removed.
     private(set) var held: [RequestPart?] = []
     private(set) var heldCount = 0
     private(set) var queued: [RequestID: RequestPart] = [:]
 
     // MARK: Requests
 
-    /// Whether there is any request to be ended here. Asked for every response.
+    /// Whether any request must be ended here. Read for every response.
     var hasTargets: Bool { !targets.isEmpty }
 
-    /// A request goes out whose first frame is a piece of it.
+    /// Registers a request whose first frame is a piece of it.
     mutating func begin(_ request: RequestID, type: UInt32) {
         targets[request] = Target(type: type, isIncomplete: true)
     }
 
-    /// Ends a request; returns what is left of it, in order, and which of them wait in the client.
+    /// Ends a request. Returns its remaining parts in order, separated into those held in the client and those queued
+    /// on a link.
     mutating func end(_ request: RequestID) -> (target: Target, held: [RequestPart], queued: [RequestPart])? {
         guard let target = targets.removeValue(forKey: request) else { return nil }
         let mine = takeHeld { $0.request == request }
-        // In order: that of a dictionary differs from process to process.
+        // Sorted, because the order of a dictionary differs between processes.
         let out = queued.values.filter { $0.request == request }.sorted { $0.id < $1.id }
         for requestPart in out { queued[requestPart.id] = nil }
         if targets.isEmpty, targets.capacity > 1024 { (targets, queued) = ([:], queued.isEmpty ? [:] : queued) }
         return (target, mine, out)
     }
 
-    /// Ends everything.
+    /// Ends all requests.
     mutating func removeAll() -> (held: [RequestPart], queued: [RequestPart]) {
         let all = (takeHeld { _ in true }, queued.values.sorted { $0.id < $1.id })
         self = RequestParts()
         return all
     }
 
-    // MARK: One of them
+    // MARK: One part
 
-    /// Takes one in, of a request of `type` that is under way.
+    /// Holds a part of a request of `type` that is in flight.
     mutating func hold(_ requestPart: RequestPart, requestType type: UInt32) {
         if targets[requestPart.request] == nil {
             targets[requestPart.request] = Target(type: type, isIncomplete: false)
@@ -85,14 +87,14 @@ struct RequestParts: Sendable {
         heldCount += 1
     }
 
-    /// The held one at `index` goes out. Returns its frame.
+    /// Moves the held part at `index` to the queued ones. Returns its frame.
     mutating func release(at index: Int) -> Frame {
-        guard var part = held[index].take() else { preconditionFailure("nothing is held there") }
+        guard var part = held[index].take() else { preconditionFailure("no request part is held at this index") }
         heldCount -= 1
         if heldCount == 0 { held.removeAll(keepingCapacity: held.capacity <= 1024) }
         let frame = part.frame
         targets[part.request]?.isContinued = true
-        part.frame.body = Bytes()  // the outbound queue has it
+        part.frame.body = Bytes()  // owned by the outbound queue
         queued[part.id] = part
         return frame
     }
@@ -110,19 +112,19 @@ struct RequestParts: Sendable {
 
     mutating func takeQueued(_ id: RequestID) -> RequestPart? { queued.removeValue(forKey: id) }
 
-    /// Nobody waits any more for one that is half written.
+    /// Removes the caller that waits for a partly written part.
     mutating func takeContinuation(of id: RequestID) -> Continuation<ClientError?>? {
         queued[id]?.continuation.take()
     }
 
-    /// The last byte of one is with the kernel.
+    /// Handles that the kernel has accepted the last byte of a part.
     mutating func written(_ id: RequestID) {
         guard let requestPart = queued.removeValue(forKey: id) else { return }
         if requestPart.endsRequest { targets[requestPart.request]?.isIncomplete = false }
         requestPart.continuation?.resume(returning: nil)
     }
 
-    /// These were lost with their link before a byte of them was written.
+    /// Marks parts whose link was lost before any byte of them was written.
     mutating func noteDropped(_ ids: [RequestID]) {
         for id in ids { queued[id]?.isDropped = true }
     }

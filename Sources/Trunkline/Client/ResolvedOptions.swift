@@ -1,41 +1,42 @@
-/// The `CallOptions` of a request, or of a one-way message, with the client's options in the place of defaults.
+/// The options of one request or one-way message: its `CallOptions`, with the client's options in place of the
+/// defaults.
 struct ResolvedOptions: Sendable {
     var retry = RetryPolicy.ifUnsent
-    /// Whether it may wait for a link.
+    /// Whether the request may wait for a link.
     var waitsForReady = true
     var deadline: Instant?
     /// False for a one-way message.
     var expectsResponse = true
-    /// The only session in which it may go out; `nil` for any.
+    /// The only session in which the request may go out; `nil` for any.
     var session: UInt64?
 
-    /// Whether it fails when its link is lost before its first byte was written.
+    /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
-    /// Whether these are the options that most calls have.
+    /// Whether these are the options of most calls.
     fileprivate var areUsual: Bool {
         if case .ifUnsent = retry { waitsForReady && session == nil } else { false }
     }
 }
 
-/// A request with options of its own, from one try to the next.
+/// A request with options other than the usual ones, from one try to the next.
 struct TrackedCall: Sendable {
     let options: ResolvedOptions
-    /// What is sent again, or compared with the response. The queues release a frame as soon as it is written.
+    /// The frame to send again or to compare with the response. The queues release a frame as soon as it is written.
     let frame: Frame
-    /// How often it has been tried.
+    /// The number of the current try, counted from 1.
     private(set) var attempt = 1
-    /// Whether anything of it was ever written: then it is unknown, whatever became of its last try.
+    /// Whether any try was written. If so, the fate is `unknown`, whatever the fate of the last try.
     private(set) var wasSent = false
-    /// The end of the back-off before its next try; `nil` while it is being tried.
-    private(set) var restsUntil: Instant?
+    /// The end of the back-off before the next try; `nil` during a try.
+    private(set) var delayedUntil: Instant?
 
     init(_ options: ResolvedOptions, _ frame: Frame) {
         self.options = options
         self.frame = frame
     }
 
-    /// The next try, at rest until its back-off is over; `nil` when there is none.
+    /// Returns the next try, in back-off; `nil` if there is none.
     func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> TrackedCall? {
         guard let backoff = backoff(after: error) else { return nil }
         let wait = Int64.random(in: backoff.waits(round: attempt - 1), using: &generator)
@@ -44,16 +45,16 @@ struct TrackedCall: Sendable {
         var next = self
         next.attempt += 1
         next.wasSent = wasSent || error.fate == .unknown
-        next.restsUntil = until
+        next.delayedUntil = until
         return next
     }
 
-    /// How long the back-off after `error` is, at most; `nil` when it is not tried again.
+    /// Returns the back-off after `error`; `nil` if the request is not retried.
     private func backoff(after error: ClientError) -> Backoff? {
         guard case .idempotent(let attempts, let backoff) = options.retry, attempt < attempts else { return nil }
         switch error.code {
         case .connectionLost, .protocolViolation: return backoff
-        // A call that does not wait for a link is not tried again for want of one.
+        // A call that does not wait for a link is not retried because there is none.
         case .unavailable: return options.waitsForReady ? backoff : nil
         case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
             .overloaded, .tlsFailed, .notCached:
@@ -61,14 +62,14 @@ struct TrackedCall: Sendable {
         }
     }
 
-    /// The same, no longer at rest.
+    /// The same call, no longer in back-off.
     var awake: TrackedCall {
         var awake = self
-        awake.restsUntil = nil
+        awake.delayedUntil = nil
         return awake
     }
 
-    /// The error as its caller has to see it.
+    /// Returns the error as the caller must see it, with the fate and the number of all tries.
     func amended(_ error: ClientError) -> ClientError {
         guard attempt > 1 else { return error }
         return error.changed { content in
@@ -79,8 +80,8 @@ struct TrackedCall: Sendable {
 }
 
 extension Waiter {
-    /// The same, with the options of its call unless they are the usual ones and `keepsFrame` is false: the response is not
-    /// compared with the request.
+    /// Returns this waiter with the options of its call. Usual options are left out, unless `keepsFrame` requires the
+    /// request for comparison with the response.
     func under(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
         if options.areUsual, !(keepsFrame && options.expectsResponse) { return self }
         return .tracked(self, TrackedCall(options, copy frame))

@@ -1,65 +1,72 @@
-/// What the server answered to a request: its response, or a part of one with more to come.
+/// The server's answer to a request: a complete response, or one part of a reply that has several.
 public struct Response: Sendable, Hashable {
-    /// The frame that was received.
+    /// The received frame.
     package internal(set) var frame: Frame
 
     package init(_ frame: Frame) { self.frame = frame }
 
-    /// A response of your own, for tests and fakes: `Response(body: "ok")`. With `isPart` a part of one.
+    /// Creates a response, for tests and fakes: `Response(body: "ok")`.
+    ///
+    /// - Parameters:
+    ///   - type: The protocol's number for this type of message. Default: 0.
+    ///   - status: The status code. Default: 0.
+    ///   - body: The body. Default: empty.
+    ///   - isPart: Whether it is a part of a reply, with more to follow. Default: false.
     public init(type: UInt32 = 0, status: UInt32 = 0, body: Bytes = Bytes(), isPart: Bool = false) {
         frame = Frame(isPart ? .part : .response, type: type, status: status, body: body)
     }
 
-    /// The protocol's number for this type of message; 0 where it has none.
+    /// The protocol's number for this type of message; 0 if the protocol has none.
     public var type: UInt32 { frame.type }
 
-    /// The server's status code; 0 where the protocol has none.
+    /// The status code that the server set; 0 if the protocol has none.
     public var status: UInt32 { frame.status }
 
-    /// The serial number of the request that it answers; 0 where the protocol has none. For logs.
+    /// The serial number of the request that it answers, for logs; 0 if the protocol has none.
     public var serial: SerialNumber { frame.serial }
 
-    /// True for a part of a reply with more to come: see `Client.stream`.
+    /// Whether this is a part of a reply, with more to follow. See <doc:StreamsUploadsAndPushes>.
     public var isPart: Bool { frame.kind == .part }
 
-    /// Why the response is malformed, of the `response` of an error; `nil` for nothing. The body of a malformed response may
-    /// be incomplete.
+    /// The reason why the response is malformed; `nil` if it is not.
+    ///
+    /// Only the ``ClientError/response`` of an error can be malformed. Its body may be incomplete.
     public var malformedReason: FrameError.Code? { frame.malformedReason }
 
-    /// The message itself.
+    /// The body of the message.
     public var body: Bytes { frame.body }
 
-    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was not
+    /// A named integer field of the header, which the layout declares with `Field.integer`; `nil` if it was not
     /// received.
     public subscript(field: String) -> UInt64? {
         get { frame[field] }
         set { frame[field] = newValue }
     }
 
-    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they were not
-    /// received.
+    /// A named byte field of the header, which the layout declares with `Field.bytes`; `nil` if it was not received.
     public subscript(bytes field: String) -> Bytes? {
         get { frame[bytes: field] }
         set { frame[bytes: field] = newValue }
     }
 
-    /// What the body's bytes are, in protocols whose layout has the field "contentType".
+    /// The format of the body, in protocols whose layout has the field "contentType".
     public var contentType: ContentType? {
         get { frame.contentType }
         set { frame.contentType = newValue }
     }
 
-    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it: `"VALUE key 0 5"`.
+    /// The text before the payload, without its terminator, in protocols of a ``CountedPayloadCodec``:
+    /// `"VALUE key 0 5"`.
     public var head: Bytes {
         get { frame.head }
         set { frame.head = newValue }
     }
 
-    /// In place of a response where there is nothing to be said but success.
+    /// Stands for success where there is no response.
     static let none = Response(Frame(.response))
 }
 
 extension Response: CustomStringConvertible {
-    /// The header's values and the size of the body, for logs. None of the body's bytes.
+    /// The values of the header and the size of the body, for logs. Contains no bytes of the body.
     public var description: String { frame.description }
 }

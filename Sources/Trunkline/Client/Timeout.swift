@@ -1,8 +1,10 @@
-/// How long a call may take.
+/// The longest duration of a call.
 ///
 /// ```swift
 /// let reply = try await client.send(request, timeout: .seconds(2))
 /// ```
+///
+/// A timeout counts from the call. It includes connecting, waiting in the queue, retries and the response.
 public struct Timeout: Sendable, Hashable {
     enum Limit: Sendable, Hashable {
         case byOptions
@@ -12,29 +14,29 @@ public struct Timeout: Sendable, Hashable {
 
     let limit: Limit
 
-    /// As the options say: the timeout of the `CallOptions` if the call has some that name one, else that of the client's
-    /// options for calls of this form, which the call's documentation names.
+    /// The default timeout: that of the ``CallOptions``, or else the client option that the method's documentation
+    /// names, such as ``ClientOptions/Requests/timeout``.
     public static let `default` = Timeout(limit: .byOptions)
 
-    /// The call has no deadline. It still ends when its task is cancelled, or the client is closed.
+    /// No timeout. The call still ends when its task is cancelled or the client is closed.
     public static let never = Timeout(limit: .never)
 
-    /// `duration`, counted from the call. At zero or below the call fails at once, `timedOut`, fate `notSent`.
+    /// A timeout of `duration`. If it is zero or negative, the call fails immediately with `timedOut`, fate `notSent`.
     public static func after(_ duration: Duration) -> Timeout { Timeout(limit: .after(duration)) }
 
-    /// `seconds` seconds, counted from the call.
+    /// A timeout of a whole number of seconds.
     public static func seconds(_ seconds: Int) -> Timeout { .after(.seconds(seconds)) }
 
-    /// `seconds` seconds, counted from the call.
+    /// A timeout in seconds and fractions of a second.
     public static func seconds(_ seconds: Double) -> Timeout { .after(.seconds(seconds)) }
 
-    /// `milliseconds` milliseconds, counted from the call.
+    /// A timeout of a whole number of milliseconds.
     public static func milliseconds(_ milliseconds: Int) -> Timeout { .after(.milliseconds(milliseconds)) }
 
-    /// This timeout, or `other` where this is the default.
+    /// Returns this timeout, or `other` if this is the default.
     func or(_ other: Timeout) -> Timeout { limit == .byOptions ? other : self }
 
-    /// The duration, with `fallback` for the default; `nil` for none.
+    /// Returns the duration, or `fallback` for the default; `nil` means no timeout.
     func duration(orByDefault fallback: Duration?) -> Duration? {
         switch limit {
         case .byOptions: fallback

@@ -1,24 +1,24 @@
-/// Who waits for a request. It leaves the request table once, and is told once.
+/// The receiver of a request's outcome. It is removed from the tables once and resumed once.
 enum Waiter: Sendable {
     /// A caller in `send` or `post`.
     case caller(Continuation<Outcome>)
-    /// One of the requests of a `send(all:)`, or of the messages of a `post(all:)`.
+    /// A request of a `send(all:)`, or a message of a `post(all:)`.
     case batch(Batch, index: Int)
-    /// One of the requests of a `Handshaker.send(all:)`.
+    /// A request of a `Handshaker.send(all:)`.
     case handshake(HandshakeBatch, index: Int)
-    /// A handle given out by `start`.
+    /// A handle returned by `start`.
     case handle(RequestHandle)
-    /// A stream given out by `stream`.
+    /// A stream returned by `stream`.
     case stream(ReplyChannel)
-    /// The callers who asked for the same, with a `CachePolicy`.
+    /// The callers of a coalesced request.
     case coalesced(CoalescedRequest)
-    /// Nobody: a message that `enqueue` has accepted. It holds this room, for so many bytes.
+    /// No caller: a message that `enqueue` accepted. It takes `cost` bytes of the room.
     case enqueued(MessageRoom, cost: Int)
-    /// A caller in `enqueue` until its message is accepted; nobody from then on.
+    /// A caller in `enqueue` until its message is accepted; no caller afterwards.
     case enqueuing(EnqueuedMessage)
-    /// One of the former but a stream, whose reply turned out to come in parts.
+    /// Any of the above except a stream, whose reply arrives in parts.
     case reassembling(Reassembly)
-    /// One of these, whose call has options of its own. The box is the price of those calls; others have none.
+    /// Any of the above whose call has unusual options. Only such calls pay for the box.
     indirect case tracked(Waiter, TrackedCall)
 
     /// The call, if its options are not the usual ones.
@@ -33,13 +33,13 @@ enum Waiter: Sendable {
         }
     }
 
-    /// The handle that was given out for the request, if it was `start` that was called.
+    /// The handle of the request, if it was made with `start`.
     var handle: RequestHandle? { if case .handle(let handle) = innermost { handle } else { nil } }
 
-    /// The coalesced request, if it is that of several calls.
+    /// The coalesced request, if this is one.
     var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }
 
-    /// Whether it wants to hear that its request is on a link.
+    /// Whether it must be notified when its request is put on a link.
     var wantsAdmission: Bool {
         switch self {
         case .handle, .enqueuing: true
@@ -49,7 +49,7 @@ enum Waiter: Sendable {
         }
     }
 
-    /// The usual one is told in place: this is done once per request.
+    /// The most common case is handled inline, because this runs once per request.
     @inline(__always)
     func resume(_ outcome: consuming Outcome) {
         if case .caller(let continuation) = self { continuation.resume(returning: outcome) } else { tell(outcome) }
@@ -72,10 +72,10 @@ enum Waiter: Sendable {
     }
 }
 
-/// The results of one `send(all:)` or `post(all:)`, gathered until the last is there; one continuation for all of them.
+/// The results of one `send(all:)` or `post(all:)`, collected until the last one has arrived. All share one
+/// continuation.
 ///
-/// Sendable although it is not checked: after it is made it is touched on its client's loop only, where requests
-/// complete.
+/// Unchecked `Sendable`: after its creation it is accessed only on the event loop of its client.
 final class Batch: @unchecked Sendable {
     let options: ResolvedOptions
     private let continuation: Continuation<[Outcome]>

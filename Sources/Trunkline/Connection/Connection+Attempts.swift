@@ -1,8 +1,8 @@
-/// Establishing and losing links: performs what the machine decides.
+/// Establishing and losing links: performs the actions of `ReconnectMachine`.
 extension Connection {
-    /// Somebody needs a link.
+    /// Begins to connect if there is no link and no attempt.
     func connectIfNeeded() {
-        // Asked for every batch of requests, and hardly ever news.
+        // Called for every batch of requests, and seldom has anything to do.
         switch machine.state {
         case .idle, .suspended: perform(machine.linkNeeded(at: loop.now))
         case .waiting where machine.promptFrom != nil: perform(machine.linkNeeded(at: loop.now))
@@ -37,26 +37,26 @@ extension Connection {
         publishState()
     }
 
-    /// Who needs a link.
+    /// The strongest present demand for a link.
     var demand: ReconnectMachine.Demand {
         let demand: ReconnectMachine.Demand =
             isOwned ? ownerDemand : direct.isIdle ? .none : .request
         return subscriptions.isEmpty ? demand : max(demand, .pushes)
     }
 
-    /// In words, for those who found none.
+    /// Why there is no link, for error messages.
     var whyThereIsNoLink: String {
         switch machine.state {
         case .suspended: "the client is suspended"
-        case .noNetwork: "no route leads to any server"
-        default: "there was no link"
+        case .noNetwork: "no route leads to any endpoint"
+        default: "not connected"
         }
     }
 
-    /// The error for those who wait for a link in vain.
-    func unavailable(_ message: String = "no server could be reached") -> ClientError {
+    /// The error for callers that wait for a link when the connection gives up.
+    func unavailable(_ message: String = "no endpoint could be reached") -> ClientError {
         let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message
-        // What stands in the way of every server, by its latest attempt.
+        // The latest cause for each endpoint.
         let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         return ClientError(
@@ -69,11 +69,11 @@ extension Connection {
         )
     }
 
-    /// Drops what there is of an attempt that is not wanted any more.
+    /// Ends the attempt under way, if there is one, and its link.
     func abandonAttempt() {
         reportEndOfAttempt()
         endAttempt()
-        dropHandshaking(ClientError(.connectionLost, .notSent, "the attempt was given up"))
+        dropHandshaking(ClientError(.connectionLost, .notSent, "the client ended the attempt"))
     }
 
     /// Closes the attempt's link. Requests that wait on it fail with `error`.
@@ -98,7 +98,7 @@ extension Connection {
         open(attempt)
     }
 
-    /// The attempt's time begins.
+    /// Creates the attempt; its time starts now.
     private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
         let deadline = loop.now.advanced(by: options.connecting.timeout)
         return Attempt(attempt: attempt, deadline: deadline, initialPath: path(to: attempt.endpoint))
@@ -109,10 +109,10 @@ extension Connection {
         if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
     }
 
-    /// Whether an attempt may begin although links are draining.
+    /// Whether an attempt may begin while other links exist.
     private var mayOverlap: Bool { options.failover.overlap == .allowed || links.isEmpty }
 
-    /// A draining link is gone: the attempt goes on that must not overlap it.
+    /// Starts the attempt that waited for draining links to close, if there is one and it may begin now.
     func openHeldAttempt() {
         guard attempt?.isHeld == true, mayOverlap else { return }
         schedule { connection in
@@ -123,7 +123,7 @@ extension Connection {
         }
     }
 
-    /// `isPermanent`: whether trying again is of no use, where the error alone does not tell.
+    /// - Parameter isPermanent: Whether the failure is permanent; `nil` if that follows from `error`.
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
@@ -152,7 +152,8 @@ extension Connection {
         )
     }
 
-    /// Whether time does not mend it: an address that is none, a frame of the handshake that cannot be sent.
+    /// Whether the failure is permanent: an invalid address, a certificate that is not accepted, or an invalid request
+    /// of the handshake.
     private func isMistake(_ error: any Error) -> Bool {
         switch (error as? ClientError)?.code {
         case .invalidRequest?, .invalidResponse?, .invalidArgument?: true
@@ -160,7 +161,7 @@ extension Connection {
         }
     }
 
-    /// The attempt has a socket that can be used; the user's handshake has the first word on it.
+    /// The attempt has a connected socket. Begins the handshake on it, if there is one.
     func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport, at address: SocketAddress) {
         guard machine.attempt == attempt else { return transport.close() }
         linksBegun += 1
@@ -170,9 +171,9 @@ extension Connection {
         if !beginHandshake(attempt) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
-    /// The link may carry requests.
+    /// Makes the link of `session` take requests.
     ///
-    /// - Parameter afterHandshake: The server has taken part in a handshake.
+    /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
     func becomeReady(_ session: UInt64, afterHandshake: Bool) {
         guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         attempt = nil
@@ -207,19 +208,19 @@ extension Connection: @preconcurrency TransportHandler {
     }
 
     private func heard(_ id: UInt64, _ event: TransportEvent) {
-        // No copy of the link: one that lives while reading makes the codec and the bytes received be copied.
+        // Do not copy the link: a copy that lives while reading would force copies of the codec and the received bytes.
         guard let index = links.firstIndex(where: { $0.transport.id == id }) else { return raceHears(of: id, event) }
         switch event {
         case .securing: return
-        // Those of the race have been heard of: this is TLS that the handshake has asked for.
+        // The sockets of a race are handled above, so this is TLS that the handshake has started (`startTLS`).
         case .connected: upgraded(index)
         case .connectFailed(let error): upgradeFailed(index, error)
-        // What is left of the last turn comes first, and has this turn's share.
+        // What is left from the last turn is read first, within this turn's share.
         case .readable: if isReadScheduled { links[index].mayHaveMore = true } else { read(links[index].session) }
         case .writable:
             if links[index].machine.phase == .ready { links[index].machine.socketTookBytes(at: loop.turnTime) }
             flush(links[index].session)
-            scheduleFlush()  // it may have been the last of a draining link
+            scheduleFlush()  // it may have been the last frame of a draining link
         }
     }
 }

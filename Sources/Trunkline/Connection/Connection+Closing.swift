@@ -1,26 +1,32 @@
-/// How far a connection, or a client, has come on the way to its end. It never goes back.
+/// The stages of closing a connection or a client. A stage is never followed by an earlier one.
 enum Lifecycle: Comparable {
     case open
-    /// A client, or one's connection, takes no new requests; those that there are finish.
+    /// The client, or its connection, takes no new requests. Those accepted before may finish.
     case draining
-    /// Nothing is taken or awaited any more; what is queued is still written.
+    /// No request is accepted or awaited any more. Queued bytes are still written.
     case closing
     case closed
 }
 
-/// Closing: the link ends when everything is written, or its time is over.
+/// Closing: the link ends when everything is written, or when the time is over.
 extension Connection {
-    /// Writes out what is queued and the codec's `closingFrame`, if there is a link to write them to, and closes. Returns
-    /// when the link has ended.
+    /// Writes the queued frames and the codec's `closingFrame`, and closes. Returns when the link has ended.
     ///
-    /// What cannot be written fails with `closed`. A peer that reads slowly is waited for no longer than
-    /// `ConnectionOptions.drainTimeout`. One that reads nothing for 2 s is not waited for any longer if no `write` waits: what
-    /// is left then is the rest of a frame that was given up, or the closing frame. Calling it again waits for the same end;
-    /// if the calling task is cancelled, it closes at once.
+    /// If no link is ready, the connection closes at once. Otherwise it waits until a peer that reads slowly has taken
+    /// everything, but no longer than:
     ///
-    /// The socket outlives the call: it is read from until the peer closes too, for up to 1 s, because to close it earlier
-    /// could destroy what the peer has not read yet. Over TLS to a peer that hardly reads it is up to 30 s, for encrypted
-    /// bytes that no kernel has yet.
+    /// - ``ConnectionOptions/drainTimeout``;
+    /// - 2 s in which the peer takes no byte, if no `write` waits. In this case the only unwritten bytes are the
+    ///   closing frame, or the rest of a frame whose `write` was cancelled.
+    ///
+    /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
+    ///
+    /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
+    /// once.
+    ///
+    /// The socket stays open after the call, for up to 1 s, until the peer closes its side: closing it earlier could
+    /// destroy bytes that the peer has not read yet. Over TLS, if the peer reads slowly, the socket stays open for up
+    /// to 30 s, until the kernel has accepted all encrypted bytes.
     public func close() async {
         entered { $0.drain() }
         await withTaskCancellationHandler {
@@ -30,14 +36,15 @@ extension Connection {
         }
     }
 
-    /// Closes at once; what is queued fails with `closed`.
+    /// Closes at once. A frame that waits to be written fails with `closed`: fate `notSent`, or `unknown` if a byte of
+    /// it was written.
     public func closeNow() {
         entered { $0.finishClosing() }
     }
 
     func waitUntilClosed() async {
         await withContinuation { continuation in
-            // Asked here and not before: the `await` may let the loop do other things first.
+            // Checked here and not earlier: the `await` may let the loop do other things first.
             if lifecycle == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
         }
     }
@@ -45,12 +52,12 @@ extension Connection {
     /// Begins to close: the link ends when everything is written.
     func drain() {
         guard lifecycle < .closing else { return }
-        // No other link is made.
+        // No further link is established.
         perform(machine.dropChange(at: loop.now))
         lifecycle = .closing
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
-        if let farewell = links[ready].codec._closingFrame() { links[ready].machine.send(farewell) }
+        if let closingFrame = links[ready].codec._closingFrame() { links[ready].machine.send(closingFrame) }
         guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
             return finishClosing()
         }
@@ -60,7 +67,7 @@ extension Connection {
         scheduleFlush()
     }
 
-    /// Looks at once in a while how the writing goes, until the end of the time.
+    /// Arms the timer for the next check of progress, or for the deadline.
     private func armClosing() {
         guard let closing else { return }
         arm(at: min(closing.deadline, loop.now.advanced(by: Self.stallLimit)))
@@ -72,17 +79,18 @@ extension Connection {
             return finishClosing()
         }
         let left = links[ready].left
-        // With nothing left in the queue it is whole frames that TLS holds, of callers who were told that they are written.
+        // If the queue is empty, TLS holds whole frames whose calls have returned because they count as written.
         let isWanted = links[ready].machine.count > 0 || links[ready].machine.outbound.isEmpty
         guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
         closing?.left = left
         armClosing()
     }
 
-    /// A client has no requests left by the time its connection drains, so nobody waits for its bytes.
+    /// How long to wait without progress. By the time its connection closes, a client has no requests left, so no
+    /// caller waits for these bytes.
     private static let stallLimit = Duration.seconds(2)
 
-    /// The owner closes as soon as its requests have ended; the link, or the way to one, goes on meanwhile.
+    /// The owner will close when its requests have ended. Until then links are used, and replaced, as before.
     func ownerDrains() {
         guard lifecycle == .open else { return }
         lifecycle = .draining
@@ -102,7 +110,7 @@ extension Connection {
         endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
         endAttempt()
         for index in links.indices {
-            // Cancellations, as a rule, as far as the socket takes them.
+            // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if links[index].draining != nil, !links[index].machine.outbound.isEmpty { _ = links[index].write() }
             Lingering.close(links[index].transport, on: loop)
             let remains = links[index].machine.close()
@@ -118,24 +126,24 @@ extension Connection {
     }
 }
 
-/// The end of a connection that has something to write yet.
+/// The end of a connection that still has bytes to write.
 struct Closing {
     let deadline: Instant
-    /// At the latest look.
+    /// The bytes that were not written at the latest check.
     var left = Link.Left()
 }
 
 extension Link {
-    /// What has not been written.
+    /// The bytes that are not written yet.
     struct Left {
-        /// The first frame that is not written to its last byte, how many encoded bytes wait for the socket, and how many of
-        /// those that it has taken TLS still holds.
+        /// The first frame whose last byte is not written, the number of encoded bytes that wait for the socket, and
+        /// the number of bytes that TLS has taken and the socket has not.
         var position: OutboundPosition = 0
         var unwritten = 0
         var held = 0
 
-        /// Whether the socket has taken bytes since it was `earlier`. What is encoded later adds to `unwritten` only when all
-        /// that was encoded has gone.
+        /// Whether the socket has taken bytes since `earlier`. Frames that are encoded later add to `unwritten` only
+        /// after everything encoded before has been written.
         func isLess(than earlier: Left) -> Bool {
             position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
                 || held < earlier.held

@@ -1,41 +1,44 @@
-/// Telling why attempts fail and links end.
+/// Reporting why attempts fail and links end.
 extension Connection {
-    /// How often links came and went.
+    /// Counts of attempts, links and their ends since the connection was created.
     public struct Statistics: Sendable, Hashable {
-        /// Attempts to connect that were begun.
+        /// The number of attempts that began.
         public var attempts = 0
-        /// Attempts that failed.
+        /// The number of attempts that failed, or that the client ended before their link was ready.
         public var failedAttempts = 0
-        /// Links that became ready.
+        /// The number of links that became ready.
         public var links = 0
-        /// Links that became ready after another one.
+        /// The number of links that became ready after the first one.
         package var reconnects: Int { max(0, links - 1) }
-        /// Pings sent.
+        /// The number of pings sent.
         public var pings = 0
-        /// Pings, pongs, cancellations and frames that take leave that the codec made and could not encode: a mistake of
-        /// the codec. They are not sent; a ping costs the link, which nothing would watch over.
+        /// The number of frames that the codec created itself (pings, pongs, cancellations, the closing frame) and
+        /// could not encode. This is a bug in the codec. Such frames are not sent. If a ping cannot be encoded, the
+        /// link is closed, because the client could not detect that it is dead.
         public var unencodableFrames = 0
-        /// Why the last of these could not be encoded.
+        /// The error of the latest frame in ``unencodableFrames``; `nil` if there was none.
         public var lastEncodingFailure: FrameError?
-        /// How often each cause ended an attempt or a link.
+        /// The number of attempts and links that ended, by cause.
         public var disconnects: [DisconnectCause: Int] = [:]
 
         init() {}
 
-        /// The share of all ends that `cause` has, from 0 to 1.
+        /// The share of `cause` in all ends, from 0 to 1.
         package func share(of cause: DisconnectCause) -> Double {
             let all = disconnects.values.reduce(0, +)
             return all == 0 ? 0 : Double(disconnects[cause] ?? 0) / Double(all)
         }
     }
 
-    /// A report of every attempt that fails and every link that ends from now on, until the connection is closed. Each
-    /// access is a stream of its own; a reader that falls more than 64 reports behind misses the oldest.
+    /// A report of every attempt that fails and every link that ends from now on, until the connection is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones. With
+    /// `options.diagnosis.probe`, reports wait for the probe.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> {
         stream(startingWith: { _ in nil }, { $1(&$0.disconnectReaders) })
     }
 
-    /// Counts the end of an attempt or a link, and tells of it.
+    /// Counts the end of an attempt or a link, and reports it.
     func report(
         _ phase: DisconnectReport.Phase,
         _ cause: DisconnectCause,
@@ -67,13 +70,13 @@ extension Connection {
             networkProbe = running
             running.add(report)
         } else if let networkProbe {
-            networkProbe.add(report)  // behind the others
+            networkProbe.add(report)  // after those that wait
         } else {
             disconnectReaders.yield(report)
         }
     }
 
-    /// We end the link that is ready.
+    /// Reports that this side ends the ready link.
     func reportEndOfReady() {
         guard let ready else { return }
         reportEndByUs(publishedState == .draining ? .draining : .ready, ready)
@@ -91,7 +94,7 @@ extension Connection {
         )
     }
 
-    /// We end the attempt that is under way.
+    /// Reports that this side ends the attempt under way.
     func reportEndOfAttempt() {
         if let handshaking {
             reportEndByUs(.handshaking, handshaking)
@@ -102,7 +105,7 @@ extension Connection {
         }
     }
 
-    /// The path of the attempt under way when it began, and now.
+    /// The path of the attempt under way when it began, and its path now.
     var pathsOfAttempt: (before: NetworkPath, after: NetworkPath) {
         if let handshaking { return pathsAtEnd(of: links[handshaking]) }
         guard let attempt else { return (.unknown, .unknown) }

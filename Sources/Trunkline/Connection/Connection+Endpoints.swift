@@ -1,13 +1,15 @@
-/// Reconnecting and failover, as somebody asks for them who knows better.
+/// Commands for reconnecting and failover.
 extension Connection {
-    /// Connects now instead of after the rest of a wait. As `Client.reconnectNow()`.
+    /// Starts an attempt now if the connection is waiting, and connects if it is idle. See ``Client/reconnectNow()``.
     public func reconnectNow() {
         guard lifecycle < .closing else { return }
         entered { $0.perform($0.machine.reconnectNow(at: $0.loop.now)) }
     }
 
-    /// Ends the link or the attempt; there is no other until `resume()`. As `Client.suspend()`: a `write` that had begun fails
-    /// with `connectionLost`, fate `unknown`; the others wait for the link after `resume()`.
+    /// Ends the link or the attempt. The connection starts no further attempt until ``resume()``.
+    ///
+    /// A `write` whose first byte was written fails with `connectionLost`, fate `unknown`. All others wait for the link
+    /// after `resume()`. See ``Client/suspend()``.
     public func suspend() {
         guard lifecycle < .closing else { return }
         let wasIdle = machine.state == .idle
@@ -18,35 +20,36 @@ extension Connection {
         if wasIdle { publishState() }
     }
 
-    /// Ends a suspension. As `Client.resume()`.
+    /// Ends a suspension. See ``Client/resume()``.
     public func resume() {
         guard lifecycle < .closing, machine.state == .suspended else { return }
         entered { $0.perform($0.machine.resume(at: $0.loop.now)) }
         if machine.state == .idle { publishState() }
     }
 
-    /// Goes to `endpoint`. As `Client.switchEndpoint(to:)`.
+    /// Starts to switch to `endpoint`, and returns before its link is ready. See ``Client/switchEndpoint(to:)``.
     ///
-    /// - Throws: `invalidArgument` when the connection does not have `endpoint`: `replaceEndpoints(_:)` adds some. `closed`
-    ///   when the connection is closed, or closing.
+    /// - Throws: `invalidArgument` if `endpoint` is not in the list; add it with ``replaceEndpoints(_:)``. `closed` if
+    ///   the connection is closed or closing. The fate is `notSent`.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle < .closing else {
             throw ClientError(.closed, .notSent, "the connection is closed", endpoint: endpoint)
         }
         guard let action = machine.switchEndpoint(to: endpoint, at: loop.now) else {
-            let message = "\(endpoint) is none of the endpoints; see replaceEndpoints(_:)"
+            let message = "\(endpoint) is not in the list of endpoints; add it with replaceEndpoints(_:)"
             throw ClientError(.invalidArgument, .notSent, message, endpoint: endpoint)
         }
         entered { $0.perform(action) }
     }
 
-    /// Replaces the link by another to the same endpoint. As `Client.renewLink()`.
+    /// Replaces the link by another one to the same endpoint. Returns before the new link is ready. See
+    /// ``Client/renewLink()``.
     public func renewLink() {
         guard lifecycle < .closing else { return }
         entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
     }
 
-    /// Has these endpoints from now on. As `Client.replaceEndpoints(_:)`.
+    /// Replaces the list of endpoints. See ``Client/replaceEndpoints(_:)``.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard lifecycle < .closing else { return }
         givenEndpoints = endpoints
@@ -55,7 +58,7 @@ extension Connection {
         entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }
 
-    /// The endpoints in the order of preference: those that were given, then those that a handshake has added.
+    /// The endpoints in the order of preference: the configured ones, then those that a handshake has added.
     public var endpoints: [Endpoint] { machine.endpoints }
 }
 

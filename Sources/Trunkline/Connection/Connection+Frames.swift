@@ -1,12 +1,12 @@
 import Synchronization
 
-/// What a connection without an owner has to write and to read.
+/// The frames to write and to read of a connection without an owner.
 struct DirectUse {
-    /// Frames to be written that are on no link.
+    /// Frames to be written that are not on a link.
     var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
-    /// Frames that were read and not yet asked for. At most one batch of reading.
+    /// Frames that were read and not yet taken: at most one batch of reading.
     var inbox = Deque<Frame>()
-    /// The task that asks for the next frame, under an ID of its own.
+    /// The task that waits for the next frame, and the ID of its wait.
     var reader: (id: UInt64, continuation: Continuation<Frame?>)?
     /// Why `frames` ended.
     var endReason: ClientError?
@@ -15,7 +15,7 @@ struct DirectUse {
     var isIdle: Bool { reader == nil && queue.isEmpty }
 }
 
-/// The consumer of a connection's `frames`. Its end makes way for another.
+/// The consumer of a connection's `frames`. When it is destroyed, `frames` may have another one.
 private final class FrameConsumer: Sendable {
     let connection: Connection
 
@@ -24,43 +24,49 @@ private final class FrameConsumer: Sendable {
     deinit { connection.hasConsumer.store(false, ordering: .releasing) }
 }
 
-/// A connection used alone: frames in by asking for them, frames out one by one.
+/// Using a connection alone: reading and writing single frames.
 extension Connection {
     // MARK: In
 
-    /// The frames that the server sends, of every kind, across reconnects, until the connection is closed
-    /// or, with `options.reconnecting.maximumAttempts`, no server could be reached.
+    /// The frames that the server sends, of every kind and from every link, until the connection is closed, or until it
+    /// gives up because no server could be reached (see `options.reconnecting`).
     ///
-    /// It pulls: while nobody asks for the next frame, reading from the socket pauses and TCP pushes back on the
-    /// server; its pings stay unanswered then, and a dead link unnoticed (`ClientOptions.Liveness`). Asking for the first
-    /// frame connects. A ping of the server's has been answered when it comes, if the codec answers pings; answers to our own
-    /// heartbeat do not come. Frames that a consumer leaves unread are there for the next one.
+    /// - Requesting the first frame connects.
+    /// - The connection reads from the socket only while a frame is requested. Otherwise TCP slows the server down, the
+    ///   server's pings are not answered, and a dead link is not detected (``ClientOptions/Liveness-swift.struct``).
+    /// - The server's pings are elements. If the codec answers pings, the connection has already answered them. Answers to
+    ///   the connection's own pings are not elements.
+    /// - Frames that one consumer leaves unread are kept for the next consumer.
     ///
-    /// The stream ends when its task is cancelled, and for the reason in `endReason`. It is for one task: when a second one
-    /// asks it for a frame while the first waits, the stream ends for both, after the frame that the first waits for.
+    /// The stream ends when its task is cancelled, and for the reasons in ``endReason``. Only one task may use the
+    /// stream. If a second task requests a frame while the first one waits, the stream ends for both, after the frame
+    /// that the first task waits for.
     ///
-    /// - Important: In top-level code (`main.swift`, scripts) a stream, and the iterator of a `for` loop that was left, live
-    ///   until the program ends, and so does the consumer. Put the loop in a function.
-    /// - Throws: `invalidRequest` while there is another consumer: until its stream has ended or was destroyed together with
-    ///   its iterators.
+    /// - Important: In top-level code (`main.swift`, scripts) a stream, and the iterator of a `for` loop that has
+    ///   ended, live until the program ends, so there can be no other consumer. Put the loop in a function.
+    /// - Throws: `invalidRequest`, fate `notSent`, while there is another consumer: until its stream has ended, or
+    ///   until the stream and its iterators have been deallocated.
     public nonisolated var frames: AsyncStream<Frame> {
         get throws(ClientError) {
             guard !hasConsumer.exchange(true, ordering: .acquiringAndReleasing) else {
-                throw ClientError(.invalidRequest, .notSent, "frames already has a consumer, and takes one at a time")
+                throw ClientError(.invalidRequest, .notSent, "frames already has a consumer; it supports one at a time")
             }
             let consumer = FrameConsumer(of: self)
             return AsyncStream {
                 let frame = await consumer.connection.nextFrame()
-                // Not before: the next consumer would find this one waiting.
+                // Kept until here: otherwise the next consumer could find this one still waiting.
                 withExtendedLifetime(consumer) {}
                 return frame
             }
         }
     }
 
-    /// Why `frames` ended: `closed`, after `close()`; `unavailable`, with the attempts, when no server could be reached;
-    /// `invalidRequest`, when two tasks iterated one stream at a time. `nil` before that, after a consumer that was cancelled,
-    /// and once another has asked for a frame.
+    /// The reason why ``frames`` ended; `nil` if the stream has not ended, if its consumer was cancelled, or if another
+    /// frame has been requested since.
+    ///
+    /// - `closed`: the connection is closed, or closing.
+    /// - `unavailable` or `tlsFailed`, with the attempts: no server could be reached.
+    /// - `invalidRequest`: two tasks iterated one stream at the same time.
     public var endReason: ClientError? {
         lifecycle < .closing ? direct.endReason : ClientError(.closed, .notSent, "the connection was closed")
     }
@@ -70,12 +76,12 @@ extension Connection {
         let id = lastID
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
-                // Asked here and not before: each `await` above may let the loop do other things first.
+                // Checked here and not earlier: each `await` above may let the loop do other things first.
                 direct.endReason = nil
                 if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
                 guard lifecycle < .closing, !Task.isCancelled else { return continuation.resume(returning: nil) }
                 guard direct.reader == nil else {
-                    let message = "frames was iterated by two tasks at a time"
+                    let message = "two tasks iterated frames at the same time; only one task may"
                     direct.endReason = ClientError(.invalidRequest, .notSent, message)
                     return continuation.resume(returning: nil)
                 }
@@ -96,16 +102,16 @@ extension Connection {
         updateReading()
     }
 
-    /// No frame will come for the one who asks for it now: its stream ends, for this reason unless the connection is closed.
+    /// Ends the stream of the consumer that waits. The reason is `reason`, unless the connection is closed.
     func endReader(_ reason: ClientError? = nil) {
         guard let reader = direct.reader.take() else { return }
         direct.endReason = reason
         reader.continuation.resume(returning: nil)
     }
 
-    /// Frames of a link that is ready go to those who ask for them.
+    /// Gives the frames of a ready link to the consumer.
     func deliverToReaders(_ frames: [Frame], _ index: Int) {
-        // Without requests there is no telling an answer from a complaint, unless nothing was written.
+        // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
         if links[index].machine.wasUsed { machine.linkAnswered() }
         for var frame in frames {
             frame.session = links[index].session
@@ -124,24 +130,33 @@ extension Connection {
 
     // MARK: Out
 
-    /// Sends `frame` as it is and returns when the kernel has all of its bytes. Connects if there is no link.
+    /// Sends `frame` unchanged and returns when the kernel has accepted all of its bytes. If there is no link, the call
+    /// connects and waits for the link without a deadline.
     ///
-    /// Cancelled before its first byte is written, it is not sent: `cancelled`, fate `notSent`; after that the frame
-    /// goes out whole: `cancelled`, fate `unknown`. Lost with the link: `connectionLost`, fate `unknown`. A frame with a
-    /// mark that codecs give to received frames (`malformedReason`, `endsLink`) is not sent: `invalidRequest`, fate `notSent`.
+    /// If the task is cancelled before the first byte of the frame is written, the frame is not sent. If it is
+    /// cancelled later, the rest of the frame is still written.
+    ///
+    /// - Throws:
+    ///   - `cancelled`, fate `notSent` if no byte was written, otherwise `unknown`.
+    ///   - `connectionLost`, fate `unknown`: the link was lost after the first byte was written. If no byte was
+    ///     written, the frame waits for the next link.
+    ///   - `unavailable` or `tlsFailed`, fate `notSent`: no server could be reached, and the connection gave up.
+    ///   - `invalidRequest`, fate `notSent`: the codec cannot encode the frame, or the frame has `malformedReason` or
+    ///     `endsLink` set, which is allowed only on received frames.
+    ///   - `closed`, fate `notSent`, or `unknown` if a byte was written: the connection was closed.
     public func write(_ frame: Frame) async throws(ClientError) {
         if let mark = frame.receivedMark {
             throw ClientError(
                 .invalidRequest,
                 .notSent,
-                "the frame has the mark \(mark), which only received frames have"
+                "the frame has \(mark) set, which is allowed only on received frames"
             )
         }
         lastID += 1
         let id = lastID
         let outcome: Outcome = await withTaskCancellationHandler {
             await withContinuation { continuation in
-                // Asked here and not before: each `await` above may let the loop do other things first.
+                // Checked here and not earlier: each `await` above may let the loop do other things first.
                 guard lifecycle < .closing else {
                     let error = ClientError(.closed, .notSent, "the connection is closed")
                     return continuation.resume(returning: .failure(error))
@@ -162,7 +177,7 @@ extension Connection {
         _ = try outcome.get()
     }
 
-    /// Puts what waits on the link.
+    /// Moves the waiting frames to the link.
     private func admit() {
         guard let ready else { return }
         while let request = direct.queue.popFirst() {
@@ -174,9 +189,9 @@ extension Connection {
     }
 
     private func cancelWrite(_ id: RequestID) {
-        let message = "cancelled while it was being sent"
+        let message = "the write was cancelled"
         switch direct.queue[id] {
-        case .waiting?, .resting?:
+        case .waiting?, .delayed?:
             direct.queue.remove(id)?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
         case .onLink(let session, let place)?:
             let (waiter, fate): (Waiter, ClientError.Fate)
@@ -193,8 +208,8 @@ extension Connection {
 
     // MARK: Events
 
-    /// What happened, without an owner: there are frames that were to be written, and nothing else. An owner may also have
-    /// been let go, and its requests with it.
+    /// Handles events without an owner: frames to be written, and nothing else. The owner may also have been
+    /// deallocated, together with its requests.
     func handle(_ batch: [ConnectionEvent?]) {
         for case let event? in batch {
             switch event {
@@ -206,11 +221,13 @@ extension Connection {
                     continue
                 }
                 for request in requests {
-                    request.waiter.resume(.failure(ClientError(.closed, .notSent, "the client was let go")))
+                    request.waiter.resume(
+                        .failure(ClientError(.closed, .notSent, "the client was deallocated without close()"))
+                    )
                 }
             case .answered(_, let waiter, _):
-                // Parts of it may have been for nobody.
-                waiter.resume(.failure(ClientError(.closed, .unknown, "the client was let go")))
+                // Some of its parts may have been discarded.
+                waiter.resume(.failure(ClientError(.closed, .unknown, "the client was deallocated without close()")))
             case .lost(let loss): take(loss)
             case .ready: admit()
             case .unavailable(let error): failAll(error)
@@ -226,8 +243,8 @@ extension Connection {
 
     private func take(_ loss: LinkLoss) {
         direct.queue.giveBack(loss.remains.unsent)
-        let isOurDoing = (loss.cause as? TransportError)?.code == .closedLocally
-        let isClosed = lifecycle == .closed && isOurDoing
+        let isClosedLocally = (loss.cause as? TransportError)?.code == .closedLocally
+        let isClosed = lifecycle == .closed && isClosedLocally
         let error =
             isClosed
             ? ClientError(.closed, .unknown, "the connection was closed")

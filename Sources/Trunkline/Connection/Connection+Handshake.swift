@@ -1,6 +1,6 @@
-/// The handshake: from a link that is established to one that is ready.
+/// The handshake: from an established link to a ready one.
 extension Connection {
-    /// Begins the user's handshake on the new link. Returns false when there is nothing to do: the link is ready.
+    /// Begins the handshake on the new link. Returns false if there is nothing to do: then the link is ready.
     func beginHandshake(_ attempt: ReconnectMachine.Attempt) -> Bool {
         guard options.handshake.perform != nil || !subscriptions.isEmpty else { return false }
         let session = attempt.id
@@ -11,17 +11,17 @@ extension Connection {
         arm(at: deadline)
         updateReading()
         publishState()
-        guard let perform = options.handshake.perform else { return restoreUntold(session) }
+        guard let perform = options.handshake.perform else { return restoreNewSubscriptions(session) }
         run(session, perform)
         return true
     }
 
-    /// Runs the user's `closure` for the handshake of `session`, and goes on with the handshake when it returns.
+    /// Runs the caller's `closure` for the handshake of `session`, and continues the handshake when it returns.
     private func run(_ session: UInt64, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
         guard let index = handshaking(session) else { return }
         let handshaker = Handshaker(endpoint: links[index].endpoint, session: session, connection: self)
-        // Not structured: it begins on the loop, where nobody can await it, and it ends with the link: `endHandshake`
-        // cancels it. What it reports too late carries an old session number.
+        // Unstructured: it begins on the loop, which cannot await it. `endHandshake` cancels it when the link ends.
+        // What it reports after that has an old session number and is ignored.
         links[index].handshake?.task = Task(executorPreference: loop.callbackExecutor) {
             var failure: (any Error)?
             do { try await closure(handshaker) } catch { failure = error }
@@ -29,7 +29,7 @@ extension Connection {
         }
     }
 
-    /// The link of `session`, if it is handshaking.
+    /// The index of the link of `session`, if it is handshaking.
     func handshaking(_ session: UInt64) -> Int? {
         handshaking.flatMap { links[$0].session == session ? $0 : nil }
     }
@@ -38,20 +38,20 @@ extension Connection {
         if let index = handshaking(session) { links[index].handshake?.keepsSubscriptions = true }
     }
 
-    /// Tells the server of the subscriptions that it has not heard of on the link of `session`, those among them that were made
-    /// while others were restored. From now on every answer gives it more time. Returns whether there are any.
-    private func restoreUntold(_ session: UInt64) -> Bool {
+    /// Sends the subscriptions that were not yet sent on the link of `session`, including those that were made while
+    /// others were being restored. From now on every response extends the deadline. Returns whether there were any.
+    private func restoreNewSubscriptions(_ session: UInt64) -> Bool {
         guard let index = handshaking(session), let handshake = links[index].handshake,
             !handshake.keepsSubscriptions
         else { return false }
-        let untold = subscriptions.filter { $0.key > handshake.toldThrough }.sorted { $0.key < $1.key }
-        guard let last = untold.last else { return false }
-        links[index].handshake?.toldThrough = last.key
+        let unrestored = subscriptions.filter { $0.key > handshake.restoredThrough }.sorted { $0.key < $1.key }
+        guard let last = unrestored.last else { return false }
+        links[index].handshake?.restoredThrough = last.key
         links[index].handshake?.isOver = false
-        links[index].handshake?.restoring = HandshakeState.Restoring(count: untold.count)
+        links[index].handshake?.restoring = HandshakeState.Restoring(count: unrestored.count)
         extendRestoring(index)
-        let posted = untold.map(\.value).filter { !$0.expectsResponse }.map(\.request)
-        let requests = untold.map(\.value).filter(\.expectsResponse).map(\.request)
+        let posted = unrestored.map(\.value).filter { !$0.expectsResponse }.map(\.request)
+        let requests = unrestored.map(\.value).filter(\.expectsResponse).map(\.request)
         run(session) { [options] handshaker in
             try await handshaker.connection.restore(posting: posted, session)
             if !requests.isEmpty { try await options.handshake.restore(handshaker, requests) }
@@ -59,7 +59,8 @@ extension Connection {
         return true
     }
 
-    /// The server has restored a subscription, or is about to begin. The timer finds the later deadline when it fires.
+    /// Extends the deadline: the server has restored a subscription, or restoring begins. The timer is not armed anew:
+    /// it checks the deadline when it fires.
     private func extendRestoring(_ index: Int) {
         guard links[index].handshake?.restoring != nil else { return }
         links[index].handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
@@ -71,33 +72,38 @@ extension Connection {
 
     func handshakeEnded(_ session: UInt64, _ failure: (any Error)?) {
         guard let index = handshaking(session), let handshake = links[index].handshake else { return }
-        if let loss = handshake.loss ?? links[index].lastWords?.failure {
+        if let loss = handshake.loss ?? links[index].finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
             return attemptFailed(session, isVerdict ? failure ?? loss : loss)
         }
         if let failure { return attemptFailed(session, failure) }
-        // A link like that is never ready; the next one comes after the wait that keeps us from asking too often.
+        // The server answers nothing more on this link, so it never becomes ready. The attempt fails, so that the
+        // back-off applies.
         guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
-        if restoreUntold(session) { return }
-        // Requests that it did not wait for could be answered later, when the answer would be another's.
+        if restoreNewSubscriptions(session) { return }
+        // A response to a request in flight could come later and be matched with another request.
         guard links[index].machine.count == 0 else {
-            return attemptFailed(session, HandshakeRefusal("it left a request unanswered", isPermanent: false))
+            return attemptFailed(
+                session,
+                HandshakeRefusal("handshake returned with a request still in flight", isPermanent: false)
+            )
         }
-        // Nor may requests follow within a frame that is half written.
+        // A frame that is half written must be completed before a request follows.
         guard links[index].machine.outbound.isEmpty else {
             links[index].handshake?.isOver = true
             return scheduleFlush()
         }
-        guard !handshake.hasToldTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
+        guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned)
         var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
         becomeReady(session, afterHandshake: handshake.hasHeard)
-        // Those came before anything that is read from now on.
+        // These frames were received before everything that is read from now on.
         if let ready, links[ready].session == session { deliver(&early, ready) }
     }
 
-    /// The link is gone before it was ready. A server that refuses and closes at once has refused: closures that have heard
-    /// something say what it was, within their time. Those who wait for more hear that nothing comes.
+    /// The link was lost before it was ready. A server that rejects a login often closes at once, so closures that have
+    /// received a frame may still return or throw, within their deadline: their error says more than the loss.
+    /// Everything that waits fails.
     func handshakeLost(_ session: UInt64, _ cause: any Error) {
         guard let index = handshaking(session), let handshake = links[index].handshake, handshake.loss == nil else {
             return
@@ -108,7 +114,7 @@ extension Connection {
         failWaiters(index) { .lostDuringHandshake(cause, $0) }
     }
 
-    /// Ends the conversation, telling everyone in it of `error`. Returns the frames that nobody asked for.
+    /// Ends the handshake: everything that waits fails with `error`. Returns the frames that were not requested.
     @discardableResult
     func endHandshake(_ error: ClientError) -> [Frame] {
         guard let index = handshaking else { return [] }
@@ -127,7 +133,7 @@ extension Connection {
         links[index].handshake?.failReaders(error(.notSent))
     }
 
-    /// The deadline of the handshake has come, or that of one of its requests.
+    /// The deadline of the handshake, or of one of its requests, has come.
     func handshakeTimedOut(_ session: UInt64) {
         guard let index = handshaking(session) else { return }
         var expired = false
@@ -144,7 +150,7 @@ extension Connection {
         }
         guard let handshake = links[index].handshake else { return }
         if !expired, loop.now < handshake.deadline { return arm(at: handshake.nextDeadline) }
-        // No progress was possible while a reader of pushes had reading suspended.
+        // No progress was possible while the reader of a push stream kept reading suspended.
         if !expired, handshake.restoring != nil, handshake.loss == nil, !handshake.mayRead {
             spillInbox()
             if isPaused || links[index].handshake?.mayRead == true {
@@ -156,18 +162,18 @@ extension Connection {
         if let loss = handshake.loss { return attemptFailed(session, loss) }
         var message =
             expired
-            ? "a request of the handshake had no answer in time"
+            ? "deadline exceeded for a request of the handshake"
             : handshake.timeoutMessage(options.handshake.timeout)
         if !handshake.mayRead {
-            message += "; \(handshake.inbox.count) frames that it has not asked for came before"
+            message += "; before that, \(handshake.inbox.count) frames arrived that were not requested"
         }
         attemptFailed(session, TransportError(.timedOut, message))
     }
 
-    // MARK: What the closures ask for
+    // MARK: Calls of the closures
 
-    /// Runs `body` in a task of the closures, which waits until the continuation that it is given is resumed. Giving that up
-    /// ends the attempt.
+    /// Runs `body` in the closure's task, which waits until the continuation is resumed. Cancelling the task ends the
+    /// attempt.
     func inHandshake(
         _ session: UInt64,
         _ body: (isolated Connection, Int, Continuation<Outcome>) -> Void
@@ -184,7 +190,7 @@ extension Connection {
         }
     }
 
-    /// Sends a request, or a one-way message, of the handshake.
+    /// Sends a request or a one-way message of the handshake.
     func sendInHandshake(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome
     {
         await inHandshake(session) { connection, index, continuation in
@@ -224,7 +230,7 @@ extension Connection {
         }
     }
 
-    /// Has `frame` go out at the end of the turn. Returns false when every serial number is in use.
+    /// Queues `frame` to be written at the end of the turn. Returns false if every serial number is in use.
     func addToHandshake(
         _ frame: Frame,
         _ index: Int,
@@ -248,18 +254,18 @@ extension Connection {
 
     // MARK: Frames
 
-    /// What the server says before the link is ready.
+    /// Handles frames that are received before the link is ready.
     func takeInHandshake(_ frames: [Frame], _ index: Int) {
         let session = links[index].session
         links[index].handshake?.hasHeard = true
         for frame in frames {
-            // One of them may have ended the attempt: the rest is for nobody.
+            // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
             switch frame.kind {
             case .response: answerInHandshake(frame, index)
             case .ping:
                 links[index].handshake?.hasStray = true
-                // At the end of the turn: a write that finds the link gone reads what is left of it.
+                // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
                 if links[index].takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: links[index].handshake?.hasStray = true
             case .part where takePartInHandshake(frame, index): break
@@ -277,8 +283,8 @@ extension Connection {
         updateReading()
     }
 
-    /// While subscriptions are restored, they may bring more pushes than are held before a link is ready: these go to their
-    /// readers now, or no answer would be read any more. Not while a reader has reading suspended.
+    /// Restoring subscriptions may bring more pushes than are held before a link is ready. These go to their readers
+    /// now, because otherwise no response could be read. Not while a reader keeps reading suspended.
     func spillInbox() {
         guard let index = handshaking, let handshake = links[index].handshake, handshake.restoring != nil,
             !handshake.mayRead, !isPaused, isOwned, let pushes = links[index].handshake?.takePushes()
@@ -291,7 +297,8 @@ extension Connection {
         }
     }
 
-    /// Keeps a part of a response for its request; returns false when there is none. One that is too much ends the attempt.
+    /// Keeps a part of a response for its request. Returns false if no request matches. Exceeding a limit ends the
+    /// attempt.
     private func takePartInHandshake(_ frame: Frame, _ index: Int) -> Bool {
         guard case .request(let entry, let number) = links[index].machine.match(frame.serial, at: loop.now) else {
             return false
@@ -332,7 +339,7 @@ extension Connection {
         entry.waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
     }
 
-    /// What was written of a handshake, or cannot be.
+    /// Resumes the callers whose frames were written or could not be encoded.
     func takeInHandshake(_ result: Link.WriteResult, _ index: Int) {
         for refusal in result.refused {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
@@ -347,7 +354,9 @@ extension ClientError {
         ClientError(.connectionLost, fate, "the link ended during the handshake", cause: cause)
     }
 
-    static var noSerialLeft: ClientError { ClientError(.overloaded, .notSent, "every serial number is in use") }
+    static var noSerialLeft: ClientError {
+        ClientError(.overloaded, .notSent, "all serial numbers of the link are in use")
+    }
 
     static var handshakeIsOver: ClientError { ClientError(.closed, .notSent, "the handshake is over") }
 }

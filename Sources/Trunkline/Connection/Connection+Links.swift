@@ -1,9 +1,9 @@
-/// Bytes in and out, of every link alike: handshaking, ready and draining.
+/// Reading and writing on all links: handshaking, ready and draining.
 extension Connection {
     // MARK: Reading
 
-    /// Reads until the socket is empty or the share is used up, decodes the complete frames and hands them over. What is
-    /// left then is read in the next turn.
+    /// Reads until the socket is empty or the link's share of the turn is used up, decodes the complete frames and
+    /// hands them over. The rest is read in the next turn.
     func read(_ session: UInt64) {
         guard let index = index(of: session), links[index].handshake?.loss == nil else { return }
         let transport = links[index].transport
@@ -31,33 +31,33 @@ extension Connection {
             }
         }
         loop.withReceiveMemory { links[index].received.giveBack(to: &$0) }
-        // With TLS also what is no complete record yet, or has nothing to read.
+        // With TLS this includes bytes of records that are incomplete or have no content.
         count = max(count, transport.receivedCount &- before)
         if links[index].machine.phase == .ready, count > 0 || !decoded.isEmpty {
             received(count, hasFrames: !decoded.isEmpty, index)
         }
         let hasProgress = count > 0 || !decoded.isEmpty
         if !decoded.isEmpty { deliver(index) }
-        // The frames may have ended this very link.
+        // The frames may have ended this link.
         guard let index = self.index(of: session) else { return }
         if let ending { return lose(session, ending) }
-        guard let lastWords = links[index].lastWords else { return }
-        links[index].lastWords?.byteCount += count
-        // Over TLS a read stops after so many records, and says nothing of those behind them.
-        if hasProgress, mayReadLastWords(index) { scheduleReading() } else { lose(session, lastWords.failure) }
+        guard let finalReads = links[index].finalReads else { return }
+        links[index].finalReads?.byteCount += count
+        // Over TLS a read stops after a number of records, even if more are waiting.
+        if hasProgress, mayContinueFinalReads(index) { scheduleReading() } else { lose(session, finalReads.failure) }
     }
 
-    /// Whether what a link has left to say that cannot be written to any more may go on being read. What a receiver does not
-    /// take is held as far as there is room; the rest is lost, for a link like that must not be kept for a receiver.
-    private func mayReadLastWords(_ index: Int) -> Bool {
-        guard let lastWords = links[index].lastWords, loop.turnTime < lastWords.deadline else { return false }
+    /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
+    /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
+    private func mayContinueFinalReads(_ index: Int) -> Bool {
+        guard let finalReads = links[index].finalReads, loop.turnTime < finalReads.deadline else { return false }
         if links[index].draining != nil { return true }
         if let handshake = links[index].handshake { return handshake.mayRead }
         if isOwned { return !isPaused || !isHoldFull(index) }
-        return direct.reader != nil || lastWords.byteCount < options.inbound.maximumHeld
+        return direct.reader != nil || finalReads.byteCount < options.inbound.maximumHeld
     }
 
-    /// Hands over what was decoded, and keeps its memory unless it is large.
+    /// Hands over the decoded frames, and keeps their memory unless it is large.
     private func deliver(_ index: Int) {
         var frames = exchange(&decoded, with: [])
         deliver(&frames, index)
@@ -65,7 +65,7 @@ extension Connection {
         if frames.capacity <= 8192 { decoded = frames }
     }
 
-    /// Reads on in the next turn.
+    /// Continues reading in the next turn.
     func scheduleReading() {
         guard !isReadScheduled else { return }
         isReadScheduled = true
@@ -77,7 +77,7 @@ extension Connection {
         forEachLink(where: { links[$0].isToBeReadOn }) { read($0) }
     }
 
-    /// Frames of a link go to its handshake, to the requests on it, or to those who ask for frames.
+    /// Hands frames over to the handshake, to the requests on the link, or to the consumer of `frames`.
     func deliver(_ frames: inout [Frame], _ index: Int) {
         if links[index].handshake != nil { return takeInHandshake(frames, index) }
         if links[index].draining == nil {
@@ -87,11 +87,11 @@ extension Connection {
             if !frames.isEmpty { take(&frames, index) }
         } else {
             take(&frames, index)
-            scheduleFlush()  // it may have been the last response
+            scheduleFlush()  // a frame may have been the last response
         }
     }
 
-    /// Reading goes on while somebody wants frames; otherwise TCP pushes back on the server.
+    /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
     func updateReading() {
         for index in links.indices where links[index].draining != nil { links[index].transport.isReading = !isPaused }
         if let handshaking, let handshake = links[handshaking].handshake {
@@ -109,7 +109,7 @@ extension Connection {
 
     // MARK: Writing
 
-    /// Writes at the end of this turn, unless the socket is full.
+    /// Schedules writing for the end of this turn. A link whose socket is full is skipped then.
     func scheduleFlush() {
         guard !isFlushing else { return }
         isFlushing = true
@@ -124,37 +124,37 @@ extension Connection {
 
     private func isToBeFlushed(_ index: Int) -> Bool {
         if !links[index].machine.outbound.isEmpty { return !links[index].transport.awaitsWritable }
-        // A connection that closes has to know what TLS still holds.
+        // A connection that is closing has to know whether TLS still holds bytes.
         return lifecycle == .closing && links[index].machine.phase == .ready
     }
 
-    /// Calls `body` with the session of every link that `isMeant` now. Links may end while it works.
+    /// Calls `body` with the session of every link for which `isMeant` is true now. `body` may end links.
     private func forEachLink(where isMeant: (Int) -> Bool, _ body: (UInt64) -> Void) {
         if links.count == 1 {
-            if isMeant(0) { body(links[0].session) }  // the usual case takes no memory
+            if isMeant(0) { body(links[0].session) }  // the usual case allocates nothing
             return
         }
         for session in links.indices.filter(isMeant).map({ links[$0].session }) { body(session) }
     }
 
-    /// Writes as much as the socket takes: one system call for everything that accumulated, as a rule.
+    /// Writes as much as the socket takes, usually everything that accumulated in one system call.
     func flush(_ session: UInt64) {
-        guard let index = index(of: session), links[index].handshake?.loss == nil, links[index].lastWords == nil else {
+        guard let index = index(of: session), links[index].handshake?.loss == nil, links[index].finalReads == nil else {
             return
         }
         let phase = links[index].machine.phase
         if phase == .ready, links[index].machine.willWrite(at: loop.turnTime) { armLiveness() }
         let result = links[index].write()
-        if let failure = result.failure { beginLastWords(failure, index) }
+        if let failure = result.failure { beginFinalReads(failure, index) }
         take(result, index)
         guard result.failure == nil else { return }
         if let refusal = result.refused.first(where: { $0.item.id == 0 && $0.item.frame.kind == .ping }) {
-            // Without a ping the link would be given up for a silence that is not the server's.
+            // Without pings the link would later be closed for a silence that is not the server's.
             return lose(session, TransportError(.closedLocally, "a ping cannot be encoded: \(refusal.error)"))
         }
         if phase == .handshaking, links[index].handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, phase == .ready, links[index].machine.outbound.isEmpty else { return }
-        // Encrypted, and waiting for the socket.
+        // The bytes are encrypted and wait for the socket.
         if links[index].transport.isHoldingBytes {
             links[index].transport.awaitsWritable = true
         } else {
@@ -162,7 +162,7 @@ extension Connection {
         }
     }
 
-    /// What was written, or cannot be, leaves the link.
+    /// Removes what was written, or cannot be encoded, from the link.
     private func take(_ result: Link.WriteResult, _ index: Int) {
         noteUnencodable(result.refused)
         if links[index].handshake != nil { return takeInHandshake(result, index) }
@@ -184,7 +184,7 @@ extension Connection {
         if links[index].machine.phase == .ready { events.append(.room) }
     }
 
-    /// Counts the frames of ours among `refused`: nobody waits for them who could be told.
+    /// Counts the codec's own frames among `refused`. No caller waits for these.
     func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
         for refusal in refused where refusal.item.id == 0 {
             statistics.unencodableFrames += 1
@@ -192,27 +192,28 @@ extension Connection {
         }
     }
 
-    /// A write failed because the peer is gone; what it said before may still be there to read. The link is lost when that
-    /// has been read; a draining one, whose reading may be suspended, when its time is over at the latest.
-    private func beginLastWords(_ failure: TransportError, _ index: Int) {
+    /// A write has failed because the peer closed; frames that it sent earlier may still be unread. The link is lost
+    /// when they have been read. Reading a draining link may be suspended: it is lost at its deadline at the latest.
+    private func beginFinalReads(_ failure: TransportError, _ index: Int) {
         let deadline = links[index].draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
-        links[index].lastWords = Link.LastWords(failure: failure, deadline: deadline)
+        links[index].finalReads = Link.FinalReads(failure: failure, deadline: deadline)
         links[index].mayHaveMore = true
         scheduleReading()
     }
 
     // MARK: Draining
 
-    /// So many links may be draining; servers that keep sending us away end the oldest.
+    /// The maximum number of draining links. Beyond it the oldest is closed, in case a server sends goAway on every
+    /// link.
     private static let maximumDraining = 64
 
-    /// The link takes no new requests from now on: those that have started on it finish there, or meet their deadline; the
-    /// others go out on the next one.
+    /// Makes the link take no more requests. Those that have started on it finish there, or meet their deadline. The
+    /// others go out on the next link.
     func drain(_ index: Int, _ cause: DisconnectCause) {
         let session = links[index].session
         guard isOwned else { return lose(session, TransportError.closedByUs) }
         deliverHeld(index)
-        // What was held may have ended the link.
+        // A held frame may have ended the link.
         guard let index = self.index(of: session), links[index].draining == nil else { return }
         stopLiveness()
         links[index].draining = Link.Draining(
@@ -220,20 +221,20 @@ extension Connection {
             cause: cause
         )
         events.append(.returned(links[index].machine.drain()))
-        links[index].mayHaveMore = true  // it may have been left in the midst of reading
+        links[index].mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
         armDraining()
         updateReading()
         scheduleFlush()
-        // Right away: what is under way on it may be nothing.
+        // At once: there may be nothing in flight on it.
         scheduleReading()
     }
 
-    /// Closes the draining links on which nothing is under way, and nothing is left to be written.
+    /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
         guard links.contains(where: { $0.draining != nil }) else { return }
         for index in links.indices where links[index].isDrained {
-            if links[index].draining?.hasTakenLeave == false { takeLeave(index) }
+            if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
         }
         let drained = links.filter { $0.isDrained }
         guard !drained.isEmpty else { return }
@@ -243,23 +244,23 @@ extension Connection {
             report(link, link.draining?.cause ?? .closedLocally, nil, link.machine.close(), requestsLost: 0)
         }
         armDraining()
-        // Requests that were given up there count no more.
+        // Abandoned requests on these links no longer count.
         events.append(.room)
     }
 
-    /// Nothing is under way on the link any more: tells the server, once, if the protocol has words for it.
-    private func takeLeave(_ index: Int) {
-        links[index].draining?.hasTakenLeave = true
-        guard let farewell = links[index].codec._closingFrame() else { return }
-        links[index].machine.send(farewell)
+    /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
+    private func sendClosingFrame(_ index: Int) {
+        links[index].draining?.hasSentClosingFrame = true
+        guard let closingFrame = links[index].codec._closingFrame() else { return }
+        links[index].machine.send(closingFrame)
         let result = links[index].write()
         noteUnencodable(result.refused)
-        // Nobody is there to be told.
-        if result.failure != nil || links[index].lastWords != nil { links[index].machine.dropOutbound() }
+        // The peer can no longer receive anything.
+        if result.failure != nil || links[index].finalReads != nil { links[index].machine.dropOutbound() }
     }
 
-    /// The server answers nothing more on the link, which is draining: what is under way on it is lost, and there is nothing
-    /// to wait for (RFC 9112 §9.6 asks the client to close, too).
+    /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
+    /// §9.6 requires the client to close, too).
     func endDraining(_ session: UInt64) {
         guard let index = index(of: session), let draining = links[index].draining else { return }
         var link = links.remove(at: index)
@@ -270,7 +271,7 @@ extension Connection {
         events.append(.lost(LinkLoss(link, remains, TransportError.endedByServer)))
     }
 
-    /// Loses every draining link.
+    /// Ends every draining link; requests in flight on them are lost.
     func loseDraining(_ cause: any Error) {
         forEachLink(where: { links[$0].draining != nil }) { lose($0, cause) }
     }
@@ -286,25 +287,25 @@ extension Connection {
         loop.arm(timer.timer, at: next)
     }
 
-    /// The time of a draining link is over: what is still under way on it is lost.
+    /// Ends the draining links whose time is over; requests in flight on them are lost.
     private func drainingTimedOut() {
         let now = loop.now
         forEachLink(where: { links[$0].draining.map { $0.deadline <= now } ?? false }) { session in
-            lose(session, index(of: session).flatMap { links[$0].lastWords?.failure } ?? .closedByUs)
+            lose(session, index(of: session).flatMap { links[$0].finalReads?.failure } ?? .closedByUs)
         }
         armDraining()
     }
 
     // MARK: The end of a link
 
-    /// A link is gone, in whatever phase: what had started is lost, what had not goes out on the next one.
+    /// Ends a link, whatever its phase. Requests that had started are lost. The others go out on the next link.
     func lose(_ session: UInt64, _ cause: any Error) {
         if let index = index(of: session) { deliverHeld(index) }
-        // What was held may have ended the link, or made it drain.
+        // A held frame may have ended the link, or made it drain.
         guard let index = index(of: session) else { return }
         if links[index].handshake != nil { return handshakeLost(session, cause) }
         if links[index].draining != nil { return loseDraining(index, cause) }
-        // Its server may accept links and answer nothing on any of them.
+        // A server may accept links and never answer on any of them.
         let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !links[index].machine.liveness.rules.hasHeard
         stopLiveness()
         var link = links.remove(at: index)
@@ -317,9 +318,9 @@ extension Connection {
         let hasUnanswered = isOwned ? link.machine.hasUnanswered : link.machine.hasStartedMessage
         let wasQuiet = !hasUnanswered && link.machine.requests.abandonedCount == 0
         let remains = link.machine.close()
-        let isOurDoing = (cause as? TransportError)?.code == .closedLocally
-        // A link that the server, or the network, has ended proves nothing of the endpoint: only a frame does.
-        if isOurDoing { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
+        let isClosedLocally = (cause as? TransportError)?.code == .closedLocally
+        // If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
+        if isClosedLocally { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
         report(
             link,
             DisconnectCause(cause),
@@ -353,7 +354,7 @@ extension Connection {
         events.append(.lost(LinkLoss(link, remains, cause)))
     }
 
-    /// Tells of the end of a link that was ready.
+    /// Reports the end of a link that was ready.
     func report(
         _ link: Link,
         _ cause: DisconnectCause,
@@ -376,41 +377,41 @@ extension Connection {
 }
 
 extension Connection: @preconcurrency LoopWork {
-    /// The end of a turn in which something was queued.
+    /// Writes at the end of a turn in which something was queued.
     package func runOnLoop() { entered { $0.flushAll() } }
 }
 
 extension Link {
-    /// Whether it is draining, and nothing is under way or to be written on it.
+    /// Whether the link is draining, with nothing in flight and nothing left to write.
     fileprivate var isDrained: Bool { draining != nil && machine.count == 0 && machine.outbound.isEmpty }
 
-    /// Whether there is more to read than readiness tells of.
+    /// Whether there is more to read than the socket's readiness says.
     fileprivate var isToBeReadOn: Bool {
-        if lastWords != nil, draining == nil { return true }
-        return transport.isReading && (mayHaveMore || holdsFrames || lastWords != nil)
+        if finalReads != nil, draining == nil { return true }
+        return transport.isReading && (mayHaveMore || holdsFrames || finalReads != nil)
     }
 }
 
-// MARK: - Reading on while the owner wants nothing
+// MARK: - Reading while the owner is paused
 
-/// A full buffer of one stream, of pushes or of a reply, must not make the link look dead to the server, nor a dead link
-/// look alive to us.
+/// If the buffer of one stream (of pushes or of a reply) is full and suspends reading, the link must not look dead to the
+/// server, and the client must still detect a dead link.
 ///
-/// Heartbeats are handed over as they come; everything else is held, in order, up to `options.inbound.maximumHeld`. Only then
-/// reading stops.
+/// Heartbeats are handed over as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
+/// Only then reading stops.
 extension Connection {
-    /// Whether nothing more is to be read before the owner goes on.
+    /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ index: Int) -> Bool {
         !links[index].held.isUnlimited && links[index].held.byteCount >= options.inbound.maximumHeld
     }
 
-    /// How much may be read in one go.
+    /// How many bytes may be read now.
     private func readBudget(_ index: Int) -> Int {
         guard isPaused, links[index].machine.phase == .ready else { return .max }
         return max(1, options.inbound.maximumHeld - links[index].held.byteCount)
     }
 
-    /// Sorts out what has just come in: returns what the owner is to have now.
+    /// Separates new frames: returns those for the owner now, and holds the others.
     private func hold(_ frames: [Frame], _ index: Int) -> [Frame] {
         guard isPaused else { return links[index].held.takeAll() + frames }
         var urgent: [Frame] = []
@@ -425,7 +426,8 @@ extension Connection {
         return urgent
     }
 
-    /// The owner goes on, or not. What is held it has soon: it may be in the midst of something.
+    /// Pauses or resumes the owner's frames. Held frames are delivered a little later, because the owner may be in the
+    /// middle of a call.
     func setPaused(_ isPaused: Bool) {
         guard isPaused != self.isPaused else { return }
         self.isPaused = isPaused
@@ -437,7 +439,7 @@ extension Connection {
         }
     }
 
-    /// Hands over what is held, whether or not the owner wants it: it came before what follows.
+    /// Delivers the held frames even if the owner is paused: they came before what follows.
     func deliverHeld(_ index: Int) {
         guard links[index].draining == nil, !links[index].held.frames.isEmpty else { return }
         var frames = links[index].held.takeAll()
@@ -446,12 +448,12 @@ extension Connection {
 }
 
 extension Link {
-    /// Frames that came while the owner wanted none.
+    /// Frames received while the owner was paused.
     struct Held {
         private(set) var frames: [Frame] = []
-        /// About how much memory they take.
+        /// About how much memory the frames take, in bytes.
         private(set) var byteCount = 0
-        /// The socket has failed: nothing more comes than what is there.
+        /// Whether the limit is lifted: the socket has failed, so only what it still holds can come.
         var isUnlimited = false
 
         mutating func append(_ frame: Frame) {

@@ -1,14 +1,14 @@
-/// Noticing that the link is dead: performs what `Liveness` decides.
+/// Detecting a dead link: performs the actions of `Liveness`.
 ///
-/// Its timer is armed for the instant at which it has to look next, and not moved when something is heard: when it fires and
-/// there is nothing to do, it is armed anew.
+/// The timer is armed for the next instant at which `Liveness` has to check. Receiving a frame does not move it. If
+/// there is nothing to do when it fires, it is armed anew.
 extension Connection {
-    /// How long pings take on the present link; `nil` before the first pong.
+    /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { ready.flatMap { links[$0].machine.liveness.rules.roundTripTime } }
 
-    // MARK: From link to link
+    // MARK: Starting and stopping
 
-    /// The link may be used: its silence counts from now.
+    /// Starts to watch a link that has become ready. Its silence counts from now.
     func startLiveness(_ index: Int) {
         var policy = Liveness.Policy()
         policy.interval = options.liveness.interval
@@ -19,18 +19,18 @@ extension Connection {
         policy.maximumTimeouts = options.liveness.maximumStalls
         policy.mode = codec._ping(number: 0) == nil ? .none : options.liveness.heartbeat
         links[index].machine.becomeReady(policy, at: loop.now)
-        // The handshake may have left the beginning of a frame.
+        // The handshake may have left an incomplete frame.
         if !links[index].received.isEmpty { received(0, hasFrames: false, index) }
         armLiveness()
     }
 
-    /// There is no link any more to be watched.
+    /// Stops the timer: there is no ready link any more.
     func stopLiveness() {
         livenessArmed = nil
         if let livenessTimer { loop.arm(livenessTimer.timer, at: nil) }
     }
 
-    /// So many bytes have come in, and have completed frames or not.
+    /// Notes that `count` bytes were received, and whether they completed frames.
     @inline(__always)
     func received(_ count: Int, hasFrames: Bool, _ index: Int) {
         // Complete frames may be left for the next turn.
@@ -46,7 +46,7 @@ extension Connection {
 
     // MARK: The timer
 
-    /// Lets the timer fire in time for the machine's next look. One that is armed for earlier stays.
+    /// Arms the timer for the next check, unless it is armed for an earlier one.
     func armLiveness() {
         guard let ready, let next = links[ready].machine.liveness.rules.nextLook, next < .distantFuture else { return }
         if let livenessArmed, livenessArmed <= next { return }
@@ -65,14 +65,14 @@ extension Connection {
         switch look(due, ready) {
         case .none, .ping: break
         case .examine:
-            // A socket that has failed says so to those who read or write, and we do neither: takes what is left to read,
-            // and with it the failure, wherever that goes.
+            // A socket reports its failure only to a read or write, and the client does neither now. Reads what is
+            // left, and with it the failure.
             if links[ready].transport.hasFailed {
                 links[ready].held.isUnlimited = true
                 updateReading()
             }
         case .declareDead:
-            // What the socket holds was said in time: a loop that was held up has not read it yet.
+            // Read first: what the socket holds came in time, but a busy loop has not read it yet.
             read(session)
             guard let ready = self.ready, links[ready].session == session else { return }
             if look(due, ready) == .declareDead { return loseToSilence(ready) }
@@ -80,10 +80,10 @@ extension Connection {
         armLiveness()
     }
 
-    /// Asks the machine, and sends the ping it asks for.
+    /// Checks the link, and sends a ping if that is due.
     private func look(_ due: Instant, _ index: Int) -> Liveness.Action {
         let action = links[index].machine.look(due: due, at: loop.now)
-        // Only a full socket can hold it up, see `socketTookBytes`.
+        // Only a full socket can delay the ping: see `socketTookBytes`.
         if case .ping(let number) = action { ping(number, index) }
         return action
     }
@@ -94,7 +94,7 @@ extension Connection {
         if !links[index].transport.awaitsWritable { scheduleFlush() }
     }
 
-    /// Asks the server now, on the link of `session` if that is ready, whether it is still there.
+    /// Sends a ping at once on the link of `session`, if that is ready.
     func probe(_ session: UInt64) {
         guard let ready, links[ready].session == session,
             case .ping(let number) = links[ready].machine.probe(at: loop.now)

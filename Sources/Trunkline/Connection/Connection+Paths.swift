@@ -1,6 +1,6 @@
-/// Following the host's network: which path a link takes, and what its changes mean for links and attempts.
+/// Following the host's network: the path of each link, and what changes mean for links and attempts.
 extension Connection {
-    /// The path of packets to the server. As `Client.path`.
+    /// The path of packets to the server. See ``Client/path``.
     public var path: NetworkPath {
         if let ready { return links[ready].path.latest }
         if let handshaking { return links[handshaking].path.latest }
@@ -8,7 +8,8 @@ extension Connection {
         return machine.endpoints.first.map { path(to: $0) } ?? .unknown
     }
 
-    /// The present `path` and every different one that follows, until the connection is closed. As `Client.paths`.
+    /// The current ``path`` and every different path that follows, until the connection is closed. See
+    /// ``Client/paths``.
     public nonisolated var paths: AsyncStream<NetworkPath> {
         stream(startingWith: { $0.path }, { $1(&$0.pathView.readers) })
     }
@@ -22,12 +23,12 @@ extension Connection {
 
     // MARK: Paths
 
-    /// Asks the monitor to tell of changes, once there is an attempt that they could concern.
+    /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
     func followNetwork() {
         guard pathView.isMonitored == nil, options.network.isMonitored,
             !machine.endpoints.allSatisfy({ $0.isThisHost })
         else { return }
-        // A system that is short of descriptors may have one for the next attempt.
+        // If the system had no file descriptor left, the next attempt asks again.
         pathView.isMonitored = loop.pathMonitor.add(self, on: loop) ? true : nil
     }
 
@@ -42,7 +43,7 @@ extension Connection {
         return loop.pathMonitor.path(to: address, from: source)
     }
 
-    /// The paths of new sockets to `endpoint`, by address.
+    /// The paths of new sockets to `endpoint`, one for each address.
     private func paths(to endpoint: Endpoint) -> [NetworkPath] {
         switch endpoint.target {
         case .unix: return [.local]
@@ -64,7 +65,7 @@ extension Connection {
         !isMonitored || machine.endpoints.contains { endpoint in paths(to: endpoint).contains { $0.isUsable } }
     }
 
-    /// Remembers what there is, so that a change is noticed.
+    /// Stores the present paths, so that changes can be detected.
     func lookAtPaths() {
         guard isMonitored else { return }
         pathView.latest = currentLook
@@ -76,11 +77,11 @@ extension Connection {
         return look
     }
 
-    /// The path of a link over `transport`, which was connected to `remote`.
+    /// The path of a link over `transport`, which is connected to `remote`.
     func path(of transport: any Transport, to remote: SocketAddress?) -> LinkPath {
         guard let remote else { return LinkPath(local: nil, remote: nil, .local, fresh: .local) }
         var local = isMonitored && !remote.isLoopback ? transport.localAddress : nil
-        // Only a socket that was bound to it can have an address of another host.
+        // Only a socket bound to it can have an address that does not belong to this host.
         if let address = local, socketOptions.sourceAddress != nil, !loop.pathMonitor.isUsable(address) {
             pathView.hasForeignSource = true
             local = nil
@@ -94,7 +95,7 @@ extension Connection {
         return loop.pathMonitor.path(to: remote, from: local)
     }
 
-    /// The path that a link had while it worked, and the one that leads to its server now.
+    /// The path on which the link last worked, and the path to its server now.
     func pathsAtEnd(of link: Link) -> (before: NetworkPath, after: NetworkPath) {
         var path = link.path
         path.heard(at: link.machine.liveness.rules.lastHeard)
@@ -110,7 +111,7 @@ extension Connection {
         for session in links.map(\.session) { examine(session, change) }
         let look = currentLook
         let hasChanged = look != pathView.latest || change == .wake
-        // Links that have just been lost have led to new attempts, which know what there is now.
+        // Links that were just lost may have led to a new attempt, which already knows the present paths.
         let isConcerned = machine.attempt == attempt && isAttemptConcerned(by: change, hasNetwork: look.hasNetwork)
         pathView.latest = look
         if !hasRoute, !(hasChanged && mayLeadElsewhere) {
@@ -118,7 +119,7 @@ extension Connection {
         } else if hasChanged || isConcerned || machine.state.isWithoutNetwork {
             perform(machine.networkChanged(isAttemptConcerned: isConcerned, at: loop.now))
         }
-        // One that was begun too lately to be begun anew is looked at again.
+        // An attempt that was restarted less than a second ago is not restarted now, but checked again later.
         if isConcerned, machine.attempt == attempt, attempt != nil { lookAgain() }
         publishPath()
     }
@@ -132,30 +133,30 @@ extension Connection {
     /// Whether a name may have other addresses in another network.
     private var mayLeadElsewhere: Bool { loop.pathMonitor.hasNetwork && !pathView.addresses.isEmpty }
 
-    /// Whether the attempt under way was begun on a path that is no more.
+    /// Whether the attempt under way began on a path that no longer exists.
     private func isAttemptConcerned(by change: NetworkChange, hasNetwork: Bool) -> Bool {
         if let handshaking {
             let path = links[handshaking].path
             return change == .wake || isGone(path.local) || path.changed != nil
         }
-        // What reads files, or waits for links to drain, has not begun to connect.
+        // An attempt that reads files, or waits for links to drain, has not begun to connect.
         guard let attempt, !attempt.isHeld, attempt.preparing == nil else { return false }
         return change == .wake || paths(to: attempt.attempt.endpoint) != attempt.paths
             || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
     }
 
-    /// What the attempt under way goes by.
+    /// Stores the paths on which the attempt relies.
     func notePathsOfAttempt() {
         guard let endpoint = attempt?.attempt.endpoint else { return }
         attempt?.paths = paths(to: endpoint)
         attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
     }
 
-    /// Whether to try again after a while although no change was reported: a name may have other addresses by then, and the
-    /// system may find no route from a source address of another host.
+    /// Whether to look for a route again even if no change is reported. A name may have other addresses by then, and
+    /// the system may find no route from a source address that does not belong to this host.
     var looksForRouteAgain: Bool { mayLeadElsewhere || socketOptions.sourceAddress != nil }
 
-    /// A link has become ready: a better path may have appeared meanwhile.
+    /// Moves a link that has just become ready, if a better path has appeared since its socket was connected.
     func takeBetterPath(_ index: Int) {
         let path = links[index].path
         guard options.network.onRouteChange == .move, path.fresh.isUsable, path.fresh != path.latest else { return }
@@ -167,18 +168,18 @@ extension Connection {
         return !loop.pathMonitor.isUsable(local)
     }
 
-    /// What the change means for the link of `session`.
+    /// Applies `change` to the link of `session`.
     private func examine(_ session: UInt64, _ change: NetworkChange) {
         guard let index = index(of: session), let remote = links[index].path.remote, !remote.isLoopback else { return }
         links[index].path.heard(at: links[index].machine.liveness.rules.lastHeard)
         let isReady = links[index].draining == nil && links[index].handshake == nil
         if isGone(links[index].path.local) {
-            // An attempt begins anew: see `isAttemptConcerned`.
+            // Its attempt is restarted: see `isAttemptConcerned`.
             guard links[index].handshake == nil else { return }
             let address = links[index].path.local?.host ?? ""
             return lose(
                 session,
-                TransportError(.pathLost, "the local address \(address) is gone, or its interface is down")
+                TransportError(.pathLost, "the local address \(address) was removed, or its interface is down")
             )
         }
         let before = links[index].path
@@ -201,7 +202,7 @@ extension Connection: @preconcurrency PathObserver {
 }
 
 extension Endpoint {
-    /// Whether it is on this host whatever the network is like.
+    /// Whether the endpoint is on this host in any network.
     fileprivate var isThisHost: Bool {
         switch target {
         case .unix: true

@@ -1,7 +1,8 @@
-/// One attempt at one endpoint: its name is looked up, its addresses race for the link. Performs what `AddressRace`
-/// decides.
+/// One attempt at one endpoint: looks up its name and lets its addresses race for the link. Performs the actions of
+/// `AddressRace`.
 extension Connection {
-    /// Looks up where `attempt` leads to, and goes there. It fails later, never before this returns.
+    /// Looks up the endpoint of `attempt` and begins to connect. A failure is reported later, never before this method
+    /// returns.
     func beginRace(_ attempt: ReconnectMachine.Attempt) {
         var policy = AddressRace.Policy(
             attemptDelay: options.connecting.attemptDelay,
@@ -9,14 +10,14 @@ extension Connection {
         )
         if let source = options.connecting.sourceAddress {
             guard let address = literalAddress(source, port: 0) else {
-                let message = "connecting to \(attempt.endpoint): the source address \"\(source)\" is no IP address"
+                let message = "connecting to \(attempt.endpoint): the source address \"\(source)\" is not an IP address"
                 return failSoon(attempt, TransportError(.invalidAddress, message))
             }
             policy.sourceFamily = address.family
         }
         self.attempt?.race = Race(policy)
         switch attempt.endpoint.target {
-        // The system would see the text end at the zero byte, and go to another place.
+        // The system would end the text at the NUL byte and connect to another place.
         case .unix(let text) where text.hasZeroByte, .host(let text, _) where text.hasZeroByte:
             let message = "connecting to \(attempt.endpoint): the host or path contains a NUL byte"
             failSoon(attempt, TransportError(.invalidAddress, message))
@@ -36,9 +37,9 @@ extension Connection {
     }
 
     private func resolved(_ id: UInt64, _ family: AddressFamily, _ answer: NameLookup.Answer) {
-        guard let endpoint = attempt?.attempt.endpoint, attempt?.attempt.id == id else { return }  // it came too late
+        guard let endpoint = attempt?.attempt.endpoint, attempt?.attempt.id == id else { return }  // an old look-up
         if case .success(let addresses) = answer, !addresses.isEmpty {
-            // Those of an earlier resolution stay known until there are others.
+            // The addresses of an earlier look-up are kept until there are new ones.
             if attempt?.isResolved == false { pathView.addresses[endpoint] = [] }
             attempt?.isResolved = true
             pathView.addresses[endpoint, default: []] += addresses
@@ -48,11 +49,11 @@ extension Connection {
         perform(attempt?.race?.rules.resolved(family, answer, at: loop.now))
     }
 
-    /// A socket of the race has something to say.
+    /// Handles an event of a socket in the race.
     func raceHears(of id: UInt64, _ event: TransportEvent) {
         guard let racer = attempt?.race?.attempt(with: id) else { return }
         switch event {
-        // The others go on racing meanwhile.
+        // The other sockets stay in the race meanwhile.
         case .securing:
             attempt?.race?.rules.attemptConnected(racer)
             enter(.securing)
@@ -60,25 +61,24 @@ extension Connection {
         case .connectFailed(let error):
             attempt?.race?.take(racer)?.transport.close()
             perform(attempt?.race?.rules.attemptFailed(racer, error, at: loop.now))
-        case .readable, .writable: break  // asked for on links only
+        case .readable, .writable: break  // only links use these
         }
     }
 
-    /// The next address may have its turn, or the time of the whole attempt is over.
+    /// The timer of the race has fired: for the next address, or for the end of the attempt.
     func raceTimerFired(_ attempt: ReconnectMachine.Attempt) {
         let now = loop.now
         let deadline = self.attempt?.deadline ?? now
         guard now >= deadline else {
-            arm(at: deadline)  // unless the rules want it earlier
+            arm(at: deadline)  // unless the rules set an earlier instant below
             return perform(self.attempt?.race?.rules.timerFired(at: now))
         }
         let name = attempt.endpoint.description
         let error = self.attempt?.race?.rules.timeoutError(connectingTo: name, after: options.connecting.timeout)
-        attemptFailed(attempt.id, error ?? TransportError(.timedOut, "connecting to \(name): out of time"))
+        attemptFailed(attempt.id, error ?? TransportError(.timedOut, "connecting to \(name): deadline exceeded"))
     }
 
-    /// Closes every socket that has not become the link, and forgets the look-ups and what was read for it. Nothing is heard
-    /// of them any more.
+    /// Ends the attempt: closes its sockets and cancels its look-ups. They report nothing after that.
     func endAttempt() {
         attempt?.preparing?.cancel()
         attempt?.race?.close()
@@ -94,13 +94,13 @@ extension Connection {
                     self.attempt?.firstPath = (address, path(to: address))
                     publishPath()
                 }
-                // That of another address has come further.
+                // Unless another address has come further.
                 if self.attempt?.phase != .securing { enter(.connecting) }
                 do throws(TransportError) {
                     let transport = try connect(to: address, for: attempt.endpoint)
                     self.attempt?.race?.add(Race.Racer(id: id, address: address, transport: transport))
                 } catch {
-                    enter(.securing)  // which nothing else can fail for before there is a socket
+                    enter(.securing)  // before there is a socket, only TLS can fail
                     return failSoon(attempt, error)
                 }
             case .arm(let instant): arm(at: min(instant ?? deadline, deadline))
@@ -117,8 +117,8 @@ extension Connection {
         }
     }
 
-    /// Not at once: `perform` may be at work for the attempt's beginning, and endpoint after endpoint would fail within
-    /// the failure of the one before.
+    /// Fails the attempt later, not at once: `perform` may be running for the start of the attempt, and the failures of
+    /// several endpoints would nest.
     func failSoon(_ attempt: ReconnectMachine.Attempt, _ error: TransportError) {
         schedule { $0.attemptFailed(attempt.id, error) }
     }

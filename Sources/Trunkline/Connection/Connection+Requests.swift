@@ -1,8 +1,9 @@
-/// Requests on their links: what the client asks of its connection, and what comes back.
+/// Requests on links: the calls of the client, and what comes back.
 extension Connection {
     // MARK: Onto a link
 
-    /// The end of a batch of the client's: lets go out what may, and judges the link. Returns what has happened.
+    /// Called by the client at the end of each batch: sends what may go out, and judges the link. Returns the events,
+    /// and when to call again.
     func work(
         on queue: inout RequestQueue<Waiter>,
         _ parts: inout RequestParts,
@@ -17,7 +18,7 @@ extension Connection {
         return (events.isEmpty ? [] : exchange(&events, with: []), nextLook)
     }
 
-    /// Puts requests of `queue` on the link as far as they may go now, and parts of requests that have started.
+    /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
         var next = 0
         guard let ready else {
@@ -26,7 +27,7 @@ extension Connection {
             return
         }
         if queue.isEmpty, parts.heldCount == 0 { return }
-        // In turn, so that neither keep the others from the room below the watermark.
+        // One of each in turn, so that neither takes all the room below the watermark.
         var room = maximumInFlight - inFlight
         var hasToWrite = false
         repeat {
@@ -42,15 +43,15 @@ extension Connection {
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
-    /// Whether one request more could go out now.
+    /// Whether one more request could go out now.
     var mayAdmit: Bool {
         guard let ready else { return false }
         return inFlight < maximumInFlight && links[ready].isBelowWatermark(rules) && !links[ready].machine.isHeld
             && links[ready].machine.exhaustion == nil
     }
 
-    /// Lets the first held part from `next` on go out whose request has started and for which there is room; moves `next` to
-    /// where to go on. Returns whether there was one.
+    /// Sends the first held part, from `next` on, whose request has started and for which there is room. Advances
+    /// `next` past it. Returns whether there was one.
     private func releasePart(
         of parts: inout RequestParts,
         _ queue: inout RequestQueue<Waiter>,
@@ -79,12 +80,12 @@ extension Connection {
     private var isInOrder: Bool { rules.isInOrder }
     private var maximumInFlight: Int { max(1, options.requests.maximumInFlight) }
 
-    /// From this limit on `maximumInFlight` bounds what the client has to remember, and below it what the server has to do:
-    /// such a limit holds across draining links, and no link is replaced for it.
+    /// From this limit on, `maximumInFlight` bounds the client's memory. A limit below it protects the server: it holds
+    /// across draining links, and no link is replaced because of it.
     static let strictLimit = 1024
     private var isStrict: Bool { maximumInFlight < Self.strictLimit }
 
-    /// How many requests and messages count against the limit, those among them that were given up.
+    /// The number of requests and messages that count against the limit, abandoned ones included.
     private var inFlight: Int {
         var count = abandonedInFlight
         for index in links.indices where links[index].handshake == nil { count += links[index].machine.count }
@@ -99,51 +100,53 @@ extension Connection {
         return count
     }
 
-    /// When every serial of the link is held: says so.
+    /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
     var serialShortage: String? {
         guard let ready, let (count, abandoned) = links[ready].machine.exhaustion else { return nil }
-        return "all \(count) serial numbers are held, \(abandoned) by requests that were given up"
+        return "all \(count) serial numbers are in use, \(abandoned) by abandoned requests"
     }
 
-    /// What a request that was admitted by now would not wait for; `nil` when there is nothing of the kind.
+    /// The reason why requests cannot be sent, for error messages; `nil` if there is none.
     private var whatHoldsOthersBack: String? {
         guard inFlight < maximumInFlight else {
             let abandoned = abandonedInFlight
-            let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them given up and not answered"
-            return "\(inFlight) requests are in flight\(givenUp)"
+            let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
+            return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
         return serialShortage
     }
 
-    /// A request has timed out that waited its turn; returns what for, if there is a link. Where responses match in order,
-    /// and it waited behind requests that were given up, it counts as if it had gone out behind them.
+    /// Notes that a request timed out while it waited for its turn. Returns what kept it from going out, if there is a
+    /// link. If responses are matched in order and it waited for abandoned requests, it counts as if it had been
+    /// written after them.
     ///
-    /// - Parameter rests: It waited between two tries, and so for no response.
-    func timedOutWaiting(rests: Bool) -> String? {
+    /// - Parameter isDelayed: Whether it waited between two tries, so not for a response.
+    func timedOutWaiting(isDelayed: Bool) -> String? {
         guard let ready else { return nil }
         let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
         let hasSilence = silence.hasBegun || links[ready].machine.isToBeJudged
-        if isBehind || !rests && hasSilence {
+        if isBehind || !isDelayed && hasSilence {
             links[ready].machine.noteTimedOutUnsent(asIfWritten: isBehind)
         }
         return whatHoldsOthersBack
     }
 
-    // MARK: Giving up
+    // MARK: Cancellation and timeout
 
-    /// What giving up a request on a link comes to.
+    /// The result of cancelling a request on a link.
     enum GivenUp: Sendable {
-        /// It has left already, and is among the events.
+        /// The request has left the link already: an event says how.
         case none
         case notSent(Waiter)
         case sent(Waiter, Endpoint)
     }
 
-    /// Gives up the request of `id`, which is at `place` on the link of `session`; tells the server if the protocol can.
+    /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
+    /// protocol has one.
     func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place, isTimeout: Bool) -> GivenUp {
         guard let index = index(of: session) else { return .none }
         let endpoint = links[index].endpoint
-        // It may have been the last request that the draining link, or the closing connection, waits for.
+        // It may have been the last request for which the draining link, or the closing connection, waits.
         if links[index].draining != nil || lifecycle == .closing { scheduleFlush() }
         switch links[index].machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
@@ -156,39 +159,40 @@ extension Connection {
             return .notSent(waiter)
         case .sent(let waiter): return .sent(waiter, endpoint)
         case .awaited(let waiter, let serial, let type):
-            // What we do not read ourselves is no failure of the endpoint's, nor are requests on a link that was left.
+            // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
+            // not count either.
             if isTimeout, !isPaused, links[index].draining == nil { errors?.countFailed() }
             if let frame = codec._cancelFrame(for: serial, type: type) { send(frame, on: session) }
             return .sent(waiter, endpoint)
         }
     }
 
-    /// Sends a frame that nobody waits for on the link of `session`.
+    /// Sends a frame without a waiting caller on the link of `session`.
     func send(_ frame: Frame, on session: UInt64) {
         guard let index = index(of: session) else { return }
         links[index].machine.send(frame)
         scheduleFlushUnlessFull(index)
     }
 
-    /// Takes a part of a request out of the way, unless a byte of it was written. Returns whether it did.
+    /// Removes a part of a request, unless a byte of it was written. Returns whether it was removed.
     func removePart(_ id: RequestID) -> Bool {
         for index in links.indices where links[index].machine.removePart(id) { return true }
         return false
     }
 
-    /// Whether the server may have seen the request.
+    /// Whether the server may have received the request.
     func hasStarted(_ id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place) -> Bool {
         index(of: session).map { links[$0].machine.hasStarted(id, at: place) } ?? true
     }
 
-    /// Who waits for a request on a link.
+    /// The waiter of a request on a link.
     func waiter(of id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place) -> Waiter? {
         index(of: session).flatMap { links[$0].machine.waiter(of: id, at: place) }
     }
 
     // MARK: Frames
 
-    /// Frames of a link that is ready or draining.
+    /// Handles frames of a link that is ready or draining.
     func take(_ frames: inout [Frame], _ index: Int) {
         let (session, count) = (links[index].session, frames.count)
         let taken = links[index].take(&frames, by: rules, at: loop.now, into: &events)
@@ -200,9 +204,10 @@ extension Connection {
             if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
                 machine.linkAnswered()
             }
-            // After the frames that came with it, which belong to the link that is left now.
-            if let farewell = taken.farewell { leave(farewell, session, isLast: taken.isLast) }
-            // Fewer are not worth the loop's time, and more take it so long that the first are heard anyway.
+            // After the frames that came with it: these belong to the link that now drains.
+            if let lastFrame = taken.lastFrame { leave(lastFrame, session, isLast: taken.isLast) }
+            // The resumed callers may send again at once. For fewer frames it is not worth waiting for them. More
+            // frames take so long that the first new requests arrive anyway.
             if (8..<64).contains(count) { loop.expectNews() }
         } else if taken.isLast {
             endDraining(session)
@@ -210,24 +215,26 @@ extension Connection {
         if let violation = taken.violation { lose(session, violation) }
     }
 
-    // MARK: Leaving
+    // MARK: Replacing the link
 
-    /// The server is about to go, or answers nothing more on this link: what is out finishes there, or is lost.
-    private func leave(_ farewell: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = codec._retryAfter(in: farewell)
-        if farewell.kind == .goAway {
+    /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
+    /// lost.
+    private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
+        let hint = codec._retryAfter(in: lastFrame)
+        if lastFrame.kind == .goAway {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {
-            // One on which nothing was ever sent has no successor at once: a server must not be able to make us connect
-            // without end.
+            // A link without traffic is not replaced at once: otherwise a server could make the client connect without
+            // end.
             let departure: ReconnectMachine.Departure = links[ready].machine.wasUsed ? .lastResponse : .goAway
             leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
         }
-        // Left because of a goAway that came along, it would wait for responses that do not come.
+        // If the link drains because of an earlier goAway in the same batch, it would wait for responses that never
+        // come.
         if isLast { endDraining(session) }
     }
 
-    /// Leaves the endpoint of the link for another, if there is one.
+    /// Moves from the endpoint of the ready link to another one, if there is one.
     func leaveEndpoint(
         because departure: ReconnectMachine.Departure,
         retryAfter: Duration? = nil,
@@ -236,7 +243,8 @@ extension Connection {
         guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
             links[ready].session == session
         else { return }
-        // A client that is at work will need the next link soon; and none that was shall wait because its server goes.
+        // An active client will soon need the next link. A client that was active must not wait because its server goes
+        // away.
         let isAtWork = links[ready].machine.count > 0 || departure == .goAway && links[ready].machine.wasUsed
         let demand = isAtWork ? .request : demand
         perform(
@@ -251,8 +259,8 @@ extension Connection {
         )
     }
 
-    /// Requests were given up, or wait for what others hold that were given up: leaves the link, and its endpoint, if there
-    /// is reason to. To be called at the end of every batch.
+    /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
+    /// requests that keep others from going out. Called at the end of every batch.
     ///
     /// - Parameters:
     ///   - isWaiting: Whether requests wait.
@@ -274,7 +282,7 @@ extension Connection {
         replacement.replaced(afterAnswers: answers, at: now)
     }
 
-    /// What we do not read ourselves is not the server's silence.
+    /// While the client itself does not read, timeouts say nothing about the server.
     private func judge(_ index: Int, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
         let (timeouts, isSpent) = links[index].machine.judge(counts: !isPaused, maximumStalls: maximumStalls)
@@ -294,7 +302,7 @@ extension Connection {
         let abandoned = links[index].machine.requests.abandonedCount
         guard inFlight < maximumInFlight else {
             if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
-            // In order, nothing behind the oldest can be answered before it.
+            // In order, no later request can be answered before the oldest one.
             guard let until = links[index].machine.oldestAbandonedUntil() else { return .other }
             return until <= now ? .unanswered : .unansweredUntil(until)
         }
@@ -304,7 +312,7 @@ extension Connection {
         return abandoned * 2 >= count ? .exhausted : .other
     }
 
-    /// When to look again for serials out of quarantine, and for a link to be replaced; `nil` for never.
+    /// When to check again for serials whose quarantine ends, and for a link to be replaced; `nil` for never.
     var nextLook: Instant? {
         var next = replacement.lookAgainAt
         for index in links.indices {
@@ -314,7 +322,7 @@ extension Connection {
         return next
     }
 
-    /// Frees serials whose quarantine is over.
+    /// Releases the serials whose quarantine is over.
     func endQuarantines() {
         let now = loop.now
         for index in links.indices { links[index].machine.endQuarantine(at: now) }
@@ -322,8 +330,7 @@ extension Connection {
 
     // MARK: Counts
 
-    /// How many requests were given up that the server may still work on, and how many serials are held, on all links; without
-    /// those of a handshake.
+    /// The number of abandoned requests and the number of serials in use, on all links that are not handshaking.
     var held: (Int, Int) {
         var (abandoned, serials) = (0, 0)
         for link in links where link.handshake == nil {

@@ -1,21 +1,21 @@
-/// What the links of one connection are secured with. Made once, and anew when a file has changed.
+/// The TLS settings for the links of one connection. Created once, and again when a file has changed.
 struct Security {
     let context: any TLSContext
-    /// Of the files that it was made of.
+    /// The versions of the files it was made from.
     let versions: [FileVersion?]
 }
 
 /// TLS between the socket and the handshake.
 extension Connection {
-    /// What TLS agreed on for the link that is ready; `nil` when there is none, or it is in plaintext.
+    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     public var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }
 
-    /// Reads what TLS needs, unless that has been done, and goes on with `attempt`.
+    /// Reads what TLS needs, unless that has been done, and continues `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
         if security != nil, options.tls.files.isEmpty { return beginRace(attempt) }
         let known = security
-        // Not structured: it begins on the loop, where nobody can await it. It reads files and asks for a passphrase, for
-        // which the loop has no time, and comes too late, without effect, when the attempt is over.
+        // Unstructured: it begins on the loop, which cannot await it. Reading files and asking for a passphrase would
+        // block the loop. A result that comes after the end of the attempt has no effect.
         let task = Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
             let result = await options.tls.security(unlessChangedSince: known)
             await self?.prepared(result, for: attempt)
@@ -36,14 +36,15 @@ extension Connection {
             beginRace(attempt)
         case .failure(let error):
             enter(.securing)
-            // What was good before is being replaced, perhaps, and only one of two files is there yet.
+            // If the files were valid before, they may be in the middle of a replacement, with one of two files
+            // written. So this is not permanent.
             attemptFailed(attempt.id, error, isPermanent: security == nil ? nil : false)
         }
     }
 
-    // MARK: Rotation
+    // MARK: File rotation
 
-    /// Looks at the files of a link that is secured, again and again while there is one.
+    /// Checks the TLS files of the ready link at regular intervals.
     func watchFiles() {
         guard let interval = options.tls.rotationCheck, let ready, links[ready].transport is SecuredTransport,
             !options.tls.files.isEmpty
@@ -59,8 +60,8 @@ extension Connection {
 
     private func lookAtFiles() {
         guard let known = ready.flatMap({ links[$0].fileVersions }) else { return }
-        // Not structured: a timer cannot await it. The loop has no time for files. It ends by itself, and what it reports too
-        // late has no effect.
+        // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
+        // too late has no effect.
         Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
             let versions = options.tls.files.map(\.version)
             await self?.sawFiles(hasChanged: versions != known)
@@ -73,7 +74,7 @@ extension Connection {
         watchFiles()
     }
 
-    /// Begins to connect to `address`, one of those of `endpoint`.
+    /// Begins to connect to `address`, one of the addresses of `endpoint`.
     func connect(to address: SocketAddress, for endpoint: Endpoint) throws(TransportError) -> any Transport {
         guard endpoint.isSecured else { return loop.connect(to: address, options: socketOptions, handler: self) }
         let engine = try makeEngine(for: endpoint)
@@ -83,10 +84,10 @@ extension Connection {
     }
 
     func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
-        guard let security else { throw TransportError(.tls(.configuration), "TLS was not prepared") }
+        guard let security else { throw TransportError(.tls(.configuration), "the TLS settings are not loaded") }
         if let name = options.tls.serverName { return try security.context.makeEngine(for: name) }
         guard case .host(let host, _) = endpoint.target else {
-            let message = "the certificate of \(endpoint) has to be for a name: options.tls.serverName"
+            let message = "\(endpoint) has no host name to verify; set options.tls.serverName"
             throw TransportError(.tls(.configuration), message)
         }
         return try security.context.makeEngine(for: host)
@@ -94,7 +95,7 @@ extension Connection {
 }
 
 extension ClientOptions.TLS {
-    /// What may change between one link and the next.
+    /// The files that may change between one link and the next.
     var files: [PEM] {
         var texts: [PEM] = []
         switch roots {
@@ -105,7 +106,7 @@ extension ClientOptions.TLS {
         return texts.filter(\.isFile)
     }
 
-    /// Reads everything and makes a context of it; `known` if nothing has changed since.
+    /// Reads everything and creates the settings; returns `known` if no file has changed since.
     func security(unlessChangedSince known: Security?) async -> Result<Security, TransportError> {
         let versions = files.map(\.version)
         if let known, known.versions == versions { return .success(known) }

@@ -1,6 +1,6 @@
-/// TLS that begins in mid-connection, because the handshake has asked the server for it.
+/// TLS that begins on an established link, because the handshake has agreed on it with the server.
 extension Connection {
-    /// Goes on with TLS on the link of `session`, with what was read for it; success has an empty frame.
+    /// Begins TLS on the link of `session` with the settings in `prepared`. On success the response is empty.
     func startTLS(_ session: UInt64, _ prepared: Result<Security, TransportError>) async -> Outcome {
         switch prepared {
         case .success(let prepared): security = prepared
@@ -15,22 +15,22 @@ extension Connection {
         }
     }
 
-    /// Puts TLS between the link and its socket; `continuation` hears how that ends, unless it returns why it does not
-    /// begin.
+    /// Puts TLS between the link and its socket. If that succeeds, `continuation` is resumed when the TLS handshake
+    /// ends. Otherwise returns the error.
     private func beginUpgrade(_ session: UInt64, _ continuation: Continuation<Outcome>) -> ClientError? {
-        // Pongs, which else go out at the end of the turn.
+        // Pongs normally go out at the end of the turn.
         if let index = handshaking(session), !links[index].machine.outbound.isEmpty { flush(session) }
         guard let index = handshaking(session), let handshake = links[index].handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = links[index].machine
         guard machine.count == 0, machine.outbound.isEmpty, !(links[index].transport is SecuredTransport) else {
-            let message = "TLS begins once, and not while a request of the handshake is in flight"
+            let message = "startTLS() needs a link in plaintext with no request in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }
         guard links[index].received.isEmpty, handshake.inbox.isEmpty, !handshake.hasStray else {
             let violation = FrameError.plaintextBehindAgreement
             attemptFailed(session, violation)
-            return ClientError(.protocolViolation, .notSent, "the server broke the protocol", cause: violation)
+            return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
         }
         do throws(TransportError) {
             let engine = try makeEngine(for: links[index].endpoint)
@@ -57,6 +57,6 @@ extension Connection {
 
 extension FrameError {
     fileprivate static var plaintextBehindAgreement: FrameError {
-        FrameError(.unexpectedBytes, "there were bytes in plaintext where TLS was to begin")
+        FrameError(.unexpectedBytes, "the server sent plaintext where TLS should begin")
     }
 }

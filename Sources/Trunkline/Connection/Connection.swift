@@ -1,9 +1,9 @@
 import Synchronization
 
-/// One persistent connection to one of several servers: it owns the socket, replaces it when it is lost, and carries
-/// frames both ways.
+/// A persistent connection to one of several servers: it owns the socket, replaces a lost link, and carries frames in
+/// both directions.
 ///
-/// `Client` adds requests and responses on top. Use a connection alone for protocols that have none:
+/// ``Client`` adds requests and responses on top. Use a connection alone for protocols without requests and responses:
 ///
 /// ```swift
 /// let connection = Connection(to: "feed.internal:9000", speaking: .standard)
@@ -12,56 +12,57 @@ import Synchronization
 /// await connection.close()
 /// ```
 ///
-/// It connects when it is first used, and from then on until it is closed. All of its work happens on its event loop.
+/// A connection connects when it is first used. From then on it replaces lost links until it is closed. All of its work
+/// happens on its event loop.
 public actor Connection {
     nonisolated let loop: any EventLoop
     nonisolated let options: ClientOptions
-    /// Every link starts with a copy.
+    /// Copied for every link.
     nonisolated let codec: any FrameCodec
-    /// What links have to know.
+    /// The properties of the protocol and the options that every link needs.
     nonisolated let rules: LinkRules
 
     // MARK: Links
 
-    /// When there is to be a link, and to where.
+    /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
-    /// Every link that is not closed, in the order in which they began. The last one may be handshaking, the last before that
-    /// ready; the others are draining.
+    /// Every link that is not closed, in the order of their start. The last one may be handshaking. The last one before
+    /// that may be ready. All others are draining.
     var links: [Link] = []
-    /// The attempt under way that has no link yet.
+    /// The attempt under way, while it has no link yet.
     var attempt: Attempt?
-    /// How many links were established, ready or not.
+    /// The number of links established so far, ready or not.
     var linksBegun = 0
-    /// What the server is told again on every new link.
+    /// The requests that are sent again on every new link.
     var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
     /// The endpoints without those that handshakes have added.
     var givenEndpoints: [Endpoint]
-    /// What the handshake of the latest link that was ready has kept.
+    /// The value that the handshake of the latest ready link has stored.
     var serverInfo: (any Sendable)?
-    /// What links to `tls://` endpoints are secured with, once there was one.
+    /// The TLS settings for links to `tls://` endpoints; `nil` before the first such link.
     var security: Security?
 
-    // MARK: How the server does
+    // MARK: Judging the endpoint
 
-    /// Where the latest link that was ready led to: what follows is about that endpoint.
+    /// The endpoint of the latest ready link. The properties below describe this endpoint.
     var judgedEndpoint: Endpoint?
-    /// What share of the endpoint's requests failed lately; `nil` when that is nothing to go by.
+    /// The share of the endpoint's requests that failed lately; `nil` when `options.failover.errorRate` is `nil`.
     var errors: ErrorRateWindow?
-    /// Requests that timed out since the endpoint was last heard.
+    /// The requests that timed out since the latest frame from the endpoint.
     var silence: EndpointSilence
-    /// When a link is replaced although it works.
+    /// Decides when to replace a link that still works.
     var replacement: LinkReplacement
-    /// How many responses have come, late ones included.
+    /// The number of responses and parts received for known requests, late ones included.
     var answers = 0
-    /// The latest failed attempts since the last link, oldest first.
+    /// The latest failed attempts since the last ready link, oldest first; at most 8.
     var failures: [ClientError.Attempt] = []
     /// Why there is no link.
     var lastCause: (any Error)?
-    /// Finding out whether the network is up.
+    /// The running probe of `options.diagnosis`, with the reports that wait for it.
     var networkProbe: NetworkProbe?
-    /// What is known of the host's network.
+    /// The connection's view of the host's network.
     var pathView = PathView()
-    /// How often links came and went.
+    /// The counts of attempts, links and their ends.
     public internal(set) var statistics = Statistics()
 
     // MARK: Timers and turns
@@ -69,37 +70,37 @@ public actor Connection {
     /// Fires at the end of an attempt's time or of a back-off.
     var timer: LoopTimer?
     var livenessTimer: ConnectionTimer?
-    /// The instant `livenessTimer` is armed for.
+    /// The instant for which `livenessTimer` is armed.
     var livenessArmed: Instant?
     var drainingTimer: ConnectionTimer?
-    /// Looks whether the files that TLS was made of have changed.
+    /// Checks whether the TLS files have changed.
     var rotationTimer: ConnectionTimer?
-    /// Looks again at an attempt whose path has changed.
+    /// Checks an attempt again whose path has changed.
     var pathTimer: ConnectionTimer?
-    /// Writing is scheduled for the end of this turn.
+    /// Whether writing is scheduled for the end of this turn.
     var isFlushing = false
-    /// Reading goes on in the next turn.
+    /// Whether reading continues in the next turn.
     var isReadScheduled = false
-    /// Reused from batch to batch.
+    /// Decoded frames. Reused from batch to batch, to keep the memory.
     var decoded: [Frame] = []
 
-    // MARK: Who is told
+    // MARK: Events and observers
 
-    /// What has happened that the owner was not told of yet.
+    /// Events that the owner has not received yet.
     var events: [ConnectionEvent?] = []
-    /// Empty, with memory for others.
+    /// An empty array whose memory is reused for the next events.
     var spareEvents: [ConnectionEvent?] = []
-    /// The owner calls, and takes the events itself at the end of its batch.
+    /// Whether the owner is calling: it takes the events itself at the end of its batch.
     var isInCallOfOwner = false
     /// The client that this connection belongs to.
     weak var owner: (any ConnectionOwner)?
-    /// Whether there was an owner ever.
+    /// Whether the connection has ever had an owner.
     var isOwned = false
-    /// Who needs a link, by the owner's latest word.
+    /// The owner's latest demand for a link.
     var ownerDemand = ReconnectMachine.Demand.none
-    /// The owner wants no frames but heartbeats.
+    /// Whether the owner takes only heartbeats at present.
     var isPaused = false
-    /// What those who follow the states were told last.
+    /// The latest state sent to the readers of `states`.
     var publishedState = ConnectionState.idle
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
@@ -107,21 +108,27 @@ public actor Connection {
     // MARK: Closing
 
     var lifecycle = Lifecycle.open
-    /// While it is closing and has something to write yet.
+    /// Set while the connection is closing and still has bytes to write.
     var closing: Closing?
     var closeWaiters: [Continuation<Void>] = []
 
-    /// What a connection without an owner has to write and to read.
+    /// The frames to write and to read of a connection without an owner.
     var direct = DirectUse()
-    /// Whether there is a consumer of `frames`.
+    /// Whether `frames` has a consumer.
     nonisolated let hasConsumer = Atomic<Bool>(false)
-    /// The ID of the latest frame to be written, request of a handshake, or subscription.
+    /// The latest ID given to a frame to be written, a request of a handshake, or a subscription.
     var lastID: RequestID = 0
 
-    /// The event loop: everything in this actor runs there.
+    /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
-    /// A connection to the first of `endpoints` that answers. Nothing happens until it is used.
+    /// Creates a connection to the first of `endpoints` that can be reached. It connects on first use.
+    ///
+    /// - Parameters:
+    ///   - endpoints: The endpoints, in order of preference.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the connection.
+    ///   - loops: The set of event loops from which the connection takes one.
     public init(
         to endpoints: [Endpoint],
         speaking codec: some FrameCodec,
@@ -131,7 +138,13 @@ public actor Connection {
         self.init(to: endpoints, speaking: codec, options: options.clientOptions, loop: loops.next())
     }
 
-    /// A connection to `endpoint`. Nothing happens until it is used.
+    /// Creates a connection to `endpoint`. It connects on first use.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The endpoint of the server.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the connection.
+    ///   - loops: The set of event loops from which the connection takes one.
     public init(
         to endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -164,8 +177,8 @@ public actor Connection {
     }
 
     deinit {
-        // Letting go of the link closes its socket. Streams end; whoever waits for a frame or a write holds the
-        // actor by calling it, so nobody is left.
+        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
+        // frame or a write keeps the actor alive.
         stateReaders.finish()
         disconnectReaders.finish()
         pathView.readers.finish()
@@ -173,7 +186,7 @@ public actor Connection {
 
     // MARK: State
 
-    /// What the connection is doing now.
+    /// The current state of the connection.
     public var state: ConnectionState {
         if lifecycle == .draining || lifecycle == .closing { return .draining }
         switch machine.state {
@@ -196,8 +209,9 @@ public actor Connection {
         }
     }
 
-    /// The present state and every one that follows, until the connection is closed. Each access is a stream of its
-    /// own; a reader that falls more than 64 states behind misses the oldest.
+    /// The current state of the connection and every following state, until the connection is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 states behind misses the oldest ones.
     public nonisolated var states: AsyncStream<ConnectionState> {
         stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
     }
@@ -217,16 +231,16 @@ public actor Connection {
 
     // MARK: Links
 
-    /// The link that is not ready yet.
+    /// The index of the link that is not ready yet.
     var handshaking: Int? {
         let last = links.count - 1
         return last >= 0 && links[last].handshake != nil ? last : nil
     }
 
-    /// The link that takes requests.
+    /// The index of the link that takes requests.
     var ready: Int? {
         var index = links.count - 1
-        // Its successor stands behind it.
+        // During a planned change the next link stands behind it.
         if index > 0, links[index].machine.phase == .handshaking { index -= 1 }
         return index >= 0 && links[index].draining == nil && links[index].machine.phase == .ready ? index : nil
     }

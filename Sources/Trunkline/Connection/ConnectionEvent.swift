@@ -1,52 +1,52 @@
-/// What happened on a connection, for its client, in order.
+/// An event of a connection, for its client, in order.
 ///
-/// Events are collected while the connection works and handed over when it is done: nobody is called back in the midst of a
-/// call, and what they tell of is done.
+/// Events are collected while the connection works and handed over when it has finished: a client is never called in
+/// the middle of a call, and an event describes something that has already happened.
 enum ConnectionEvent: Sendable {
-    /// A response has come; its request has left its link.
+    /// A response was received. Its request has left its link.
     case answered(RequestID, Waiter, Frame)
-    /// A part of a response has come; its request stays.
+    /// A part of a response was received. Its request stays on its link.
     case part(RequestID, Waiter, Frame)
-    /// A request or message has left its link for this reason: it was given up, or could not be encoded.
+    /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
     indirect case failed(RequestID, Waiter, ClientError)
-    /// The kernel has the last byte of a message: it has left its link.
+    /// The kernel has accepted the last byte of a message. It has left its link.
     case wrote(RequestID, Waiter)
-    /// The kernel has the last byte of a request whose caller wants to know, or of a part of one.
+    /// The kernel has accepted the last byte of a part of a request, or of a request whose caller wants to know.
     case wrotePart(RequestID)
     /// A part of a request could not be encoded.
     case refusedPart(RequestID, FrameError)
     /// A message that was not yet accepted, or a request with a handle, is on a link now.
     case admitted(Waiter, serial: SerialNumber)
-    /// A frame has come that nobody waits for.
+    /// A push was received.
     case push(Frame)
-    /// A response, or a part of one, has come for a request that was given up.
+    /// A response, or a part of one, was received for an abandoned request.
     case late(isPart: Bool)
-    /// A response, or a part of one, has come that no request asked for.
+    /// A response, or a part of one, was received without a matching request.
     case unknownResponse
-    /// A frame has come that a client has no use for.
+    /// A frame was received that a client does not handle.
     case unexpected
-    /// A link is usable.
+    /// A link is ready.
     case ready(session: UInt64)
-    /// Pushes are those of the link of `session` from now on.
+    /// From now on pushes are those of the link of `session`.
     case pushesBegin(session: UInt64)
-    /// A link takes no new requests: these go out elsewhere, nothing of them was written.
+    /// A link takes no new requests. These go out on another link; no byte of them was written.
     case returned([QueuedRequest<Waiter>])
-    /// A link is gone.
+    /// A link has ended.
     indirect case lost(LinkLoss)
-    /// There may be room for requests that wait.
+    /// There may be room for waiting requests.
     case room
-    /// Every attempt that the policy allows has failed; no other follows until somebody needs a link.
+    /// The connection has given up. It makes no further attempt until a link is needed again.
     indirect case unavailable(ClientError)
     /// The connection is closed for good.
     case closed
 }
 
-/// What a link leaves behind that is gone.
+/// What remains of a link that has ended.
 struct LinkLoss: Sendable {
     let remains: LinkMachine<Waiter>.Remains
     let endpoint: Endpoint
     let cause: any Error
-    /// It took new requests until then.
+    /// Whether the link took new requests until it ended.
     let wasReady: Bool
 
     init(_ link: Link, _ remains: LinkMachine<Waiter>.Remains, _ cause: any Error) {
@@ -57,19 +57,19 @@ struct LinkLoss: Sendable {
     }
 }
 
-/// Who is told of everything that happens on a connection: its client. Called on the loop that both share.
+/// The client of a connection, which receives all of its events. Called on the loop that both share.
 ///
-/// A conformance marked `@preconcurrency` checks the isolation as `assumeIsolated` does, but calls directly: each
+/// A conformance marked `@preconcurrency` checks the isolation like `assumeIsolated`, but calls the method directly. An
 /// `assumeIsolated` costs two allocations for its closure.
 protocol ConnectionOwner: AnyObject, Sendable {
-    /// Takes every event out of its place.
+    /// Handles the events, taking each out of the array.
     func handle(_ events: inout [ConnectionEvent?])
 }
 
-/// What a client asks of its connection for every batch of commands or events, on the loop that both share.
+/// The calls that a client makes for every batch of commands or events, on the loop that both share.
 protocol RequestCarrier: AnyObject, Sendable {
-    /// The end of a batch: lets requests and parts of requests go out that may, and judges the link. Returns what has happened,
-    /// and when to look at the links again.
+    /// Ends a batch: sends the requests and parts that may go out, and judges the link. Returns the events, and when to
+    /// check the links again.
     func work(
         on queue: inout RequestQueue<Waiter>,
         _ parts: inout RequestParts,

@@ -1,35 +1,35 @@
-/// Everything that can be set for a `Connection` that is used alone. The groups are those of `ClientOptions`, without what
-/// concerns requests.
+/// The options of a ``Connection`` that is used alone. The groups are those of ``ClientOptions`` that do not concern
+/// requests.
 ///
 /// ```swift
 /// let options = ConnectionOptions { $0.reconnecting.maximumAttempts = 5 }
 /// ```
 public struct ConnectionOptions: Sendable {
-    /// How a link is established.
+    /// Options for establishing links.
     public var connecting = ClientOptions.Connecting()
-    /// How `tls://` endpoints are secured.
+    /// TLS options for `tls://` endpoints.
     public var tls = ClientOptions.TLS()
-    /// What happens when there is no link.
+    /// Options for replacing links that failed or were lost.
     public var reconnecting = ClientOptions.Reconnecting()
-    /// What is said on a new link before it is ready. `restore` is not called, as there are no subscriptions.
+    /// The handshake on every new link. `restore` is not called, because there are no subscriptions.
     public var handshake = ClientOptions.Handshake()
-    /// How several endpoints are used. `errorRate` has no effect, as there are no requests.
+    /// Options for several endpoints. `errorRate` has no effect, because there are no requests.
     public var failover = ClientOptions.Failover()
-    /// What changes of the host's network mean.
+    /// Options for following the host's network.
     public var network = ClientOptions.Network()
-    /// How a link that has died is noticed.
+    /// Options for detecting dead links.
     public var liveness = ClientOptions.Liveness()
-    /// How it is found out whether the network is up.
+    /// Options for diagnosing why links end.
     public var diagnosis = ClientOptions.Diagnosis()
-    /// What is held of what was received.
+    /// Limits for received bytes.
     public var inbound = ClientOptions.Inbound()
-    /// How long `close()` waits until everything is written. Default 30 s.
+    /// How long ``Connection/close()`` waits until everything is written. Default 30 s.
     public var drainTimeout: Duration = .seconds(30)
 
-    /// The defaults.
+    /// Creates options with the default values.
     public init() {}
 
-    /// The defaults but for what `change` changes.
+    /// Creates options with the default values, modified by `change`.
     public init(_ change: (inout ConnectionOptions) throws -> Void) rethrows { try change(&self) }
 
     var clientOptions: ClientOptions {

@@ -1,56 +1,79 @@
-/// What a connection is doing.
+/// The state of a connection.
 ///
 ///     idle ──► resolving ──► connecting (──► securing) ──► handshaking ──► ready ──► draining ──► closed
 ///      ▲           ▲             │ fails       │ fails       │ lost
 ///      │ gives up  │             ▼             ▼             │
 ///      └───────────┴────────── waiting ◄─────────────────────┘
 ///
-/// A failed attempt leads to noNetwork instead of waiting when no route leads to any endpoint. A planned change makes the next
-/// link while the state is `ready`, and leads from there to `ready` with the next link's session number.
+/// - When an attempt fails, the next endpoint is tried at once. After every endpoint was tried, the state is `waiting`.
+///   If this host, not the server, reports the failure, and no route leads to any endpoint, the state is `noNetwork` at
+///   once.
+/// - A planned change establishes the next link while the state stays `ready`. Then the state is `ready` with the
+///   session number of the next link.
+/// - ``Client/suspend()`` leads from every state except `draining` and `closed` to `suspended`. ``Client/resume()``
+///   leads back to `idle` or to an attempt.
+/// - ``Client/close()`` leads from every state to `closed`: at once if no request is in flight or queued, otherwise
+///   through `draining`.
 ///
-/// A failed attempt goes on to the next endpoint at once, and to waiting when every endpoint had its turn. `suspend()`
-/// leads from every state but draining and closed to suspended, and `resume()` back to idle or into an attempt. `close()` leads from
-/// every state to closed: at once when nothing is out, through draining otherwise. See the article <doc:Connecting>.
+/// See <doc:ConnectionStates> for all transitions.
 @nonexhaustive
 public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
-    /// No link is needed yet, or any more, or it was given up. → resolving, connecting, waiting, suspended, closed
+    /// No link exists, and none is needed: there was no request yet, the link was closed and is no longer needed, or
+    /// the client gave up.
+    ///
+    /// Next states: resolving, connecting, waiting, suspended, closed.
     case idle
-    /// The endpoint's name is being looked up. → connecting, waiting, idle, suspended, closed
+    /// The endpoint's name is being resolved.
+    ///
+    /// Next states: connecting, waiting, idle, suspended, closed.
     case resolving(Endpoint, attempt: Int)
-    /// An attempt is under way; `attempt` is one more than the number of attempts in a row that failed or led to a link
-    /// that did no work. → handshaking, ready, resolving or connecting (the next endpoint), waiting, idle, suspended,
-    /// closed
+    /// Sockets are being connected. `attempt` is one more than the number of attempts in a row that failed or led to a
+    /// link that did no work (see ``ClientOptions/Reconnecting-swift.struct/stableAfter``).
+    ///
+    /// Next states: handshaking, ready, resolving or connecting (the next endpoint), waiting, idle, suspended, closed.
     case connecting(Endpoint, attempt: Int)
-    /// A socket is connected, and TLS is being agreed on. → handshaking, ready, resolving or connecting (the next
-    /// endpoint), waiting, idle, suspended, closed
+    /// A socket is connected, and its TLS handshake is under way.
+    ///
+    /// Next states: handshaking, ready, resolving or connecting (the next endpoint), waiting, idle, suspended, closed.
     case securing(Endpoint, attempt: Int)
-    /// There is a link, and `options.handshake` has the first word on it. → ready, resolving, connecting, waiting,
-    /// idle, suspended, closed
+    /// A link is established, and the handshake (`options.handshake`) is under way on it.
+    ///
+    /// Next states: ready, resolving, connecting, waiting, idle, suspended, closed.
     case handshaking(Endpoint, attempt: Int)
-    /// The link with this session number, which grows with every attempt, is usable. During a planned change this state stays,
-    /// up to the `ready` of the next link. → ready (the next link), waiting, resolving or connecting, idle, suspended, draining,
-    /// closed
+    /// Requests are sent on the link with this session number. Every attempt takes a new, greater number, so numbers of
+    /// failed attempts are skipped. During a planned change the state does not change until the next link is ready.
+    ///
+    /// Next states: ready (the next link), waiting, resolving or connecting, idle, suspended, draining, closed.
     case ready(Endpoint, session: UInt64)
-    /// The next attempt comes after `delay`, counted from when this state was entered, because of `cause`. → resolving,
-    /// connecting, idle, suspended, closed
+    /// The next attempt begins after `delay`, counted from when this state was read or delivered. `attempt` is the
+    /// number of that attempt. `cause` is why the last attempt failed or the last link ended.
+    ///
+    /// Next states: resolving, connecting, idle, suspended, closed.
     case waiting(delay: Duration, attempt: Int, cause: DisconnectCause)
-    /// No route leads to any endpoint, as an attempt has found that failed because of `cause`. There is no further attempt until
-    /// a route appears; requests wait within their deadlines. `reconnectNow()` makes an attempt all the same. → waiting (for at
-    /// most 80 ms, unless a server asked for more), resolving, connecting, idle, suspended, closed
+    /// No route leads to any endpoint. The client found this out when an attempt failed because of `cause`. The next
+    /// attempt begins when a route appears, or after 60 s if a name may have other addresses by then or a source
+    /// address is set. Requests wait within their deadlines. ``Client/reconnectNow()`` begins an attempt at once.
+    ///
+    /// Next states: waiting (for at most 80 ms, unless a server has sent a longer retry delay), resolving, connecting,
+    /// idle, suspended, closed.
     case noNetwork(cause: DisconnectCause)
-    /// There is no link until `resume()`, whoever wants one. → idle, resolving, connecting, waiting, closed
+    /// The client was suspended: no link is established until ``Client/resume()``, even if requests wait.
+    ///
+    /// Next states: idle, resolving, connecting, waiting, closed.
     case suspended
-    /// Closing: what is out is awaited, nothing new is taken. → closed
+    /// The client is closing: it takes no new requests, and those in flight or queued may finish.
+    ///
+    /// Next state: closed.
     case draining
-    /// For good.
+    /// The client is closed for good.
     case closed
 
-    /// Whether requests go out now.
+    /// Whether a link is ready, so that requests are sent without waiting for one.
     public var isReady: Bool {
         if case .ready = self { true } else { false }
     }
 
-    /// The state in words.
+    /// The state as text, with its endpoint, number or delay.
     public var description: String {
         switch self {
         case .idle: "idle"

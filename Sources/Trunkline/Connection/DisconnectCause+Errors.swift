@@ -1,11 +1,11 @@
 extension DisconnectCause {
-    /// The cause that `error` of an attempt, or of a link, stands for.
+    /// The cause for the `error` of an attempt or a link.
     init(_ error: any Error) {
         self =
             switch error {
             case let error as TransportError: DisconnectCause(error.code)
             case is FrameError: .protocolViolation
-            // What the user's handshake threw, from here on.
+            // The remaining errors are thrown by the caller's handshake.
             case let error as ClientError: DisconnectCause(error)
             default: .handshakeRefused
             }
@@ -41,22 +41,22 @@ extension DisconnectCause {
 }
 
 extension TransportError {
-    /// Whether time does not mend it.
+    /// Whether the failure is permanent.
     var isPermanent: Bool {
         if case .tls(let failure) = code { failure.isPermanent } else { isMisconfiguration }
     }
 
-    /// Whether it is known without asking the system that the address cannot be used: time does not mend that. What the
-    /// system says of an address it may take back, as when an interface comes up.
+    /// Whether the address is known to be invalid without calling the system. An address that the system rejects may
+    /// become valid, for example when an interface comes up.
     private var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
 }
 
 extension TransportError {
-    /// Of a link that we ended ourselves, to suspend or to go elsewhere.
-    static var closedByUs: TransportError { TransportError(.closedLocally, "the link was closed on this side") }
+    /// The error of a link that the client itself ended, to suspend or to use another link.
+    static var closedByUs: TransportError { TransportError(.closedLocally, "the client closed the link") }
 
-    /// Of a link on which the server has given its last response.
+    /// The error of a link on which the server has sent its last response.
     static var endedByServer: TransportError {
-        TransportError(.closedByPeer, "the server answers no more on this link")
+        TransportError(.closedByPeer, "the server sends no more responses on this link")
     }
 }

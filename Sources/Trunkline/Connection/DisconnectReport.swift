@@ -1,76 +1,90 @@
-/// How one attempt to connect, or one link, came to its end. From `Client.disconnects` and `Connection.disconnects`.
+/// A report of how an attempt failed, or how a link ended. See ``Client/disconnects`` and ``Connection/disconnects``.
 public struct DisconnectReport: Sendable, CustomStringConvertible {
-    /// How far it had come.
+    /// The phase in which the attempt or the link ended.
     @nonexhaustive
     public enum Phase: String, Sendable, Hashable {
-        /// The name was being resolved.
+        /// The endpoint's name was being resolved.
         case resolving
-        /// A socket was being connected.
+        /// A socket was being connected, or the attempt had not begun to connect.
         case connecting
-        /// TLS was being agreed on.
+        /// The TLS handshake was under way.
         case securing
-        /// The user's handshake was under way.
+        /// The handshake was under way, or subscriptions were being restored.
         case handshaking
-        /// The link carried requests.
+        /// The link was ready.
         case ready
-        /// The link took no new requests and saw the last ones off.
+        /// The link was draining: it took no new requests and waited for those in flight.
         case draining
     }
 
-    /// Who ended it.
+    /// The side that ended an attempt or a link.
     @nonexhaustive
     public enum Party: String, Sendable, Hashable {
-        /// We did: `close`, `suspend`, a planned change other than for a `goAway`, a heartbeat without an answer, a broken
-        /// protocol.
+        /// The client: `close`, `suspend`, a planned change without a `goAway`, a link without progress, unanswered or
+        /// abandoned requests, a protocol violation, or a failed TLS check.
         case client
-        /// The server did: it closed in good order, said that it goes, or refused us.
+        /// The server: it closed the connection cleanly, sent a `goAway` or a TLS alert, or refused the connection or
+        /// the handshake.
         case server
-        /// Neither said so: a reset, a timeout, an address that cannot be reached, a local address that is gone.
+        /// Neither the client nor the server ended it deliberately: there was a reset, a timeout, a name without an
+        /// address, an unreachable address, a lost local address, or a TLS link that ended without `close_notify`.
         case network
     }
 
-    /// The server.
+    /// The server's endpoint.
     public let endpoint: Endpoint
-    /// How far it had come.
+    /// The phase in which the attempt or the link ended.
     public let phase: Phase
-    /// Who ended it.
+    /// The side that ended the attempt or the link.
     public let endedBy: Party
-    /// Why.
+    /// Why the attempt or the link ended.
     public let cause: DisconnectCause
-    /// The error underneath, if there was one: a `TransportError` (with its `errno`), a `FrameError`, a
-    /// `HandshakeRefusal`, or what your handshake threw.
+    /// The underlying error: a ``TransportError`` (with the system's error number), a ``FrameError``, a
+    /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
+    /// `close()` or a planned change.
     public let error: (any Error)?
-    /// The session number of the link, or the number that it would have had.
+    /// The session number of the link. If no link was established, the number that it would have had.
     public let session: UInt64
-    /// The number of the attempt that made it: one more than the attempts in a row that failed or led to a link that did
-    /// no work.
+    /// The number of the attempt, counted from 1. Each attempt that fails, or whose link does no work (see
+    /// ``ClientOptions/Reconnecting-swift.struct/stableAfter``), increases the number of the next attempt. The
+    /// number starts again at 1 after a link that did work, after a change of the host's network, and after the client
+    /// gave up.
     public let attempt: Int
-    /// How long the link was ready; zero when it never was.
+    /// How long the link was ready; zero if it never was.
     public let lifetime: Duration
-    /// Requests that were lost with the link: those of which a byte was written and no response had come. Of one-way messages,
-    /// and of the frames of a `Connection` without a client, those that had started and whose last byte the kernel did not have.
-    public let requestsLost: Int
-    /// Encoded bytes that were waiting for the socket; over TLS, for being encrypted.
-    public let bytesUnsent: Int
-    /// The path on which the link last worked: the latest one after which frames came. Of an attempt, the path to the first
-    /// address that it tried, when it began. `unknown` while no address was known, and when the network is not monitored
-    /// (`options.network`).
-    public let pathBefore: NetworkPath
-    /// The path at the end: of the link's packets or, when its local address is gone, of a new link to the same address. Of an
-    /// attempt, the path to the same address as `pathBefore`.
-    public let pathAfter: NetworkPath
-    /// Whether there was no route at the end, or another path than before: then it was our network rather than the server.
+    /// The number of requests that were lost with the link:
     ///
-    /// It speaks of this host's interfaces and routes only: a broken router farther away looks like a dead server. False where
-    /// the paths are `unknown`, as when a name could not be resolved; `ConnectionState.noNetwork` tells of that.
+    /// - Requests without a response, if at least one byte was written.
+    /// - One-way messages, and frames of a ``Connection`` without a client, if at least one byte was written but the
+    ///   kernel had not accepted the last byte.
+    ///
+    /// 0 if the link ended because the client closed.
+    public let requestsLost: Int
+    /// The number of encoded bytes that were not yet written to the socket at the end; over TLS, that were not yet
+    /// encrypted.
+    public let bytesUnsent: Int
+    /// The path on which the link last worked: the latest path on which a frame was received. For an attempt, the path
+    /// to the first address that it tried, at its beginning. `unknown` if no address was known, or if the network is
+    /// not monitored (`options.network`).
+    public let pathBefore: NetworkPath
+    /// The path at the end: the path of the link's packets or, if its local address was removed, the path of a new link
+    /// to the same address. For an attempt, the path to the same address as `pathBefore`.
+    public let pathAfter: NetworkPath
+    /// Whether the network of this host had changed: at the end there was no route, or the path had changed. If so, the
+    /// network is a more likely cause than the server.
+    ///
+    /// This covers only the interfaces and routes of this host: a failed router farther away looks like a failed
+    /// server. False if one of the paths is `unknown`, for example because a name could not be resolved, unless
+    /// `pathAfter` is `noRoute`. See also ``ConnectionState/noNetwork(cause:)``.
     public var isNetworkChange: Bool {
         if pathBefore == .unknown || pathAfter == .unknown { return pathAfter == .noRoute }
         return pathAfter == .noRoute || pathBefore != pathAfter
     }
-    /// What `options.diagnosis.probe` found out; `nil` when there is none, it did not run, or took too long.
+    /// The result of `options.diagnosis.probe`: whether the network is up. `nil` if there is no probe, if it took too
+    /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
 
-    /// The system's error number; 0 where there is none.
+    /// The system's error number, or 0.
     package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
 
     /// The report in one line.
@@ -90,7 +104,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
 }
 
 extension TransportError {
-    /// Who ends a link in this way, where TLS knows more than that it was TLS.
+    /// The side that ended a link with this error, if the TLS error identifies it; otherwise `nil`.
     var party: DisconnectReport.Party? {
         switch code {
         case .tls(.alert): .server
@@ -101,7 +115,7 @@ extension TransportError {
 }
 
 extension DisconnectCause {
-    /// Who ends a link in this way.
+    /// The side that ends a link with this cause.
     var party: DisconnectReport.Party {
         switch self {
         case .closedByServer, .goAway, .refused, .handshakeRefused: .server
@@ -110,8 +124,8 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether this host reported the failure itself. Only such a failure pauses attempts, because routing tables alone may be
-    /// wrong.
+    /// Whether this host reported the failure itself. Only such a failure pauses attempts, because routing tables alone
+    /// may be wrong.
     var isOfThisHost: Bool {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .system: true
@@ -119,7 +133,7 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether the host's own network may be behind it, rather than something that the server has said.
+    /// Whether the network of this host may be the reason, rather than something that the server sent.
     var mayBeOurNetwork: Bool {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .system: true
@@ -129,6 +143,6 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether something other than an orderly end by either side is behind it.
+    /// Whether the end was anything other than an orderly end by either side.
     var isAbnormal: Bool { self != .closedByServer && self != .goAway && self != .closedLocally }
 }

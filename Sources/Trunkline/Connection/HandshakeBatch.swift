@@ -1,25 +1,25 @@
-/// The requests of one `Handshaker.send(all:)`, of which a bounded number is unanswered at a time.
+/// The requests of one `Handshaker.send(all:)`. Only a bounded number of them is unanswered at a time.
 ///
-/// The connection takes them out in order and sends them; each completes with its response, in any order.
+/// The connection takes them in order and sends them. Each completes with its response, in any order.
 ///
-/// Sendable although it is not checked: after it is made it is touched on its connection's loop only.
+/// Unchecked Sendable: accessed only on the connection's loop after its creation.
 final class HandshakeBatch: @unchecked Sendable {
     let session: UInt64
     private let requests: [Request]
     private let window: Int
     private let stopsAtFailure: Bool
     private let refill: (HandshakeBatch) -> Void
-    /// The index of the next request to be sent.
+    /// The index of the next request to send.
     private var next = 0
-    /// How many have been sent and have no outcome yet.
+    /// The number of requests that were sent and have no outcome yet.
     private var unanswered = 0
     /// `nil` until the request at that index has ended.
     private var outcomes: [Outcome?]
-    /// How many of `outcomes` are `nil`.
+    /// The number of `outcomes` that are `nil`.
     private var missing: Int
-    /// Whether a call of `refill` is on its way.
+    /// Whether a call of `refill` is scheduled.
     private var isRefilling = false
-    /// `nil` once the caller has been resumed.
+    /// `nil` after the caller was resumed.
     private var continuation: Continuation<[Outcome]>?
 
     /// - Parameters:
@@ -43,8 +43,8 @@ final class HandshakeBatch: @unchecked Sendable {
         missing = requests.count
     }
 
-    /// Takes the next request out to be sent; `nil` if there is none, or if it must wait for an answer: the window is
-    /// full, or the protocol is matched in order and does not let it follow the one before.
+    /// Takes the next request to send; `nil` if there is none, or if it must wait for a response. It waits if the
+    /// window is full, or if responses are matched in order and the codec lets nothing follow the request before it.
     func takeNext(_ codec: any FrameCodec) -> (index: Int, frame: Frame)? {
         isRefilling = false
         guard next < requests.count, unanswered < window, continuation != nil else { return nil }
@@ -56,7 +56,7 @@ final class HandshakeBatch: @unchecked Sendable {
         return (next - 1, requests[next - 1].frame)
     }
 
-    /// Undoes the latest `takeNext`, for want of a serial number. Returns false when no answer to one of these requests
+    /// Undoes the latest `takeNext` because no serial number is free. Returns false if no response to these requests
     /// would free one.
     func putBack() -> Bool {
         guard unanswered > 1 else { return false }
@@ -65,7 +65,7 @@ final class HandshakeBatch: @unchecked Sendable {
         return true
     }
 
-    /// The request at `index` has ended.
+    /// Stores the outcome of the request at `index`.
     func complete(_ index: Int, _ outcome: Outcome) {
         guard outcomes[index] == nil else { return }
         outcomes[index] = outcome
@@ -79,7 +79,7 @@ final class HandshakeBatch: @unchecked Sendable {
         refill(self)
     }
 
-    /// Nothing more can be sent: ends those that have not been.
+    /// Ends all requests that were not sent with `outcome`.
     func failRest(_ outcome: Outcome) {
         for index in next..<requests.count { outcomes[index] = outcome }
         missing -= requests.count - next
@@ -91,7 +91,7 @@ final class HandshakeBatch: @unchecked Sendable {
 }
 
 extension ClientOptions {
-    /// How many requests of a handshake may be unanswered at a time: a limit that protects the server holds for them,
+    /// How many requests of a handshake may be unanswered at a time. A limit that protects the server applies to them,
     /// too.
     fileprivate var handshakeWindow: Int {
         let limit = requests.maximumInFlight
@@ -101,8 +101,8 @@ extension ClientOptions {
 
 extension Connection {
     /// Sends `requests` in order, at most `options.handshake.maximumInFlight` unanswered at a time. Returns their
-    /// outcomes when the last one has ended; with `stopsAtFailure` after the first failure, which is the last of them
-    /// then.
+    /// outcomes when the last one has ended. With `stopsAtFailure`, returns after the first failure, whose outcome is
+    /// then the last one.
     func sendInHandshake(_ requests: [Request], _ session: UInt64, stopsAtFailure: Bool) async -> [Outcome] {
         guard !requests.isEmpty else { return [] }
         return await withTaskCancellationHandler {
@@ -117,7 +117,7 @@ extension Connection {
                     stopsAtFailure: stopsAtFailure,
                     continuation
                 ) { [weak self] batch in
-                    // Later in any case: answers are being taken in, or the handshake is being ended.
+                    // Always later: responses are being handled now, or the handshake is being ended.
                     self?.schedule { $0.fill(batch) }
                 }
                 entered { $0.fill(batch) }

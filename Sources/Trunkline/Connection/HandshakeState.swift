@@ -1,69 +1,71 @@
-/// The conversation on a link before it is ready. Its requests are on the link like any others, so they overtake what waits
-/// in the client; it ends with every one of them answered, or with the link.
+/// The handshake of a link before it is ready. Its requests go directly to the link, ahead of the requests that wait in
+/// the client. It ends when each of them has a response, or with the link.
 struct HandshakeState {
-    /// While subscriptions are restored, it moves with every answer.
+    /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
-    /// When requests with a time of their own are out of it.
+    /// The deadlines of requests with a timeout.
     var deadlines = DeadlineQueue()
-    /// Where those are.
+    /// The places of these requests on the link.
     var places: [RequestID: LinkMachine<Waiter>.Place] = [:]
-    /// Frames that are no responses and that nobody has asked for yet.
+    /// Received frames that are not responses and were not requested by `nextMessage()` yet.
     private(set) var inbox = Deque<Frame>()
-    /// The bodies and named bytes in `inbox`.
+    /// The number of bytes in `inbox`, counting bodies and named byte fields.
     private var inboxBytes = 0
-    /// Who asks for such a frame.
+    /// Callers that wait for such a frame.
     var readers: [UInt64: Continuation<Outcome>] = [:]
-    /// The user's closures.
+    /// The task of the running closure.
     var task: Task<Void, Never>?
 
-    /// The user's closures have returned; what they said is still being written.
+    /// Whether the closures have returned, and only queued bytes remain to be written.
     var isOver = false
-    /// The closures have been told something that the server said, so the last word on the attempt is theirs.
+    /// Whether the closures may have received something from the server. If so, their error, not the loss of the link,
+    /// decides how the attempt failed.
     var hasHeard = false
-    /// Why the link is gone that they have not judged yet.
+    /// Why the link was lost, while the closures may still report why.
     var loss: (any Error)?
-    /// The server has said that it answers nothing more on this link.
+    /// Whether the server has announced that it answers nothing more on this link.
     var hasLastResponse = false
 
-    /// Who waits for TLS, which the handshake has asked for in mid-connection.
+    /// The caller that waits for the TLS handshake of `startTLS()`.
     var securing: Continuation<Outcome>?
-    /// A response that nobody waited for, or a heartbeat, has come since the last response that somebody did.
+    /// Whether an unmatched response, or a heartbeat, was received after the last matched response.
     var hasStray = false
 
-    /// The server knows them still.
+    /// Whether the server still knows the subscriptions.
     var keepsSubscriptions = false
-    /// A subscription has ended of which the server was told on this link: once the handshake is over, it begins anew.
-    var hasToldTooMuch = false
-    /// The ID of the latest subscription that is sent on this link.
-    var toldThrough: UInt64 = 0
-    /// What it has learned for its client; adopted when the link is ready.
+    /// Whether a subscription has ended that was already sent on this link. Then the attempt is repeated after the
+    /// handshake.
+    var hasRestoredTooMuch = false
+    /// The ID of the latest subscription that was sent on this link.
+    var restoredThrough: UInt64 = 0
+    /// What the handshake has learned for its client. Takes effect when the link is ready.
     var learned = Learned()
     /// Set when `options.handshake.restore` begins.
     var restoring: Restoring?
 
     struct Learned {
-        /// `nil` to keep what an earlier handshake has added.
+        /// The added endpoints; `nil` to keep those of an earlier handshake.
         var endpoints: [Endpoint]?
         var serverInfo: (any Sendable)?
     }
 
     struct Restoring {
-        /// How many subscriptions there are.
+        /// The number of subscriptions.
         let count: Int
-        /// How many responses came since it began.
+        /// The number of responses since the beginning.
         var answered = 0
     }
 
     init(deadline: Instant) { self.deadline = deadline }
 
-    /// Whether more may be read: there are not very many frames that nobody has asked for. But they may be what has
-    /// gathered for us since the last link, in front of the answer that the handshake waits for.
+    /// Whether more may be read. The limit is high, because messages that the server has kept since the last link may
+    /// come before the response that the handshake waits for.
     var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
-    /// When to look after it again.
+    /// When to check the handshake again.
     var nextDeadline: Instant { min(deadline, deadlines.earliest ?? deadline) }
 
-    // MARK: Frames that nobody has asked for
+    // MARK: Frames that were not requested
 
     mutating func append(_ frame: Frame) {
         inbox.append(frame)
@@ -82,7 +84,7 @@ struct HandshakeState {
         return frames
     }
 
-    /// Takes the pushes out, in order.
+    /// Removes the pushes and returns them, in order.
     mutating func takePushes() -> [Frame] {
         let frames = takeAll()
         for frame in frames where frame.kind != .push { append(frame) }
@@ -91,13 +93,13 @@ struct HandshakeState {
 
     // MARK: The end
 
-    /// Why the handshake failed when `deadline` came. `timeout` is `options.handshake.timeout`.
+    /// The error message when `deadline` has passed. `timeout` is `options.handshake.timeout`.
     func timeoutMessage(_ timeout: Duration) -> String {
-        guard let restoring else { return "the handshake did not end within \(timeout)" }
-        return "restoring \(restoring.count) subscriptions: no response within \(timeout), after \(restoring.answered)"
+        guard let restoring else { return "the handshake did not complete within \(timeout) (handshake.timeout)" }
+        return "restoring \(restoring.count) subscriptions: \(restoring.answered) answered, then none within \(timeout)"
     }
 
-    /// Tells everyone who waits for a frame, or for TLS.
+    /// Resumes all callers that wait for a frame or for TLS, with `error`.
     mutating func failReaders(_ error: ClientError) {
         for (_, reader) in readers.sorted(by: { $0.key < $1.key }) { reader.resume(returning: .failure(error)) }
         readers = [:]

@@ -1,21 +1,51 @@
-/// One new link in the hands of the user's handshake (`options.handshake`), before it is ready.
+/// A new link during its handshake (`options.handshake`), before any other traffic.
 ///
-/// Its requests have serial numbers from the last quarter of those that there are, far from the first ones of a client: an
-/// answer that comes twice must not meet a later request. It is good for as long as the handshake runs; afterwards its
-/// methods throw `closed`, fate `notSent`.
+/// The closures `perform` and `restore` of ``ClientOptions/Handshake-swift.struct`` receive a handshaker to log in, to
+/// negotiate and to restore subscriptions:
+///
+/// ```swift
+/// options.handshake.perform = { link in
+///     let response = try await link.send(Request(type: 0x410, body: "login"))
+///     await link.setServerInfo(response.body)
+/// }
+/// ```
+///
+/// A handshaker is valid while the handshake runs. After that its methods throw `closed`, fate `notSent`, or have no
+/// effect.
+///
+/// Its requests use serial numbers from the last quarter of the range. The client uses other serials first, so a
+/// duplicate response does not match a later request.
 public struct Handshaker: Sendable {
-    /// The server at the other end.
+    /// The server's endpoint.
     public let endpoint: Endpoint
-    /// The session number that the link will have.
+    /// The session number of the link.
     public let session: UInt64
     let connection: Connection
 
     /// Sends `request` and returns the server's response.
     ///
-    /// A request that is given up here, by cancellation or for want of time, ends the attempt: a late answer could else
-    /// be taken for that of another request. `timeout` defaults to what is left for the handshake, and none exceeds that.
+    /// If the request times out, or if the task is cancelled, the attempt ends, because a late response could be
+    /// matched with another request.
     ///
-    /// - Throws: `rejected`, `timedOut`, `cancelled`, `connectionLost`, `invalidRequest` or `closed`, as `Client.send`.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from the call to the response. By default, and at most, the time that is left for the
+    ///     handshake (`options.handshake.timeout`). If the timeout is zero or negative, nothing is sent, and the
+    ///     attempt continues.
+    /// - Returns: The response.
+    /// - Throws:
+    ///   - `rejected`, fate `answered`: the server answered with an error.
+    ///   - `timedOut`, fate `unknown`, or `notSent` if no byte was written: `timeout` has passed.
+    ///   - `connectionLost`, fate `unknown` or `notSent`: the link or the attempt ended, for example because the
+    ///     handshake took too long.
+    ///   - `protocolViolation`: the response is malformed (fate `answered`), or does not belong to the request (fate
+    ///     `unknown`; this ends the attempt).
+    ///   - `overloaded`: every serial number is in use (fate `notSent`), or a reply in several parts exceeds
+    ///     `options.requests.maximumReplySize` or `maximumReassemblyBytes` (fate `unknown`; this ends the attempt).
+    ///   - `invalidRequest`, fate `notSent`: the codec cannot encode the request.
+    ///   - `cancelled`, fate `notSent`: the task was cancelled before the call. If the task is cancelled later, the
+    ///     call throws `connectionLost`.
+    ///   - `closed`, fate `notSent`: the handshake is over.
     public func send(_ request: Request, timeout: Timeout = .default) async throws(ClientError) -> Response {
         try await connection.sendInHandshake(
             request.frame,
@@ -27,101 +57,126 @@ public struct Handshaker: Sendable {
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
     ///
-    /// At most `options.handshake.maximumInFlight` of them are unanswered at a time, and no more than
-    /// `options.requests.maximumInFlight` where that is below 1,024; fewer if the protocol has fewer serial
-    /// numbers, or is matched in order and its codec lets nothing follow a request before it is answered
-    /// (`PipeliningCodec.mayPipeline(behind:)`). Every request succeeds or fails on its own: `rejected`, `connectionLost`,
-    /// `invalidRequest`, `overloaded` or `closed`, with the fates of `send(_:timeout:)`. Cancelling the task ends the
-    /// attempt.
+    /// The number of requests without a response at any time is limited:
+    ///
+    /// - at most `options.handshake.maximumInFlight`;
+    /// - at most `options.requests.maximumInFlight`, if that is below 1,024;
+    /// - at most the number of free serial numbers;
+    /// - one, if responses are matched in order and the codec does not allow another request to follow before that
+    ///   response (``PipeliningCodec/mayPipeline(behind:)``).
+    ///
+    /// Each request succeeds or fails separately, with the errors and fates of ``send(_:timeout:)-4dhyd``. Cancelling
+    /// the task ends the attempt.
     public func send(all requests: [Request]) async -> [Result<Response, ClientError>] {
         await connection.sendInHandshake(requests, session, stopsAtFailure: false)
     }
 
-    /// What `options.handshake.restore` does by default.
+    /// Sends all `subscriptions` and throws the first failure: the default of `options.handshake.restore`.
     func restore(_ subscriptions: [Request]) async throws(ClientError) {
         for outcome in await connection.sendInHandshake(subscriptions, session, stopsAtFailure: true) {
             _ = try outcome.get()
         }
     }
 
-    /// Sends `request` as a one-way message and returns when the kernel has it. Cancelled before that, it ends the attempt.
+    /// Sends `request` as a one-way message and returns when the kernel has accepted its last byte. If the task is
+    /// cancelled before that, the attempt ends.
     ///
-    /// - Throws: `cancelled`, `connectionLost`, `invalidRequest` or `closed`; `unknown` is the fate of what was begun.
+    /// - Throws: `connectionLost` if the link or the attempt ended; the fate is `unknown` if a byte was written,
+    ///   otherwise `notSent`. `invalidRequest` if the codec cannot encode the message, or if the server answers
+    ///   messages of this kind. `cancelled` if the task was cancelled before the call. `closed` if the handshake is
+    ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
         guard connection.codec._mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
-    /// Has every later frame of this link hold `number` in the named field of the layout, unless it sets the field itself: a
-    /// session's number that the server's answer has. Heartbeats, cancellations and the closing frame included, which
-    /// nobody else could give it to. The next link begins without it.
+    /// Sets the default value of a named field of the layout to `number`, for all later frames of this link. A frame
+    /// that sets the field itself keeps its own value.
     ///
-    /// - Throws: `invalidArgument` for a field that the layout does not declare, or a number that does not fit it;
-    ///   `connectionLost` or `closed`. The fate is `notSent`.
+    /// Use this method for a session number that the server's response contains, for example. The default also applies
+    /// to heartbeats, cancellations and the closing frame, which the client creates itself. The next link starts
+    /// without this default.
+    ///
+    /// - Throws: `invalidArgument` if the layout does not declare the field, the number does not fit into it, or the
+    ///   codec has no default values; `connectionLost`; `closed` if the handshake is over. The fate is `notSent`.
     public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
         var frame = Frame(.request)
         frame[field] = number
         try await connection.setDefaults(from: frame, session).get()
     }
 
-    /// Has every later frame of this link hold `bytes` in the named field of the layout, unless it sets the field itself: a
-    /// session's token, for example. See the same for a number.
+    /// Sets the default value of a named field of the layout to `bytes`, for all later frames of this link: a session
+    /// token, for example. See ``setDefault(_:to:)-iltw``.
     public func setDefault(_ field: String, to bytes: Bytes) async throws(ClientError) {
         var frame = Frame(.request)
         frame[bytes: field] = bytes
         try await connection.setDefaults(from: frame, session).get()
     }
 
-    /// Goes on with TLS on this link, as `options.tls` says (STARTTLS): to be called when the server has agreed, in
-    /// plaintext, to begin with it. Returns when the TLS handshake is over. A handshake that goes on without it,
-    /// because the server did not agree, goes on in plaintext: throw a `HandshakeRefusal` instead.
+    /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete.
     ///
-    /// What the server has sent in plaintext behind its agreement was perhaps not sent by the server: it ends the attempt
-    /// as a protocol violation. So does a frame that came before and that nobody has asked for.
+    /// Call this method after the server has agreed, in plaintext, to begin TLS. If the server does not agree, throw a
+    /// ``HandshakeRefusal``: a handshake that returns without calling this method continues in plaintext.
     ///
-    /// - Throws: `connectionLost` with the cause when there is no TLS, which ends the attempt; `tlsFailed` when
-    ///   `options.tls` cannot be used, which ends it too; `protocolViolation` as said;
-    ///   `invalidRequest` while a request of the handshake is under way, or when the link has TLS; `cancelled`;
-    ///   `closed`.
+    /// Plaintext that follows the server's agreement may come from an attacker, so it ends the attempt as a protocol
+    /// violation. An earlier frame that the handshake did not request ends it in the same way.
+    ///
+    /// - Throws:
+    ///   - `connectionLost`, with the cause: the TLS handshake failed. This ends the attempt.
+    ///   - `tlsFailed`: `options.tls` cannot be used, for example because a file cannot be read. This ends the attempt.
+    ///   - `protocolViolation`: plaintext was received where TLS should begin. This ends the attempt.
+    ///   - `invalidRequest`: a request of the handshake is in flight, or the link already uses TLS.
+    ///   - `cancelled` if the task was cancelled before the call, and `closed` if the handshake is over.
+    ///
+    ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
-        // Here and not on the connection's loop, which has no time for files and passphrases.
+        // Not on the connection's loop: reading files and asking for a passphrase would block it.
         let security = await connection.options.tls.security(unlessChangedSince: connection.security)
         _ = try await connection.startTLS(session, security).get()
     }
 
-    /// The server still knows what we subscribed to on an earlier link (a session that outlives links, as MQTT's):
-    /// `options.handshake.restore` is not called for this one. To be called by `perform`.
+    /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted
+    /// subscriptions are not sent again. Call this method in `perform` if the server still knows the session, for
+    /// example a persistent session of MQTT.
     public func keepSubscriptions() async { await connection.keepSubscriptions(session) }
 
-    /// Adds `endpoints` to those of the client, behind those that it was given: other servers of the same service, as
-    /// this one names them (`connect_urls` of NATS).
+    /// Adds `endpoints` to the client's list, after the configured ones: other servers of the same service, as
+    /// announced by this server (`connect_urls` of NATS).
     ///
-    /// Takes effect when the link is ready; an attempt that fails changes nothing. They replace what an earlier
-    /// handshake has added; a handshake that does not call this keeps it, and an empty list removes it. The link stays
-    /// where it is, even if its own endpoint is no longer among them. `replaceEndpoints(_:)` of the client removes what
-    /// was added.
+    /// - The change takes effect when the link is ready. A failed attempt changes nothing.
+    /// - The endpoints replace those that an earlier handshake added. A handshake that does not call this method keeps
+    ///   them; an empty list removes them. ``Client/replaceEndpoints(_:)`` removes them, too.
+    /// - The client never replaces its link because of this method, even if the link's endpoint is no longer in the
+    ///   list.
+    /// - No effect after the end of the handshake.
     ///
-    /// The server decides where the client goes next: make the endpoints `tls://` if the client's are, and limit their
-    /// number if the server is not trusted. No effect once the handshake is over.
+    /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
+    /// endpoints use TLS, and limit the number of endpoints if the server is not trusted.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
         await connection.learn(in: session) { $0.endpoints = endpoints }
     }
 
-    /// Keeps what the server said of itself (limits, a version, a session's number) for `Client.serverInfo(as:)`.
+    /// Stores information that the server sent about itself (limits, a version, a session number), for
+    /// ``Client/serverInfo(as:)``.
     ///
-    /// Takes effect when the link is ready, in place of what an earlier link had. No effect once the handshake is over.
+    /// The value takes effect when this link is ready, and replaces that of an earlier link. If the handshake of a later
+    /// link stores no value, the client has none. No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
         await connection.learn(in: session) { $0.serverInfo = info }
     }
 
-    /// The next message that is no response, of a server that speaks first: its greeting, a challenge. A `goAway` is one
-    /// too, told by its type.
+    /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
+    /// until one is received, or until the handshake times out.
     ///
-    /// Messages that nobody asks for here are delivered as pushes once the link is ready, or in `restore` as soon as there are
-    /// 65,536 of them, or 8 MiB. Cancelling the wait ends the attempt.
+    /// A `goAway` is such a message, too; recognize it by its type. Cancelling the task ends the attempt.
     ///
-    /// - Throws: `protocolViolation`, fate `unknown`, for a malformed message; `cancelled`, `connectionLost` or `closed`, fate
-    ///   `notSent`.
+    /// Messages that the handshake does not read are delivered as pushes when the link is ready. While subscriptions
+    /// are being restored, the pushes are delivered earlier if the unread messages reach 65,536 or 8 MiB, because
+    /// otherwise no response could be read.
+    ///
+    /// - Throws: `protocolViolation`, fate `unknown`, if the message is malformed. `connectionLost` if the link or the
+    ///   attempt ended, `cancelled` if the task was cancelled before the call, or `closed` if the handshake is over;
+    ///   fate `notSent`.
     public func nextMessage() async throws(ClientError) -> PushMessage {
         var frame = try await connection.nextInHandshake(session).get().frame
         if let reason = frame.malformedReason {
@@ -146,18 +201,18 @@ extension Connection {
         links[index].handshake?.learned = learned
     }
 
-    /// The handshake is over, and its link is about to be ready.
+    /// Applies what the handshake has learned. Its link is about to be ready.
     func adopt(_ learned: HandshakeState.Learned) {
         serverInfo = learned.serverInfo
         guard let added = learned.endpoints else { return }
         machine.extendEndpoints(givenEndpoints + added)
     }
 
-    /// What the handshake of the latest link that was ready kept by `Handshaker.setServerInfo(_:)`; `nil` if it kept
-    /// nothing, or something of another type, or no link was ready yet.
+    /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
+    /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { serverInfo as? Info }
 
-    /// Has the link's codec fill in the named fields that `frame` has.
+    /// Sets the fields of `frame` as default values of the link's codec.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
         guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }

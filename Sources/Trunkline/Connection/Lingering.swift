@@ -1,21 +1,20 @@
-/// A socket that we have finished with, kept until the peer has finished too, for one second at most. Nobody waits for that:
-/// `close()` returns before.
+/// Keeps a socket after its close until the peer has closed too, for at most one second. `close()` returns before that.
 ///
-/// Closing a socket with unread input makes the kernel send a reset, which can destroy what the peer has not read yet
-/// of our last frames. So the input is read and dropped until its end. Bytes that TLS holds are in no kernel yet, which
-/// would go on sending them: they have longer.
+/// Closing a socket with unread input makes the kernel send a reset, which can destroy bytes of the last frames that
+/// the peer has not read yet. So the input is read and discarded until its end. Bytes that TLS holds are not in the
+/// kernel yet, which would otherwise send them after the close: for these the limit is 30 seconds.
 ///
-/// Sendable although it is not checked: it lives on one loop, and its handler methods are called there only.
+/// Unchecked Sendable: it lives on one loop, and its methods are called there only.
 package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
     private let transport: any Transport
     private let executor: any EventLoop
     private var timer: LoopTimer?
-    /// Keeps itself alive until it is done: nobody else does.
+    /// A reference to itself, which keeps it alive until it is done.
     private var itself: Lingering?
 
-    /// Whether the peer has finished.
+    /// Whether the peer has closed.
     private var isPeerDone = false
-    /// How often the time was over while TLS held bytes, or had held them the last time.
+    /// The number of times that the timer was extended because TLS holds bytes, or held some before.
     private var rounds = 0
     private var wasHolding = false
 
@@ -23,7 +22,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     private static let maximumRounds = 30
     private static let readSize = 16 * 1024
 
-    /// Ends our direction of `transport` and sees it off. To be called on `loop`.
+    /// Ends the sending direction of `transport` and keeps it until the peer has closed. Call this on `loop`.
     package static func close(_ transport: any Transport, on loop: any EventLoop) {
         transport.finishWriting()
         let lingering = Lingering(transport, loop)
@@ -32,7 +31,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
         lingering.timer = timer
         loop.arm(timer, at: loop.now.advanced(by: limit))
         transport.handler = lingering
-        // A socket whose sending has ended is always writable: the loop would spin until the peer is done.
+        // After the end of sending a socket is always writable: the loop would spin until the peer has closed.
         transport.awaitsWritable = false
         transport.isReading = true
         lingering.readToEnd()
@@ -56,13 +55,14 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     }
 
     private func readToEnd() {
-        // Bounded, so that a peer that sends without end does not keep the loop from its timers, this one's among them.
+        // Bounded: a peer that sends without end must not keep the loop from its timers, including this one.
         for _ in 0..<64 where itself != nil {
             let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.readSize, alignment: 8) {
                 unsafe transport.read(into: $0)
             }
             switch outcome {
-            // Fewer than fit were all there is, or TLS had enough for one turn: there will be word of more.
+            // Either this was all there is, or TLS has reached its limit for one turn. Another event follows if there
+            // is more.
             case .bytes(let count): if count < Self.readSize { return }
             case .wouldBlock: return
             case .end, .failed:
@@ -73,7 +73,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// A peer that says no more may still listen.
+    /// A peer that sends no more may still read.
     private func finishUnlessHolding() {
         if transport.isHoldingBytes { transport.awaitsWritable = true } else { finish() }
     }

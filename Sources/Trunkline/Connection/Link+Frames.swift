@@ -1,14 +1,14 @@
-/// What a link has to know of its protocol and of its client's options to handle requests and frames.
+/// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
 struct LinkRules: Sendable {
-    /// As the client has it: one that answers the same on every link.
+    /// The client's codec, without the state of any link.
     let codec: any FrameCodec
-    /// Whether responses are compared with their requests. Asked once: hardly any codec does.
+    /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
     let isInOrder: Bool
     let looksAlike: Bool
     let highWatermark: Int
     let lowWatermark: Int
-    /// For responses that are reassembled from their parts.
+    /// The budget for replies that are reassembled from their parts.
     let reassemblyBudget: ReassemblyBudget
 
     init(_ codec: any FrameCodec, _ options: ClientOptions) {
@@ -17,15 +17,15 @@ struct LinkRules: Sendable {
         isInOrder = codec.matching == .inOrder
         looksAlike = codec._pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
-        lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // nothing is below zero
+        lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // no count is below zero
         reassemblyBudget = ReassemblyBudget(options.requests)
     }
 }
 
-// MARK: - Requests out
+// MARK: - Requests
 
 extension Link {
-    /// Puts requests of `queue` on the link, in order, as far as they may go now. Returns how many did.
+    /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
     mutating func admit(
         from queue: inout RequestQueue<Waiter>,
         atMost most: Int,
@@ -43,7 +43,7 @@ extension Link {
                 rules.isInOrder && expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
             let reportsWritten = admitted?.handle != nil
             let place = machine.send(consume request, reportsWritten: reportsWritten, holdsOthers: holdsOthers)
-            guard let place else { preconditionFailure("a number was free, and messages need none") }
+            guard let place else { preconditionFailure("no serial number is free for a queued request") }
             queue.went(id, to: place, on: session)
             count += 1
             guard let admitted else { continue }
@@ -53,7 +53,7 @@ extension Link {
         return count
     }
 
-    /// Whether there is room for more to be written.
+    /// Whether more may be queued for writing.
     mutating func isBelowWatermark(_ rules: LinkRules) -> Bool {
         let byteCount = machine.outbound.byteCount
         if byteCount < rules.lowWatermark { isAboveWatermark = false }
@@ -62,28 +62,28 @@ extension Link {
     }
 }
 
-// MARK: - Frames in
+// MARK: - Received frames
 
 extension Link {
-    /// What frames ask for, beyond the events.
+    /// The result of a batch of frames, apart from its events.
     struct Taken {
         fileprivate let rules: LinkRules
         fileprivate let now: Instant
         fileprivate var events: [ConnectionEvent?]
-        /// How many responses, and parts of them, belonged to a request, given up or not.
+        /// The number of responses and parts for known requests, abandoned ones included.
         var answers = 0
-        /// How many of these were responses to requests that were not given up.
+        /// The number of responses among them whose requests were not abandoned.
         var responses = 0
-        /// The server is about to go, or answers nothing more on this link (`isLast`).
-        var farewell: Frame?
+        /// The frame by which the server announces its shutdown, or its last response on this link (`isLast`).
+        var lastFrame: Frame?
         var isLast = false
-        /// In order, responses have shifted: the link ends with this.
+        /// In protocols matched in order: the responses have shifted, and the link ends.
         var violation: FrameError?
-        /// There is something to be written.
+        /// Whether something is to be written.
         var hasToWrite = false
     }
 
-    /// Takes frames of a link that is ready or draining, up to one with which the link ends.
+    /// Handles frames of a link that is ready or draining, up to a frame that ends the link.
     mutating func take(
         _ frames: inout [Frame],
         by rules: LinkRules,
@@ -91,7 +91,7 @@ extension Link {
         into events: inout [ConnectionEvent?]
     ) -> Taken {
         var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
-        // From the back, which takes each out without a copy.
+        // In reverse, so that each frame can be removed without a copy.
         frames.reverse()
         while taken.violation == nil, let frame = frames.popLast() {
             switch frame.kind {
@@ -99,7 +99,7 @@ extension Link {
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }
                 if frame.endsLink {
                     taken.isLast = true
-                    if taken.farewell == nil { taken.farewell = frame }
+                    if taken.lastFrame == nil { taken.lastFrame = frame }
                 }
                 answer(frame, &taken)
             case .part:
@@ -109,10 +109,10 @@ extension Link {
                 var push = frame
                 push.session = session
                 taken.events.append(.push(push))
-            // A draining link is not judged: its answers to our pings say nothing.
+            // A draining link sends no pings, so its pongs mean nothing.
             case .pong where draining != nil: break
             case .ping, .pong: if takeHeartbeat(frame, rules, at: now).hasToWrite { taken.hasToWrite = true }
-            case .goAway: if draining == nil { taken.farewell = frame }
+            case .goAway: if draining == nil { taken.lastFrame = frame }
             case .request, .cancel: taken.events.append(.unexpected)
             }
         }
@@ -149,18 +149,18 @@ extension Link {
         }
     }
 
-    /// Who takes the parts of the response of `number`, which `waiter` waits for.
+    /// The waiter for the parts of the response of `number`, which `waiter` waits for.
     mutating func reassembling(_ waiter: Waiter, _ number: SerialNumber, _ rules: LinkRules) -> Waiter {
         guard let reassembling = waiter.reassembling(in: rules.reassemblyBudget) else { return waiter }
         machine.setWaiter(reassembling, of: number)
         return reassembling
     }
 
-    /// Compares a response, or a part of one, with its request, where the protocol has them agree.
+    /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
     func mismatch(of frame: Frame, with waiter: Waiter) -> FrameError? {
         guard let request = waiter.tracked?.frame, frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
-            // The link's codec knows the defaults that the handshake has set.
+            // The link's own codec knows the defaults set by the handshake.
             try codec._check(frame, against: request)
             return nil
         } catch {
@@ -168,8 +168,8 @@ extension Link {
         }
     }
 
-    /// Compares a response, or a part of one, with the request that it would be given to. If they do not agree, the request
-    /// fails, or in order, where responses have shifted, the link ends. Returns whether it does.
+    /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
+    /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
     private mutating func failMismatch(_ frame: Frame, _ taken: inout Taken) -> Bool {
         guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
             let mismatch = mismatch(of: frame, with: entry.waiter)
@@ -177,13 +177,13 @@ extension Link {
         if taken.rules.isInOrder {
             taken.violation = mismatch
         } else {
-            // It may be another request's, and its own may come yet: the serial is quarantined.
+            // It may belong to another request, and the right one may still come: the serial is quarantined.
             fail(entry.id, number, "the response does not belong to the request", mismatch, &taken)
         }
         return true
     }
 
-    /// Gives a request up for what its server has sent, and tells the server if the protocol can.
+    /// Fails a request because of a frame from the server, and sends a cancel frame if the protocol has one.
     private mutating func fail(
         _ id: RequestID,
         _ number: SerialNumber,
@@ -199,7 +199,7 @@ extension Link {
         taken.events.append(.failed(id, waiter, error))
     }
 
-    /// A ping or pong has come: answers a ping if the codec does.
+    /// Handles a ping or pong. Answers a ping if the codec does.
     mutating func takeHeartbeat(
         _ frame: Frame,
         _ rules: LinkRules,

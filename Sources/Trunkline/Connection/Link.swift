@@ -1,61 +1,62 @@
-/// One established socket, from the handshake to its end, and everything that belongs to it. A new link is a new value:
-/// nothing of the old one survives.
+/// One established socket and everything that belongs to it, from the handshake to the end. A new link is a new value:
+/// nothing of the old one remains.
 struct Link {
-    /// The number of the attempt that made it: see `ReconnectMachine.Attempt`.
+    /// The number of the attempt that established it: see `ReconnectMachine.Attempt`.
     let attempt: Int
     let endpoint: Endpoint
-    /// Which of the connection's links it is, counted from 1.
+    /// The position of this link among all links of the connection, counted from 1.
     let number: Int
-    /// The files that its TLS was made of.
+    /// The versions of the files from which its TLS settings were made.
     var fileVersions: [FileVersion?]?
-    /// How its packets get to the server.
+    /// The path of its packets to the server.
     var path: LinkPath
-    /// What is under way on it.
+    /// The requests and frames on it.
     var machine: LinkMachine<Waiter>
-    /// Another one from where the handshake has switched to TLS.
+    /// Replaced when the handshake starts TLS.
     var transport: any Transport
     /// Encodes and decodes for this link alone.
     var codec: any FrameCodec
-    /// Whether `codec` wants to hear what goes out. Asked once: hardly any does.
+    /// Whether `codec` observes sent frames. Stored, because few codecs do.
     let notesSent: Bool
     var received = ReceiveBuffer()
-    /// `received` may hold complete frames, which come before anything that the socket has.
+    /// Whether `received` may hold complete frames. These come before everything that the socket has.
     var holdsFrames = false
-    /// There may be more to read than readiness tells of: the share of a turn was used up.
+    /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
     var mayHaveMore = false
-    /// Who wants to hear that the kernel has their last byte, which TLS has encrypted and the socket has not taken yet, and
-    /// the `sentMark` at which it has.
+    /// The requests whose last byte TLS has encrypted and the socket has not taken yet, each with the `sentMark` at
+    /// which the socket has taken it.
     var heldWrites = Deque<(id: RequestID, mark: Int)>()
-    /// Set when a write has failed because the peer is gone: nothing more is written, and what it said before is read to its
-    /// end, a share in every turn.
-    var lastWords: LastWords?
-    /// The outbound queue was filled to the high watermark and is not down to the low one again.
+    /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier is
+    /// read to its end, one share in each turn.
+    var finalReads: FinalReads?
+    /// Whether the outbound queue has reached the high watermark and is not below the low one again.
     var isAboveWatermark = false
-    /// What came while the owner wanted nothing.
+    /// The frames received while the owner was paused.
     var held = Held()
-    /// The conversation before the link is ready.
+    /// The handshake, until the link is ready.
     var handshake: HandshakeState?
-    /// When it became ready.
+    /// When the link became ready.
     var readySince: Instant?
-    /// Since it takes no new requests.
+    /// Set when the link takes no new requests any more.
     var draining: Draining?
 
-    /// A link that takes no new requests: those that had started on it finish there, or meet their deadline.
+    /// The draining of a link: it takes no new requests, and those that have started finish there or meet their
+    /// deadline.
     struct Draining {
-        /// What is under way then is lost.
+        /// Requests that are still in flight then are lost.
         let deadline: Instant
         let cause: DisconnectCause
-        /// The codec's `closingFrame` was queued, if it has one.
-        var hasTakenLeave = false
+        /// Whether the codec's `closingFrame` was queued, or it has none.
+        var hasSentClosingFrame = false
     }
 
-    /// Reading a link that cannot be written to any more.
-    struct LastWords {
-        /// That of the write.
+    /// Reading from a link that can no longer be written to.
+    struct FinalReads {
+        /// The error of the write.
         let failure: TransportError
-        /// When reading ends at the latest: the peer may be there after all, and speak without end.
+        /// When reading ends at the latest, in case the peer never stops sending.
         let deadline: Instant
-        /// How many bytes have been read since.
+        /// The number of bytes read since.
         var byteCount = 0
     }
 
@@ -84,14 +85,15 @@ struct Link {
 
     var session: UInt64 { machine.session }
 
-    /// Whether the server has closed a TLS link between two frames and without TLS' own goodbye, as many servers do.
+    /// Whether the server closed a TLS link between two frames without `close_notify`, as many servers do.
     func isCutShort(by cause: any Error) -> Bool {
         (cause as? TransportError)?.code == .tls(.truncated) && received.isEmpty
     }
 }
 
 extension ResponseMatching {
-    /// Far from those that the client hands out: a second answer to a request of the handshake must not meet a later one.
+    /// Far from the serials that the client uses first: a duplicate response of the handshake must not match a later
+    /// request.
     fileprivate var firstHandshakeSerial: SerialNumber? {
         guard case .serial(let range) = self else { return nil }
         return range.upperBound - (range.upperBound - range.lowerBound) / 4
@@ -101,21 +103,21 @@ extension ResponseMatching {
 // MARK: - Writing
 
 extension Link {
-    /// What came of a `write`.
+    /// The result of a `write`.
     struct WriteResult {
-        /// Who wanted to hear that the kernel has their last byte.
+        /// The requests whose last byte the kernel has accepted, if their callers wait for that.
         var wrote: [RequestID] = []
-        /// What could not be encoded and is out of the queue.
+        /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
     }
 
-    /// Writes as much as the socket takes, and waits for the socket if that is not all.
+    /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     mutating func write() -> WriteResult {
         var result = WriteResult()
-        guard lastWords == nil else { return result }
+        guard finalReads == nil else { return result }
         if !heldWrites.isEmpty {
-            // What waits goes first.
+            // Bytes that TLS holds go first.
             if case .failed(let error) = unsafe transport.write([]) {
                 result.failure = error
                 transport.awaitsWritable = false
@@ -123,7 +125,7 @@ extension Link {
             }
             releaseWrites(&result.wrote)
         }
-        // Bounded, so that a caller who writes without end does not keep the loop from reading.
+        // Bounded: a caller that writes without end must not keep the loop from reading.
         attempts: for _ in 0..<8 {
             result.refused += machine.encode(using: &codec)
             if machine.outbound.unwrittenCount == 0 { break }
@@ -149,7 +151,7 @@ extension Link {
         return result
     }
 
-    /// Moves what `wrote` has from `start` on to `heldWrites` when not all of it is with the kernel.
+    /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.
     private mutating func holdUnsent(_ wrote: inout [RequestID], from start: Int) {
         let mark = transport.takenMark
         guard mark > transport.sentMark else { return }
@@ -157,8 +159,8 @@ extension Link {
         wrote.removeSubrange(start...)
     }
 
-    /// Moves those of `heldWrites` to `wrote` whose bytes are with the kernel. More may have been encrypted since: on a busy
-    /// link there is always something that waits.
+    /// Moves the IDs of `heldWrites` whose bytes the kernel has accepted to `wrote`. More bytes may have been encrypted
+    /// since then, so on a busy link some always wait.
     private mutating func releaseWrites(_ wrote: inout [RequestID]) {
         let sent = transport.sentMark
         while let first = heldWrites.first, first.mark <= sent {
@@ -171,7 +173,7 @@ extension Link {
 // MARK: - Reading
 
 extension Link {
-    /// Reads once, unless complete frames are left over from the last time, and decodes at most `maximumFrames`.
+    /// Reads once, unless complete frames are left from the last time, and decodes at most `maximumFrames`.
     mutating func readAndDecode(
         into frames: inout [Frame],
         limit: Int,
@@ -199,16 +201,16 @@ extension Link {
             try codec._decodeAll(&received, into: &frames, limit: maximumFrames)
             holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
             if !holdsFrames, received.count > limit {
-                throw FrameError(.illegalLength, "no frame within \(limit) bytes (inbound.maximumUndecoded)")
+                throw FrameError(.illegalLength, "no complete frame within \(limit) bytes (inbound.maximumUndecoded)")
             }
         } catch {
             return (count, false, error)
         }
-        // Nothing was read when frames were left over: what the socket has is not known.
+        // If frames were left over, nothing was read, so what the socket has is not known.
         return (count, holdsFrames || count == offered, nil)
     }
 
-    /// The server has closed: decodes what that completes, and says why the link ends.
+    /// Handles the server's close: decodes the frames that it completes, and returns why the link ends.
     private mutating func end(into frames: inout [Frame]) -> any Error {
         do throws(FrameError) {
             try codec.decodeAllAtEnd(&received, into: &frames)
@@ -220,6 +222,6 @@ extension Link {
 }
 
 extension Frame {
-    /// Whether the server sent it on its own account, and not to keep the link alive or to end it.
+    /// Whether the server sent the frame unprompted, and neither as a heartbeat nor to end the link.
     var isPush: Bool { kind == .push || kind == .request }
 }

@@ -1,22 +1,22 @@
-/// The path of one link, and what has become of it.
+/// The path of one link, and its changes.
 struct LinkPath {
-    /// This end and the other; `nil` for a Unix domain socket, and where the system does not tell.
+    /// The local and the remote address; `nil` for a Unix domain socket, and if the system does not report them.
     let local, remote: SocketAddress?
-    /// What is known to have worked: frames came after it was seen.
+    /// The latest path that is known to have worked: frames were received after it was seen.
     private(set) var proven: NetworkPath
-    /// Another that was seen since, and when.
+    /// A different path that was seen since, and when.
     private(set) var changed: (path: NetworkPath, at: Instant)?
-    /// What a new socket would take, by the latest look.
+    /// The path that a new socket would take, at the latest check.
     var fresh: NetworkPath
 
     init(local: SocketAddress?, remote: SocketAddress?, _ path: NetworkPath, fresh: NetworkPath) {
         (self.local, self.remote, proven, self.fresh) = (local, remote, path, fresh)
     }
 
-    /// By the latest look.
+    /// The path at the latest check.
     var latest: NetworkPath { changed?.path ?? proven }
 
-    /// Frames came at `instant`.
+    /// Notes that frames were received at `instant`.
     mutating func heard(at instant: Instant) {
         if let changed, changed.at < instant { (proven, self.changed) = (changed.path, nil) }
     }

@@ -1,33 +1,33 @@
-/// Where work on the loop enters the actors that live on it. The only file that assumes isolation. What else enters does so
-/// by conformances marked `@preconcurrency`, which check it at run time.
+/// Where work on the loop enters the actors that live on it. This is the only file that assumes isolation. All other
+/// entries are conformances marked `@preconcurrency`, which check the isolation at run time.
 extension Connection {
-    /// Runs `body`, and then tells the owner what has come of it.
+    /// Runs `body`, and then delivers the events to the owner.
     func entered<Result>(_ body: (isolated Connection) -> Result) -> Result {
         let result = body(self)
         deliverEvents()
         return result
     }
 
-    /// Runs `body` on the loop, soon, unless the connection is gone by then.
+    /// Runs `body` on the loop, soon, unless the connection has been deallocated by then.
     nonisolated func schedule(_ body: @escaping @Sendable (isolated Connection) -> Void) {
         loop.schedule(Completion { [weak self] in self?.onLoop(body) })
     }
 
-    /// Runs `body` at once. To be called on the loop, by whoever is not the owner.
+    /// Runs `body` at once. Call this on the loop, but not from the owner.
     nonisolated func onLoop<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
         defer { assumeIsolated { $0.deliverEvents() } }
         return assumeIsolated(body)
     }
 
-    /// Runs `body` at once, in a call of the owner's. Nothing is handed over meanwhile: the owner takes the events itself, at the
-    /// end of its batch.
+    /// Runs `body` at once, within a call of the owner. No events are delivered meanwhile: the owner takes them itself
+    /// at the end of its batch.
     nonisolated func inCallOfOwner<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
         assumeIsolated { $0.isInCallOfOwner = true }
         defer { assumeIsolated { $0.isInCallOfOwner = false } }
         return assumeIsolated(body)
     }
 
-    /// Lets requests of `queue` go out that may, and returns whether one more could.
+    /// Sends the requests of `queue` that may go out, and returns whether one more could.
     nonisolated func admitEarly(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) -> Bool {
         assumeIsolated { connection in
             connection.admit(from: &queue, &parts)
@@ -35,7 +35,7 @@ extension Connection {
         }
     }
 
-    /// Never in the midst of a call of the owner's.
+    /// Delivers the events, but never within a call of the owner.
     fileprivate func deliverEvents() {
         while !events.isEmpty, !isInCallOfOwner {
             var batch = exchange(&events, with: exchange(&spareEvents, with: []))
@@ -46,9 +46,9 @@ extension Connection {
     }
 }
 
-/// A timer of a connection beside that of its attempts. Kept by the connection.
+/// An additional timer of a connection, apart from that of its attempts. The connection owns it.
 ///
-/// Sendable although it is not checked: `timer` is touched on the connection's loop only.
+/// Unchecked Sendable: `timer` is accessed only on the connection's loop.
 final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private(set) lazy var timer = LoopTimer(target: self)
     private weak let connection: Connection?

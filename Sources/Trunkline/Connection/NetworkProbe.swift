@@ -1,7 +1,7 @@
-/// The user's probe at work, and the reports that wait for it. There is one at a time: what ends meanwhile, ends in the
-/// same network.
+/// The running probe of `options.diagnosis.probe`, and the reports that wait for it. Only one runs at a time: its
+/// result also applies to attempts and links that end meanwhile.
 ///
-/// Sendable although it is not checked: its fields are touched on the connection's loop only.
+/// Unchecked Sendable: its fields are accessed only on the connection's loop.
 final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var reports: [DisconnectReport] = []
     private weak let connection: Connection?
@@ -22,21 +22,20 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
         self.timeout = timeout
     }
 
-    /// The first report starts the probe. Beyond 64 the oldest are dropped, as for slow readers.
+    /// Adds a report. The first one starts the probe. Beyond 64 the oldest are discarded, as for slow readers.
     func add(_ report: DisconnectReport) {
         reports.append(report)
         if reports.count > 64 { reports.removeFirst() }
         guard task == nil else { return }
         loop.arm(timer, at: loop.now.advanced(by: timeout))
-        // Not structured: nobody may wait for the user's probe. It is cancelled at its timeout and keeps nothing alive
-        // but this object.
+        // Unstructured: no caller waits for the probe. It is cancelled at its timeout and keeps only this object alive.
         task = Task(executorPreference: loop.callbackExecutor) { [loop, probe] in
             let isUp = await probe(report)
             loop.schedule(Completion { self.finish(isUp) })
         }
     }
 
-    /// The connection is closed: nobody waits any more. Returns the reports that did.
+    /// Stops the probe because the connection is closed. Returns the waiting reports.
     func stop() -> [DisconnectReport] { takeReports(nil) ?? [] }
 
     func timerFired() { finish(nil) }

@@ -1,20 +1,21 @@
-/// What a connection knows of the host's network.
+/// A connection's view of the host's network.
 struct PathView {
-    /// Whether the monitor tells of changes; `nil` before it was asked.
+    /// Whether the monitor reports changes; `nil` before the first attempt to subscribe.
     var isMonitored: Bool?
     /// The addresses of names, from their latest resolution.
     var addresses: [Endpoint: [SocketAddress]] = [:]
-    /// Names whose latest resolution failed.
+    /// The endpoints whose latest name resolution failed.
     var unresolved: Set<Endpoint> = []
-    /// Links work although their local address is not one of this host's (`ip_nonlocal_bind`): nothing follows from addresses.
+    /// Whether links work although their local address does not belong to this host (`ip_nonlocal_bind`). Then
+    /// addresses say nothing about links.
     var hasForeignSource = false
-    /// The latest look, while there was no link.
+    /// The paths at the latest check.
     var latest = Look()
     /// The latest element of `paths`.
     var published = NetworkPath.unknown
     var readers = Broadcast<NetworkPath>()
 
-    /// Which paths there were at one time.
+    /// The paths at one instant.
     struct Look: Equatable {
         var paths: [Endpoint: [NetworkPath]] = [:]
         var hasNetwork = true

@@ -1,38 +1,38 @@
 /// An attempt to connect that has no link yet.
 struct Attempt {
     let attempt: ReconnectMachine.Attempt
-    /// The end of its time, its handshake included.
+    /// The end of its time, handshake included.
     let deadline: Instant
-    /// How far it has come: resolving, connecting or securing; `nil` before anything is open.
+    /// Its phase: resolving, connecting or securing; `nil` before it has opened anything.
     var phase: DisconnectReport.Phase?
     /// Reads what TLS needs.
     var preparing: Task<Void, Never>?
-    /// Its sockets.
+    /// Its look-ups and sockets.
     var race: Race?
-    /// The first address that it has gone to, and its path then.
+    /// The first address that it tried, and the path at that time.
     var firstPath: (address: SocketAddress, path: NetworkPath)?
-    /// The path to its endpoint when it began, as far as addresses were known then.
+    /// The path to its endpoint when it began, as far as addresses were known.
     let initialPath: NetworkPath
     var path: NetworkPath { firstPath?.path ?? initialPath }
-    /// The paths to its endpoint when it began, or was resolved.
+    /// The paths to its endpoint when it began, or when the name was resolved.
     var paths: [NetworkPath] = []
-    /// Whether this host had a network then.
+    /// Whether this host had a network at that time.
     var hadNetwork = true
     /// Whether its endpoint's name has been resolved.
     var isResolved = false
-    /// It begins when no link is left that it must not overlap.
+    /// Whether it waits for other links to close, because it must not overlap them.
     var isHeld = false
 }
 
-/// Everything that one attempt has open: look-ups and sockets, of which one becomes the link.
+/// The open resources of one attempt: its look-ups, and its sockets, one of which becomes the link.
 struct Race {
     var rules: AddressRace
-    /// Connecting, in the order they were started.
+    /// The connecting sockets, in the order of their start.
     private var racers: [Racer] = []
-    /// Under way, as long as they are kept.
+    /// The look-ups. They run as long as they are kept.
     var lookups: [NameLookup] = []
 
-    /// A socket that connects.
+    /// A connecting socket.
     struct Racer {
         let id: AddressRace.AttemptID
         let address: SocketAddress
@@ -43,15 +43,15 @@ struct Race {
 
     mutating func add(_ racer: Racer) { racers.append(racer) }
 
-    /// Hands the socket of `id` over.
+    /// Removes the socket of `id` and returns it.
     mutating func take(_ id: AddressRace.AttemptID) -> Racer? {
         racers.firstIndex { $0.id == id }.map { racers.remove(at: $0) }
     }
 
-    /// Which of its attempts has the socket with the loop's number `id`.
+    /// The attempt whose socket has the loop's number `id`.
     func attempt(with id: UInt64) -> AddressRace.AttemptID? { racers.first { $0.transport.id == id }?.id }
 
-    /// Closes what was not handed over.
+    /// Closes everything that was not handed over.
     mutating func close() {
         for lookup in lookups { lookup.cancel() }
         for racer in racers { racer.transport.close() }

@@ -1,11 +1,11 @@
-/// What one link may read in one turn of its loop, so that other links, timers and writing get their share of the time.
+/// How much one link may read in one turn of its loop, so that other links, timers and writing get their share.
 ///
-/// A link that has used it up goes on in the next turn. Frames count, and not bytes alone: a mebibyte may be ninety thousand
-/// frames. Time counts, because what a frame costs is the codec's business.
+/// A link that has used up its share continues in the next turn. Frames are counted, not only bytes, because 1 MiB may
+/// hold ninety thousand frames. Time is measured because the cost of a frame depends on the codec.
 struct ReadShare {
-    /// A link's frames in one turn: a fraction of a millisecond, the receivers of pushes included.
+    /// The frames of a link in one turn: a fraction of a millisecond, including the delivery of pushes.
     static let frames = 512
-    /// Time is looked at every so many frames, and after every read of the socket.
+    /// The time is checked after this many frames, and after every read of the socket.
     private static let framesAtOnce = 256
     private static let bytes = 1024 * 1024
     private static let time = Duration.microseconds(500)
@@ -13,13 +13,13 @@ struct ReadShare {
     private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
 
-    /// Lets no more than so many bytes be read.
+    /// Limits the share to `bytes`.
     mutating func limit(to bytes: Int) { bytesLeft = min(bytesLeft, bytes) }
 
-    /// The most frames to decode in one step.
+    /// The maximum number of frames to decode in one step.
     var step: Int { min(framesLeft, Self.framesAtOnce) }
 
-    /// Counts a step of a turn that began at `start`; returns whether another may follow.
+    /// Counts a step of a turn that began at `start`. Returns whether another one may follow.
     mutating func goesOn(after bytes: Int, _ frames: Int, since start: Instant, at now: @autoclosure () -> Instant)
         -> Bool
     {

@@ -1,14 +1,16 @@
-/// What becomes of a link when its route changes, or the machine wakes up from sleep.
+/// The client's action on a link when its route changes, or when the machine wakes from sleep.
 @nonexhaustive
 public enum RouteChangePolicy: Sendable, Hashable {
-    /// Nothing happens: `liveness` notices a dead link within `interval + deadline` (40 s unless changed).
+    /// The client does nothing. The heartbeat detects a dead link within `liveness.interval` + `liveness.deadline` (40
+    /// s by default).
     case ignore
-    /// A ping goes out at once, so that a dead link is noticed within `liveness.deadline` (10 s unless changed): when packets of
-    /// the link take another route or have none, and after sleep. A link that answers stays. Needs a codec with a ping and
-    /// `liveness.heartbeat` `.pingPong`; without them as `ignore`.
+    /// The client sends a ping at once, so that a dead link is detected within `liveness.deadline` (10 s by default).
+    /// It sends the ping if packets of the link take another route or have no route, and after sleep. If the server
+    /// answers, the link stays. This needs a codec with a ping and `liveness.heartbeat` `.pingPong`; without them it
+    /// has the same effect as `ignore`.
     case probe
-    /// As `probe`, and the next link is made to the same endpoint before the present one drains, a planned change: when packets
-    /// of the link take another route, and when a new link would take another one. For hosts with several networks whose
-    /// routes say which is better.
+    /// The client sends a ping as with `probe`. In addition, if packets of the link take another route, or if a new
+    /// link would take another route, a planned change replaces the link by another one to the same endpoint. Use this
+    /// on hosts with several networks whose routes say which network is better.
     case move
 }

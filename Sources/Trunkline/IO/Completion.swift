@@ -1,4 +1,4 @@
-/// A closure as work.
+/// Loop work that calls a closure.
 package final class Completion: LoopWork {
     private let body: @Sendable () -> Void
 

@@ -1,8 +1,8 @@
 import CTrunkline
 
-/// The system's libcrypto (OpenSSL 1.1 or 3, or one that has the same functions), found when it is first asked for.
+/// The system's libcrypto (OpenSSL 1.1 or 3, or a library with the same functions), loaded on first use.
 ///
-/// Sendable although the compiler can't see it: what it holds are addresses of functions, which never change.
+/// Safe to share between threads: it holds addresses of functions, which never change.
 @safe
 package final class CryptoLibrary: @unchecked Sendable {
     /// A digest algorithm.
@@ -10,9 +10,10 @@ package final class CryptoLibrary: @unchecked Sendable {
         case md5, sha256
     }
 
-    /// The names to look for, the newest version first.
+    /// The file names to try, the newest version first.
     ///
-    /// macOS ends a program that loads its own libcrypto by name, so there it is the package managers' by path.
+    /// macOS terminates a process that loads the system's own libcrypto by name. So on macOS these are the paths that
+    /// package managers use.
     package static let names: [String] = {
         #if os(macOS)
             ["/opt/homebrew/opt/openssl@3/lib", "/usr/local/opt/openssl@3/lib", "/opt/local/lib"]
@@ -22,11 +23,11 @@ package final class CryptoLibrary: @unchecked Sendable {
         #endif
     }()
 
-    /// The system's; `nil` when it has none.
+    /// The system's library, or `nil` if no library was found.
     package static let system = CryptoLibrary(firstOf: names)
 
     private let library: SharedLibrary
-    /// For those who look other functions up.
+    /// The library handle, for looking up further functions.
     package var handle: UnsafeMutableRawPointer { unsafe library.handle }
     private let newContext: trunkline_evp_md_ctx_new
     private let freeContext: trunkline_evp_md_ctx_free
@@ -34,7 +35,8 @@ package final class CryptoLibrary: @unchecked Sendable {
     private let update: trunkline_evp_digest_update
     private let finish: trunkline_evp_digest_final
 
-    /// Loads the first of `names` that there is; `nil` when there is none, or when it lacks a function.
+    /// Loads the first library of `names` that exists. Returns `nil` if none exists, or if the library lacks a
+    /// function.
     package init?(firstOf names: [String]) {
         guard
             let library = SharedLibrary(firstOf: names),
@@ -52,27 +54,30 @@ package final class CryptoLibrary: @unchecked Sendable {
         unsafe self.finish = unsafe finish
     }
 
-    /// A function that computes the digest of a header and a body, as if they were one run of bytes, and returns `nil`
-    /// when the library fails; `nil` when the library does not offer `algorithm`, as one in FIPS mode does not offer MD5.
+    /// Returns a function that computes the digest of a header followed by a body.
+    ///
+    /// That function returns `nil` when the library fails. This method returns `nil` if the library does not offer
+    /// `algorithm`; in FIPS mode, for example, a library does not offer MD5.
     package func digest(
         _ algorithm: Algorithm
     ) -> (@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> [UInt8]?)? {
         guard let method = unsafe method(algorithm) else { return nil }
-        // An address of the library's, for the life of the process.
+        // An address in the library, valid for the life of the process.
         let address = UInt(bitPattern: method)
-        // Version 3 names algorithms that it then refuses to compute.
+        // OpenSSL 3 returns algorithms that it then refuses to compute.
         guard compute(address, RawSpan(), RawSpan()) != nil else { return nil }
         return { [self] header, body in compute(address, header, body) }
     }
 
-    /// The library's own description of `algorithm`.
+    /// The library's descriptor of `algorithm`.
     private func method(_ algorithm: Algorithm) -> UnsafeRawPointer? {
         let (name, function) =
             switch algorithm {
             case .md5: ("MD5", "EVP_md5")
             case .sha256: ("SHA256", "EVP_sha256")
             }
-        // Version 3 looks an algorithm up for every digest unless it was fetched. Never freed: there is one of each.
+        // OpenSSL 3 looks up the algorithm for every digest unless it was fetched. Never freed: there is one per
+        // algorithm.
         if let fetch = unsafe library.function("EVP_MD_fetch", as: trunkline_evp_md_fetch.self) {
             return unsafe fetch(nil, name, nil)
         }
@@ -87,7 +92,7 @@ package final class CryptoLibrary: @unchecked Sendable {
             unsafe header.withUnsafeBytes({ unsafe update(context, $0.baseAddress, $0.count) }) == 1,
             unsafe body.withUnsafeBytes({ unsafe update(context, $0.baseAddress, $0.count) }) == 1
         else { return nil }
-        // As many bytes as the longest digest has (EVP_MAX_MD_SIZE).
+        // The length of the longest digest (EVP_MAX_MD_SIZE).
         var digest = [UInt8](repeating: 0, count: 64)
         var count: UInt32 = 0
         guard unsafe finish(context, &digest, &count) == 1, count <= 64 else { return nil }

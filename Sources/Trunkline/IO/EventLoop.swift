@@ -1,47 +1,56 @@
-/// One thread (or the simulation of one) on which actors, their sockets and their timers live.
+/// A thread (or a simulation of one) that runs actors, their sockets and their timers.
 ///
-/// The loop is the executor of every `Connection`, `Client` and test server made on it, so readiness and timers arrive
-/// *on* those actors and none of their state needs a lock. There are two implementations: `SocketEventLoop` for real
-/// sockets and `SimulatedEventLoop` (in `TrunklineTesting`) in virtual time. Nothing above this protocol may reach
-/// the operating system in another way.
+/// The loop is the executor of every `Connection`, `Client` and test server created on it. Readiness and timers are
+/// delivered on those actors, and their state needs no lock. There are two implementations: `SocketEventLoop` for real
+/// sockets, and `SimulatedEventLoop` (in `TrunklineTesting`) in virtual time. Code above this protocol must not use the
+/// operating system in any other way.
 ///
-/// A turn of the loop: posted work and jobs → readiness of sockets → what the last turn left for this one → timers →
-/// end-of-turn work (one write per connection for everything that accumulated).
+/// A turn of the loop runs, in this order:
+///
+/// 1. Posted work and jobs.
+/// 2. Sockets that are ready.
+/// 3. Work that the last turn left for this one.
+/// 4. Timers.
+/// 5. End-of-turn work: one write per connection for everything that has accumulated.
 package protocol EventLoop: SerialExecutor, TaskExecutor {
     // MARK: From any thread
 
-    /// What time it is on this loop.
+    /// The current time on this loop.
     var now: Instant { get }
 
     /// Whether the caller runs on this loop.
     var isCurrent: Bool { get }
 
-    /// Runs `work` once on the loop, soon. Keeps it alive until then.
+    /// Runs `work` once on the loop, soon. The loop keeps it alive until then.
     func schedule(_ work: any LoopWork)
 
-    /// The loop as the executor of tasks that prefer it; the loop itself unless it has to tell the two apart.
+    /// The executor for tasks that prefer this loop: the loop itself, unless it has to distinguish the two kinds of
+    /// job.
     var taskExecutor: any TaskExecutor { get }
 
-    /// Where closures of users run that the loop starts; `nil` for the ordinary pool of threads.
+    /// The executor for user closures that the loop starts, or `nil` for the default pool of threads.
     var callbackExecutor: (any TaskExecutor)? { get }
 
     // MARK: On the loop only
 
-    /// What time it was when this turn began to look at its sockets; costs no system call.
+    /// The time at which this turn began to serve its sockets. Reading it costs no system call.
     var turnTime: Instant { get }
 
-    /// Runs `work` once, after everything else of this turn.
+    /// Runs `work` once, after everything else in this turn.
     func scheduleAtEndOfTurn(_ work: any LoopWork)
 
-    /// Runs `work` once in the next turn, after the sockets that are ready then. For work that has used up its share of this
-    /// turn: `schedule` would run it before the sockets are asked.
+    /// Runs `work` once in the next turn, after the sockets that are ready then.
+    ///
+    /// For work that has used up its share of this turn: `schedule` would run it before the sockets are served.
     func scheduleInNextTurn(_ work: any LoopWork)
 
-    /// Lets `timer` fire once at `deadline` instead of whenever it was to fire; `nil` disarms it.
+    /// Arms `timer` to fire once at `deadline`, in place of any earlier deadline. `nil` disarms it.
     func arm(_ timer: LoopTimer, at deadline: Instant?)
 
-    /// Finds the addresses of `host` in one family and calls `completion` with them on the loop, never before returning
-    /// and never after the look-up was cancelled. No address is an answer like any other.
+    /// Looks up the addresses of `host` in one family and calls `completion` with them on the loop.
+    ///
+    /// `completion` is never called before this method returns, nor after the look-up was cancelled. An empty list of
+    /// addresses is a success.
     func resolve(
         _ host: String,
         port: UInt16,
@@ -49,28 +58,30 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
         completion: @escaping NameLookup.Completion
     ) -> NameLookup
 
-    /// Begins to connect to `address`; `handler` hears `.connected` or `.connectFailed`, never before this returns.
+    /// Begins to connect to `address`. `handler` receives `.connected` or `.connectFailed`, never before this method
+    /// returns.
     ///
-    /// The transport is the only owner of the socket: letting go of it closes the socket without a word to `handler`.
+    /// The transport is the only owner of the socket: deallocating it closes the socket without an event for `handler`.
     func connect(
         to address: SocketAddress,
         options: SocketOptions,
         handler: any TransportHandler
     ) -> any Transport
 
-    /// Listens on `address` (port 0: one that is free); `handler` is given every accepted transport.
+    /// Listens on `address` (port 0 chooses a free port). `handler` receives every accepted transport.
     func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
 
-    /// Says that the next thing to do will come up within microseconds: it may not be worth going to sleep.
+    /// States that the next work is likely to arrive within microseconds, so the loop may spin before it goes to sleep.
     func expectNews()
 
-    /// Lends memory for reading to `body`, which may exchange it for other: one run of it serves all sockets of the loop.
+    /// Lends memory for reading to `body`, which may replace it. All sockets of the loop share one buffer.
     func withReceiveMemory(_ body: (inout [UInt8]) -> Void)
 
-    /// A seed for random choices (jitter, order of endpoints): the system's, or the simulation's next one.
+    /// Returns a seed for random choices (jitter, order of endpoints): from the system, or the next one of the
+    /// simulation.
     func randomSeed() -> UInt64
 
-    /// What is known of the network that sockets of this loop live in.
+    /// The monitor of the network that the sockets of this loop use.
     var pathMonitor: any PathMonitor { get }
 }
 
@@ -85,7 +96,7 @@ extension EventLoop {
     package var callbackExecutor: (any TaskExecutor)? { nil }
 }
 
-/// Something to be done on a loop.
+/// Work to run on a loop.
 package protocol LoopWork: AnyObject, Sendable {
     /// Called on the loop.
     func runOnLoop()
@@ -96,50 +107,51 @@ package protocol Transport: AnyObject {
     /// Distinguishes the transports of one handler.
     var id: UInt64 { get }
 
-    /// Who hears of it; held weakly.
+    /// The receiver of events, held weakly.
     var handler: (any TransportHandler)? { get set }
 
-    /// The address of this end, once it is connected; `nil` before, and where it is not known.
+    /// The local address once the socket is connected; `nil` before, and where it is unknown.
     var localAddress: SocketAddress? { get }
 
-    /// Whether `handler` wants to hear `.readable`. Off until set; a paused transport exerts back-pressure on the peer.
+    /// Whether `handler` receives `.readable`. Initially false. A paused transport exerts back-pressure on the peer.
     var isReading: Bool { get set }
 
-    /// Whether `handler` wants to hear `.writable`. Off until set.
+    /// Whether `handler` receives `.writable`. Initially false.
     var awaitsWritable: Bool { get set }
 
-    /// How many bytes came from the network that are not what `read` returns, as those of TLS records are; 0 where there is
-    /// no difference.
+    /// The number of bytes received from the network, where it differs from what `read` returns, as with TLS records;
+    /// otherwise 0.
     var receivedCount: Int { get }
 
-    /// Whether the connection is broken, as a reset or the kernel's probes break it. For owners that do not read; others
-    /// receive an event.
+    /// Whether the connection is broken, for example by a reset or by the kernel's keep-alive probes.
+    ///
+    /// For owners that do not read. Owners that read receive an event.
     var hasFailed: Bool { get }
 
-    /// Reads what is there, without waiting.
+    /// Reads the bytes that are available, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 
-    /// Writes as much of `pieces` as the socket takes, without waiting, in one system call.
+    /// Writes as much of `pieces` as the socket accepts, without waiting, in one system call.
     func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome
 
-    /// Ends the outgoing direction after everything written; the peer reads end of file.
+    /// Ends the outgoing direction after everything that was written. The peer then reads end of file.
     func finishWriting()
 
-    /// Whether bytes that it has taken have yet to go to the socket. `handler` hears `.writable` when they have gone, if it
-    /// asks for it.
+    /// Whether the transport has accepted bytes that it has not passed to the socket yet. When it has passed them all,
+    /// `handler` receives `.writable` if `awaitsWritable` is set.
     var isHoldingBytes: Bool { get }
 
-    /// How many bytes, of those that `isHoldingBytes` is about, wait for the socket.
+    /// The number of bytes, of those that `isHoldingBytes` refers to, that wait for the socket.
     var heldByteCount: Int { get }
 
-    /// How many bytes TLS has handed to the socket; 0 without TLS, where nothing waits for it.
+    /// The number of bytes that TLS has passed to the socket. 0 without TLS, where no bytes wait for the socket.
     var sentMark: Int { get }
 
-    /// What `sentMark` is when everything that was taken so far is with the socket. It is never reached when the socket
-    /// fails before.
+    /// The value of `sentMark` once the socket has everything accepted so far. It is never reached if the socket fails
+    /// first.
     var takenMark: Int { get }
 
-    /// Closes the socket; `handler` hears nothing more. Idempotent.
+    /// Closes the socket. `handler` receives nothing more. Idempotent.
     func close()
 
     /// Closes the socket with a reset instead of an orderly end.
@@ -156,9 +168,9 @@ extension Transport {
 }
 
 package enum ReadOutcome: Equatable, Sendable {
-    /// So many bytes were read, at least one.
+    /// The number of bytes read, at least one.
     case bytes(Int)
-    /// Nothing is there now.
+    /// Nothing is available now.
     case wouldBlock
     /// The peer has ended its direction.
     case end
@@ -166,41 +178,41 @@ package enum ReadOutcome: Equatable, Sendable {
 }
 
 package enum WriteOutcome: Equatable, Sendable {
-    /// So many bytes were taken, perhaps fewer than offered.
+    /// The number of bytes accepted; it may be less than what was offered.
     case bytes(Int)
-    /// The socket takes none now.
+    /// The socket accepts nothing now.
     case wouldBlock
     case failed(TransportError)
 }
 
 package enum TransportEvent: Sendable {
-    /// The socket is connected, the TLS handshake begins.
+    /// The socket is connected and the TLS handshake begins.
     case securing
-    /// It can be used.
+    /// The transport is ready for use.
     case connected
     case connectFailed(TransportError)
-    /// There is something to read: bytes, the end or an error.
+    /// Something is available to read: bytes, the end or an error.
     case readable
     case writable
 }
 
-/// Hears of one or several transports. The loop holds it weakly.
+/// Receives the events of one or several transports. The loop holds it weakly.
 package protocol TransportHandler: AnyObject, Sendable {
     /// Called on the loop.
     func transport(_ id: UInt64, did event: TransportEvent)
 }
 
-/// A listening socket. Confined to its loop; letting go of it closes it.
+/// A listening socket. Confined to its loop. Deallocating it closes it.
 package protocol Listener: AnyObject {
-    /// Where it listens, with the port it was given.
+    /// The address it listens on, with the actual port.
     var address: SocketAddress { get }
     func close()
-    /// Closes, and holds on to the port where that is possible.
+    /// Closes the listener and keeps its port reserved, where that is possible.
     func closeKeepingPort() -> PortReservation?
 }
 
-/// Hears of accepted connections. The loop holds it weakly.
+/// Receives accepted connections. The loop holds it weakly.
 package protocol ListenerHandler: AnyObject, Sendable {
-    /// Called on the loop with a connected transport that is reading nothing yet. Returns who hears of it.
+    /// Called on the loop with a connected transport that does not read yet. Returns the handler for its events.
     func accepted(_ transport: sending any Transport) -> any TransportHandler
 }

@@ -1,27 +1,30 @@
 import Synchronization
 
-/// A set of event loops: the threads on which clients, connections and test servers live.
+/// A set of event loops: the threads that run clients, connections and test servers.
 ///
-/// A process needs few: `EventLoops.shared` serves thousands of connections. Loops are never stopped once made; make a
-/// set of your own once, to keep a client away from the others, not per client.
+/// A process needs few loops: ``EventLoops/shared`` serves thousands of connections. A loop is never stopped. To run
+/// some clients on separate threads, create one further set for them. Do not create a set for each client.
 ///
-/// Making one never fails. If the process has no file descriptors left for a loop, attempts to connect on it fail with the
-/// system's error as their cause, and succeed once there are some. If it has no thread left, the loop works on the threads
-/// of Swift's pool, more slowly, until it can start one.
+/// Creating a set never fails:
+///
+/// - If the process has no file descriptors left for a loop, attempts to connect on it fail with the system's error as
+///   their cause. They succeed once descriptors are available.
+/// - If the process cannot start another thread, the loop runs on the threads of Swift's pool, more slowly, until it
+///   can start one.
 public struct EventLoops: Sendable {
     private let loops: Loops
 
-    /// Shared by everything that does not say otherwise: one loop per two processors, at least one.
+    /// The set that clients use by default: one loop for every two processors, at least one.
     public static let shared = EventLoops(count: max(1, processorCount() / 2))
 
-    /// How a loop asks the operating system which sockets are ready.
+    /// How a loop learns from the operating system which sockets are ready.
     package enum Mechanism: Sendable, Hashable {
-        /// `epoll(7)`. Linux only; elsewhere the same as `poll`.
+        /// `epoll(7)`. Linux only; on other systems the same as `poll`.
         case epoll
-        /// `poll(2)`: everywhere, slower with thousands of sockets on one loop.
+        /// `poll(2)`. Available on every system; slower with thousands of sockets on one loop.
         case poll
 
-        /// The best the system has.
+        /// The best mechanism of this system.
         package static var systemDefault: Mechanism {
             #if os(Linux)
                 .epoll
@@ -31,15 +34,16 @@ public struct EventLoops: Sendable {
         }
     }
 
-    /// Starts `count` threads (at least one).
+    /// Creates a set of `count` loops, at least one, and starts a thread for each.
     public init(count: Int) { self.init(count: count, mechanism: .systemDefault) }
 
-    /// The same, each waiting for its sockets by `mechanism`.
+    /// Creates a set of loops that wait for their sockets with `mechanism`.
     package init(count: Int, mechanism: Mechanism) {
         loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
     }
 
-    /// Starts a thread by `start`, which may fail, and whose network may be another: for tests.
+    /// Creates a set of one loop, for tests. `start` starts its thread and may fail; `pathMonitor` may describe another
+    /// network.
     package init(
         mechanism: Mechanism = .systemDefault,
         pathMonitor: any PathMonitor = systemPathMonitor,
@@ -55,19 +59,19 @@ public struct EventLoops: Sendable {
         ])
     }
 
-    /// Starts a thread whose names are resolved by `resolver`: for tests.
+    /// Creates a set of one loop whose names are resolved by `resolver`, for tests.
     package init(mechanism: Mechanism = .systemDefault, resolvingBy resolver: Resolver) {
         loops = Loops([SocketEventLoop(name: "trunkline-0", mechanism: mechanism, resolver: resolver)])
     }
 
-    /// A set of one loop that exists already.
+    /// Creates a set of one existing loop.
     package init(_ loop: any EventLoop) { loops = Loops([loop]) }
 
-    /// The loops in turn.
+    /// Returns the next loop, round-robin.
     package func next() -> any EventLoop { loops.next() }
 }
 
-/// Hands out loops in turn.
+/// Hands out loops round-robin.
 private final class Loops: Sendable {
     private let all: [any EventLoop]
     private let turn = Atomic<Int>(0)

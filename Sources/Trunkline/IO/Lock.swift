@@ -6,12 +6,12 @@
     import Darwin
 #endif
 
-/// A value behind a mutex. Never held while a continuation is created or resumed.
+/// A value protected by a mutex. The lock is never held while a continuation is created or resumed.
 ///
 /// A pthread mutex, not `Synchronization.Mutex`: the thread sanitizer does not see the slow path of the latter and
-/// reports races that are none.
+/// reports false races.
 ///
-/// Sendable although the compiler can't see it: `state` is touched only between `lock` and `unlock`.
+/// Safe to share between threads: `state` is accessed only between `lock` and `unlock`.
 @safe @usableFromInline
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
@@ -24,7 +24,7 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         unsafe pthread_mutexattr_init(&attributes)
         defer { unsafe pthread_mutexattr_destroy(&attributes) }
         #if canImport(Glibc)
-            // Held for a few instructions only: whoever waits tries again a while before it goes to sleep.
+            // Held for a few instructions only, so a waiting thread spins for a while before it sleeps.
             unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_ADAPTIVE_NP))
         #endif
         let code = unsafe pthread_mutex_init(mutex, &attributes)
@@ -36,7 +36,7 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         unsafe mutex.deallocate()
     }
 
-    /// Calls `body` with the value while no other thread can.
+    /// Calls `body` with exclusive access to the value.
     @inlinable
     @inline(__always)
     package func withLock<Result: ~Copyable>(_ body: (inout State) -> sending Result) -> sending Result {
@@ -45,11 +45,11 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
-    /// For what cannot be one closure; `unlock` on the same thread.
+    /// Locks, for code that cannot be one closure. Call `unlock` on the same thread.
     @usableFromInline
     package func lock() { unsafe pthread_mutex_lock(mutex) }
 
-    /// Locks unless another thread holds it. Returns whether it did.
+    /// Locks unless another thread holds the lock. Returns whether it did.
     package func tryLock() -> Bool { unsafe pthread_mutex_trylock(mutex) == 0 }
 
     @usableFromInline

@@ -1,16 +1,16 @@
-/// Hears of a timer. A timer holds its target weakly.
+/// Receives the firing of a timer. A timer holds its target weakly.
 package protocol TimerTarget: AnyObject, Sendable {
-    /// Called on the loop, at the timer's deadline or after.
+    /// Called on the loop, at the timer's deadline or later.
     func timerFired()
 }
 
 /// A timer that its owner arms and re-arms. Confined to its loop.
 package final class LoopTimer {
     weak var target: (any TimerTarget)?
-    /// When to fire; `nil` when disarmed.
+    /// The instant at which the timer fires; `nil` when disarmed.
     package internal(set) var deadline: Instant?
-    /// The earliest entry for this timer in its loop's queue. An entry that comes up before `deadline` is renewed,
-    /// so that re-arming for later, the usual case, costs nothing.
+    /// The earliest entry of this timer in its loop's queue. An entry that comes up before `deadline` is queued again,
+    /// so that arming for a later instant, the usual case, costs nothing.
     var queued: Instant?
 
     package init(target: any TimerTarget) { self.target = target }
@@ -18,20 +18,20 @@ package final class LoopTimer {
 
 /// The timers of one loop, ordered by deadline.
 ///
-/// A timer that is disarmed, or armed for earlier, leaves its entry behind, which costs nothing where it is soon armed again.
-/// When such entries outnumber the others they are dropped, so that timers of clients that are closed do not stay for as
-/// long as their last deadline.
+/// A timer that is disarmed, or armed for an earlier instant, leaves its entry behind. That costs nothing if the timer
+/// is soon armed again. When stale entries outnumber the others they are removed, so that the timers of closed clients
+/// do not stay in memory until their last deadline.
 package struct TimerQueue {
     private var heap = Heap<Instant, LoopTimer>()
-    /// How many timers are armed. Each has an entry.
+    /// The number of armed timers. Each has an entry.
     package private(set) var armedCount = 0
 
     package init() {}
 
-    /// When `popDue` may next have something; `nil` for never.
+    /// The earliest instant at which `popDue` may return a timer, or `nil` if there are no entries.
     package var next: Instant? { heap.first?.key }
 
-    /// How many entries there are, of whatever timers.
+    /// The number of entries, stale ones included.
     package var entryCount: Int { heap.count }
 
     package mutating func arm(_ timer: LoopTimer, at deadline: Instant?) {
@@ -44,7 +44,7 @@ package struct TimerQueue {
         dropStale()
     }
 
-    /// Drops the entries of timers that are not armed, and all but the earliest of each other.
+    /// Removes the entries of disarmed timers, and all but the earliest entry of each other timer.
     private mutating func dropStale() {
         guard heap.count > 2 * armedCount + 64 else { return }
         var kept: Set<ObjectIdentifier> = []
@@ -55,7 +55,7 @@ package struct TimerQueue {
         }
     }
 
-    /// Takes the next timer that is due at `now` and disarms it; `nil` when there is none.
+    /// Removes and disarms the next timer that is due at `now`. Returns `nil` if no timer is due.
     package mutating func popDue(at now: Instant) -> LoopTimer? {
         while let (due, timer) = heap.first, due <= now {
             heap.removeFirst()
@@ -76,6 +76,5 @@ package struct TimerQueue {
 }
 
 extension LoopTimer {
-    /// Tells the target.
     package func fire() { target?.timerFired() }
 }

@@ -1,9 +1,9 @@
-/// A look-up of a name that is under way, as the one who asked for it has it. Letting go of it cancels it.
+/// A name look-up in progress, as its requester sees it. Deallocating it cancels the look-up.
 package final class NameLookup: Sendable {
     package typealias Answer = Result<[SocketAddress], TransportError>
     package typealias Completion = @Sendable (Answer) -> Void
 
-    /// Both are taken out before they are called, so that neither is called twice, nor under the lock.
+    /// Both are taken out of the state before they are called, so that neither is called twice or under the lock.
     private struct State: Sendable {
         var completion: Completion?
         var onCancel: (@Sendable () -> Void)?
@@ -14,13 +14,13 @@ package final class NameLookup: Sendable {
 
     deinit { cancel() }
 
-    /// Calls the completion, unless it was called or cancelled before. To be called on the loop.
+    /// Calls the completion, unless it was called or the look-up was cancelled. Call this on the loop.
     package func finish(_ answer: Answer) { take()?.completion?(answer) }
 
-    /// Drops the completion: whoever asked does not want to know any more.
+    /// Cancels the look-up: the completion is not called.
     package func cancel() { take()?.onCancel?() }
 
-    /// What else to do when it is cancelled.
+    /// Sets what else to do on cancellation.
     func onCancel(_ body: @escaping @Sendable () -> Void) {
         let isOver = state.withLock { state in
             if state.completion == nil { return true }

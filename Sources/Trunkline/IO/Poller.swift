@@ -9,31 +9,33 @@
     import CTrunkline
 #endif
 
-/// Which way a socket is ready.
+/// The directions in which a socket is ready.
 struct Readiness: Sendable {
     var id: UInt64
     var isReadable: Bool
     var isWritable: Bool
 }
 
-/// Waits for sockets to become ready. Confined to its loop, but for `wake`. Level-triggered.
+/// Waits for sockets to become ready. Level-triggered. Confined to its loop, except for `wake`.
 protocol Poller: AnyObject {
-    /// Watches `descriptor` for reading, writing or both; for neither it is not watched at all, not even for errors,
-    /// so that a paused connection that is reset does not keep the loop spinning.
+    /// Watches `descriptor` for reading, writing or both.
     ///
-    /// Returns 0, or the system's error number when it cannot be watched (no memory, too many watched in all): `wait` tells
-    /// nothing of it then.
+    /// With neither, the descriptor is not watched at all, not even for errors. So a paused connection that is reset
+    /// does not keep the loop spinning.
+    ///
+    /// Returns 0, or the system's error number if the descriptor cannot be watched (no memory, too many watched
+    /// descriptors); then `wait` never reports it.
     func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32
 
-    /// Waits until something is ready, `wake` is called or the time is over (nanoseconds; negative: no limit).
+    /// Waits until something is ready, `wake` is called, or `nanoseconds` have passed (negative: no limit).
     func wait(nanoseconds: Int64, into ready: inout [Readiness])
 
-    /// A descriptor that interrupts `wait` when eight bytes are written to it, from any thread; -1 for none.
+    /// The descriptor that interrupts `wait` when any thread writes eight bytes to it; -1 if there is none.
     var wakeDescriptor: Int32 { get }
 }
 
 extension EventLoops.Mechanism {
-    /// A poller of this kind. Throws when the system has no descriptors left.
+    /// Creates a poller of this kind. Throws if the system has no descriptors left.
     func makePoller() throws(TransportError) -> any Poller {
         #if os(Linux)
             if self == .epoll { return try EpollPoller() }
@@ -42,9 +44,9 @@ extension EventLoops.Mechanism {
     }
 }
 
-/// Watches nothing and needs nothing of the system: for a loop without descriptors, which still runs jobs and timers.
+/// Watches nothing and needs no system resources. For a loop without descriptors, which still runs jobs and timers.
 final class SleepingPoller: Poller {
-    /// Nothing wakes it, so it looks after posted work this often, in milliseconds.
+    /// Nothing can wake this poller, so the loop checks for posted work at this interval, in milliseconds.
     private static let interval: Int32 = 10
 
     let wakeDescriptor: Int32 = -1
@@ -59,20 +61,20 @@ final class SleepingPoller: Poller {
     }
 }
 
-/// Interrupts the wait of the poller with this wake descriptor.
+/// Interrupts the `wait` of the poller with this wake descriptor.
 func wake(_ descriptor: Int32) {
     var one: UInt64 = 1
-    // A full pipe or counter means that a wake-up is on its way already.
+    // If the pipe or counter is full, a wake-up is already pending.
     _ = unsafe write(descriptor, &one, 8)
 }
 
-/// Nanoseconds as whole milliseconds, rounded up, so that a timer never finds itself early.
+/// Converts nanoseconds to whole milliseconds, rounded up so that a timer never fires early.
 private func milliseconds(_ nanoseconds: Int64) -> Int32 {
     nanoseconds < 0 ? -1 : Int32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
 }
 
 #if os(Linux)
-    /// `epoll(7)` with an `eventfd(2)` to be woken by.
+    /// Uses `epoll(7)`, with an `eventfd(2)` for waking.
     final class EpollPoller: Poller {
         private let epoll: Int32
         let wakeDescriptor: Int32
@@ -116,14 +118,14 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
                 if error == 0 { watched.insert(descriptor) }
                 return error
             }
-            // One that cannot be taken out is about to be closed, which takes it out.
+            // If the descriptor cannot be removed it is about to be closed, which removes it.
             watched.remove(descriptor)
             return 0
         }
 
         func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
             let count = unsafe trunkline_epoll_wait(epoll, &ids, &directions, 256, milliseconds(nanoseconds))
-            guard count > 0 else { return }  // the time is over, or a signal came: the turn goes on either way
+            guard count > 0 else { return }  // timeout or signal: the turn goes on either way
             for index in 0..<Int(count) {
                 if ids[index] == 0 {
                     var counter: UInt64 = 0
@@ -142,7 +144,7 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
     }
 #endif
 
-/// `poll(2)` with a pipe to be woken by.
+/// Uses `poll(2)`, with a pipe for waking.
 final class PollPoller: Poller {
     private var descriptors: [pollfd] = []
     private var ids: [UInt64] = []

@@ -1,16 +1,18 @@
-/// The system's resolver, which blocks, on a few threads of its own.
+/// Runs the system's resolver, which blocks, on a few dedicated threads.
 ///
-/// Threads are started when there is something to look up and end when there is nothing more. Whoever asks what is being
-/// asked already gets the same answer, so a thousand clients of one server that went away need one look-up per family.
+/// Threads are started when there are names to look up, and end when there are none left. Requests for a name that is
+/// already being looked up share the result, so a thousand clients of one lost server need one look-up per family.
 package final class Resolver: Sendable {
-    /// Finds the addresses of a name, with port 0. Called on a thread of the resolver, which it may block.
+    /// Looks up the addresses of a name, with port 0. Called on a thread of the resolver, which it may block.
     package typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
 
-    /// The resolver of this process: at most eight threads, two for each name, so that names that hang (30 s without a reachable
-    /// name server) leave something for the others, and no more than 1,024 names that wait for one.
+    /// The resolver of this process.
+    ///
+    /// It has at most eight threads: two for each name, so that names whose look-up hangs (30 s without a reachable
+    /// name server) leave threads for the others. At most 1,024 names may wait for a thread.
     package static let shared = Resolver(maximumThreads: 8, maximumQueued: 1024, lookUp: systemLookUp)
 
-    /// Identifies one question, so that it can be cancelled.
+    /// Identifies one request, for cancellation.
     package struct LookupID: Sendable {
         fileprivate let question: Question
         fileprivate let id: UInt64
@@ -30,9 +32,10 @@ package final class Resolver: Sendable {
     }
 
     private struct State: Sendable {
-        /// By question, queued or under way; the latter perhaps with nobody left who asks.
+        /// The requests for each question that is queued or being looked up. The list of a question that is being
+        /// looked up may be empty.
         var askers: [Question: [Asker]] = [:]
-        /// Questions that no thread has taken.
+        /// Questions that no thread has taken yet.
         var queue: [Question] = []
         var threads = 0
         var lookups = 0
@@ -51,13 +54,15 @@ package final class Resolver: Sendable {
         self.lookUp = lookUp
     }
 
-    /// How many questions were put to the system, and the most threads there were at once.
+    /// The number of look-ups passed to the system, the largest number of threads so far, and the present number.
     package var statistics: (lookups: Int, peakThreads: Int, threads: Int) {
         state.withLock { ($0.lookups, $0.peakThreads, $0.threads) }
     }
 
-    /// Calls `completion` with the addresses of `host` in one family: once, on a thread of the resolver, or on the
-    /// calling one when there are too many questions. Returns at once.
+    /// Looks up the addresses of `host` in one family and calls `completion` once with the result.
+    ///
+    /// `completion` runs on a thread of the resolver, or on the calling thread if too many questions are queued. This
+    /// method returns at once.
     package func resolve(
         _ host: String,
         port: UInt16,
@@ -86,13 +91,13 @@ package final class Resolver: Sendable {
         case .startThread: start()
         case .refused:
             let name = host.withoutCredentials.escaped()
-            let message = "resolving \(name): \(maximumQueued) names are waiting to be resolved already"
+            let message = "resolving \(name): too many lookups: \(maximumQueued) names are already waiting"
             completion(.failure(TransportError(.nameResolutionFailed, message)))
         }
         return LookupID(question: question, id: id)
     }
 
-    /// The one who asked does not want to know any more; what nobody asks for any more is not looked up.
+    /// Cancels one request. A queued question without requests is removed from the queue.
     package func cancel(_ lookupID: LookupID) {
         state.withLock { state in
             state.askers[lookupID.question]?.removeAll { $0.id == lookupID.id }
@@ -107,7 +112,7 @@ package final class Resolver: Sendable {
     private func start() {
         let code = startThread(named: "trunkline-dns") { self.run() }
         guard code != 0 else { return }
-        // The threads there are go on with the queue; without any, nobody would.
+        // Existing threads serve the queue. If there are none, every request fails.
         let stranded = state.withLock { state -> [Asker] in
             state.threads -= 1
             guard state.threads == 0 else { return [] }
@@ -126,7 +131,7 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// The next question; with none left, the thread is no longer counted.
+    /// Takes the next question. If there is none, returns `nil` and the thread is no longer counted.
     private func takeQuestion() -> Question? {
         state.withLock { state in
             guard !state.queue.isEmpty else {

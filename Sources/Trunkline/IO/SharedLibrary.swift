@@ -6,15 +6,16 @@
     import Darwin
 #endif
 
-/// A library that is looked for when the program runs, so that a program can do without it. Once found it is kept.
+/// A library that is loaded at run time, so that a program can run without it. It is never unloaded.
 ///
-/// Sendable although the compiler can't see it: the handle never changes, and looking names up is thread-safe.
+/// Safe to share between threads: the handle never changes, and dlsym(3) is thread-safe.
 @safe
 struct SharedLibrary: @unchecked Sendable {
     let handle: UnsafeMutableRawPointer
 
-    /// Loads the first of `names` that there is, each a file name for the system's search path or a path; `nil` when
-    /// there is none.
+    /// Loads the first library of `names` that exists. Returns `nil` if none exists.
+    ///
+    /// A name is a file name for the system's search path, or a path.
     init?(firstOf names: [String]) {
         for name in names {
             if let handle = unsafe dlopen(name, RTLD_NOW | RTLD_LOCAL) {
@@ -25,7 +26,7 @@ struct SharedLibrary: @unchecked Sendable {
         return nil
     }
 
-    /// The function of this name, which must have the type `Function`; `nil` when the library has none.
+    /// Returns the function with this name, which must have the type `Function`, or `nil` if the library lacks it.
     func function<Function>(_ name: String, as type: Function.Type) -> Function? {
         guard let address = unsafe dlsym(handle, name) else { return nil }
         return unsafe unsafeBitCast(address, to: type)

@@ -1,26 +1,27 @@
-/// What a loop consists of.
+/// The parts of a loop's state.
 extension SocketEventLoop {
-    /// What other threads hand to the loop.
+    /// The work that other threads pass to the loop.
     struct Posted {
         var jobs: [Job] = []
         var work: [any LoopWork] = []
-        /// The loop waits, or is about to: whoever posts has to wake it, and the first who does says so.
+        /// Whether the loop waits or is about to. The first thread that posts has to wake it, and clears this flag.
         var isSleeping = false
-        /// What to write to, to wake it; -1 while the loop has no descriptors and looks every few milliseconds.
+        /// The descriptor to write to in order to wake the loop; -1 while the loop has no descriptors and checks every
+        /// few milliseconds.
         var wakeDescriptor: Int32
     }
 
-    /// A piece of a task, and which of the loop's two faces it came to.
+    /// A job of a task, and which of the loop's two executors it was enqueued on.
     struct Job {
         var job: UnownedJob
-        /// Its task prefers this loop, and is not in one of the loop's actors.
+        /// Whether it came through `TaskFace`: its task prefers this loop and is not on one of the loop's actors.
         var prefersLoop: Bool
     }
 
-    /// What belongs to the loop's thread.
+    /// The state that belongs to the loop's thread.
     struct State {
         var poller: any Poller
-        /// The poller watches sockets; otherwise the system had no descriptors for one.
+        /// Whether the poller watches sockets. False if the system had no descriptors for one.
         var canWatch: Bool
         var timers = TimerQueue()
         var turnTime = Instant(nanoseconds: 0)
@@ -33,7 +34,7 @@ extension SocketEventLoop {
         var ready: [Readiness] = []
         var expectation = Expectation()
         var receiveMemory: [UInt8] = []
-        /// Empty arrays whose memory is used again.
+        /// Empty arrays whose memory is reused.
         var spareWork: [any LoopWork] = []
         var spareJobs: [Job] = []
 
@@ -53,7 +54,7 @@ extension SocketEventLoop {
         }
     }
 
-    /// Whether something is expected to come up at once; not believed for a while after it did not.
+    /// Whether new work is expected at once. After an expectation that was not met, later ones are ignored for a while.
     struct Expectation {
         var isRaised = false
         private var disappointments = 0
@@ -68,13 +69,13 @@ extension SocketEventLoop {
             return true
         }
 
-        /// It came up.
+        /// Records that the expected work arrived. Returns true.
         mutating func fulfil() -> Bool {
             disappointments = 0
             return true
         }
 
-        /// It did not.
+        /// Records that it did not arrive. Returns false.
         mutating func disappoint() -> Bool {
             disappointments = min(disappointments + 1, 8)
             ignored = 1 << disappointments

@@ -2,21 +2,21 @@ import Synchronization
 
 /// An event loop over real sockets: one thread, which runs until the process ends.
 ///
-/// It exists whatever the system has left. Without descriptors to watch sockets with, it runs jobs and timers, `connect`
-/// and `listen` fail, and it tries again with each of them and every few milliseconds. Without a thread, it takes turns on
-/// the threads of Swift's pool until it can start one.
+/// Creating a loop always succeeds. Without descriptors to watch sockets with, it runs jobs and timers, and `connect`
+/// and `listen` fail; it tries again with each of these calls and every few milliseconds. Without a thread, it runs its
+/// turns on the threads of Swift's pool until it can start one.
 package final class SocketEventLoop: EventLoop {
-    /// Starts a thread; returns 0, or the system's error number.
+    /// Starts a thread. Returns 0, or the system's error number.
     typealias ThreadStarter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32
 
     private let posted: Lock<Posted>
-    /// The thread on which the loop runs; 0 for none.
+    /// The thread that runs the loop; 0 if there is none.
     private let thread = Atomic<UInt>(0)
     private let mechanism: EventLoops.Mechanism
     private let resolver: Resolver
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
-    /// Unsafe for the compiler, safe in truth: touched only by the loop's thread, which `assertCurrent` checks.
+    /// Accessed only on the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
 
     init(
@@ -83,7 +83,7 @@ package final class SocketEventLoop: EventLoop {
     // MARK: On the loop
 
     private func assertCurrent() {
-        assert(isCurrent, "to be called on the loop only")
+        assert(isCurrent, "must be called on the event loop")
     }
 
     package var turnTime: Instant {
@@ -118,7 +118,7 @@ package final class SocketEventLoop: EventLoop {
         completion: @escaping NameLookup.Completion
     ) -> NameLookup {
         let lookup = NameLookup(completion)
-        // Held weakly: who lets go of the look-up is told nothing.
+        // Weak: deallocating the look-up cancels it.
         let finish: NameLookup.Completion = { [weak lookup] answer in
             self.schedule(Completion { [weak lookup] in lookup?.finish(answer) })
         }
@@ -168,11 +168,11 @@ package final class SocketEventLoop: EventLoop {
         assertCurrent()
         let code = unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
         guard code != 0 else { return }
-        // Soon: who watches may be in the middle of something.
+        // In a later step, since the caller may be in the middle of something.
         schedule(Completion { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
     }
 
-    /// Closes `descriptor` on the loop, now or soon: from the `deinit` of its owner, which runs on any thread.
+    /// Closes `descriptor` on the loop, now or soon. For the `deinit` of its owner, which runs on any thread.
     func release(_ descriptor: Int32, id: UInt64) {
         guard isCurrent else { return schedule(Completion { self.release(descriptor, id: id) }) }
         unsafe state.sockets[id] = nil
@@ -182,7 +182,7 @@ package final class SocketEventLoop: EventLoop {
 
     // MARK: Missing system resources
 
-    /// Why sockets cannot be watched; `nil` when they can. Tries again if there was nothing to watch them with.
+    /// Returns why sockets cannot be watched, or `nil` if they can. Without a poller it tries to create one again.
     private func pollerFailure() -> TransportError? {
         guard unsafe !state.canWatch else { return nil }
         do throws(TransportError) {
@@ -195,10 +195,11 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// Takes turns on threads of Swift's pool until the system has a thread to start.
+    /// Runs turns on threads of Swift's pool until the system has a thread to start.
     private func runWithoutThread(named name: String, _ start: @escaping ThreadStarter) {
-        // Not structured: it begins in an initializer, where nobody can await it, and ends when there is a thread. Only one
-        // thread at a time takes a turn, and the next sees what it did, since the turns are steps of one task.
+        // An unstructured task: it starts in an initializer, which cannot await it, and ends when there is a thread.
+        // The turns are steps of one task, so only one thread at a time runs a turn, and each turn sees the effects of
+        // the last.
         Task.detached { [self] in
             repeat {
                 turnOnBorrowedThread()
@@ -225,7 +226,7 @@ package final class SocketEventLoop: EventLoop {
     private func turn(mayWait: Bool) {
         runPosted()
         if unsafe !state.atEndOfTurn.isEmpty {
-            // There is something to write: callers who are about to say more may say it first, so that it goes
+            // Something is about to be written. Callers that are about to send more may do so first, so that it goes
             // out in the same system call.
             yieldProcessor()
             runPosted()
@@ -234,17 +235,19 @@ package final class SocketEventLoop: EventLoop {
         if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
         unsafe state.turnTime = now
         if unsafe !state.canWatch { _ = pollerFailure() }
-        // Taken out before the sockets have their turn: what they leave for the next turn is not for this one.
+        // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
         var carried = unsafe exchange(&state.inNextTurn, with: [])
         runReady()
         if !carried.isEmpty { run(&carried) }
         runTimers()
     }
 
-    /// An array with room for more is not kept for the next turn: a burst would leave its memory behind.
+    /// The capacity above which an array is not kept for the next turn, so that a burst does not leave its memory
+    /// behind.
     private static let keptCapacity = 8192
 
-    /// Runs jobs and work until there is none, at most `rounds` rounds: jobs that make jobs must not starve the sockets.
+    /// Runs jobs and work until there are none, for at most `rounds` rounds: jobs that create jobs must not starve the
+    /// sockets.
     private func runPosted(rounds: Int = 8) {
         for _ in 0..<rounds {
             takePosted()
@@ -258,16 +261,16 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// Runs work that was taken out of `state`, and lets go of it outside: the last reference to a server or a client may
-    /// die here, whose sockets then come back to this loop.
+    /// Runs work that was taken out of `state`, and releases it outside `state`: the last reference to a server or a
+    /// client may be released here, and its sockets then call this loop.
     private func run(_ work: inout [any LoopWork]) {
         for item in work { item.runOnLoop() }
         work.removeAll(keepingCapacity: work.capacity <= Self.keptCapacity)
         unsafe state.spareWork = work
     }
 
-    /// Tells the runtime what the job runs on, and no more than is true of its task: where they differ, every call of an
-    /// actor to itself, and the first step of a task that is on no actor, would go through the queue once more.
+    /// Runs a job on the executor that its task really has. If the two were mixed up, every call of an actor to itself,
+    /// and the first step of a task that is on no actor, would go through the queue once more.
     private func run(_ job: Job) {
         if job.prefersLoop {
             unsafe job.job.runSynchronously(on: taskFace.asUnownedTaskExecutor())
@@ -290,7 +293,7 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runEndOfTurn() {
-        // Two rounds: what pinned callers said at the end of a turn is still written in this turn.
+        // Two rounds: what callers on the loop's executor send at the end of a turn is still written in this turn.
         for _ in 0..<2 where unsafe !state.atEndOfTurn.isEmpty {
             var work = unsafe state.takeEndOfTurn()
             run(&work)
@@ -302,10 +305,10 @@ package final class SocketEventLoop: EventLoop {
         unsafe state.expectation.isRaised = true
     }
 
-    /// Whether there is something to do, given a little time to come up when it is expected.
+    /// Returns whether there is something to do. If work is expected, spins briefly first.
     ///
-    /// To sleep and be woken costs tens of microseconds on a virtual machine, more than the callers who were just resumed
-    /// need to say the next thing.
+    /// Sleeping and waking takes tens of microseconds on a virtual machine, which is more than the callers that were
+    /// just resumed need for their next call.
     private func awaitNews() -> Bool {
         guard unsafe state.expectation.take(), unsafe state.inNextTurn.isEmpty else { return false }
         for _ in 0..<32 {
@@ -324,7 +327,7 @@ package final class SocketEventLoop: EventLoop {
         {
             timeout = 0
         } else if let next = unsafe state.timers.next {
-            // Compared first: from a deadline in the farthest past to now is more than 64 bits hold.
+            // Compared first: the time from a deadline in the farthest past to now does not fit in 64 bits.
             let now = now
             timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
         }
@@ -344,7 +347,7 @@ package final class SocketEventLoop: EventLoop {
         guard unsafe !state.ready.isEmpty else { return }
         let ready = unsafe exchange(&state.ready, with: [])
         for readiness in ready {
-            // A socket that an earlier one's handler closed is gone from the table.
+            // A socket that an earlier handler closed is no longer in the table.
             unsafe state.sockets[readiness.id]?.socket?.isReady(readiness)
         }
         if unsafe state.ready.isEmpty {
@@ -354,7 +357,7 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runTimers() {
-        // Timers that came due while the sockets were served are the next turn's.
+        // Timers that became due while the sockets were served fire in the next turn.
         let now = turnTime
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }

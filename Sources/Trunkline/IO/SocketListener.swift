@@ -8,7 +8,7 @@
 
 /// A listening socket. The only owner of its descriptor.
 ///
-/// Sendable although it is not checked: but for its `deinit` it is used on its loop only.
+/// Safe to share between threads: apart from `deinit`, it is used only on its loop.
 final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sendable {
     let id: UInt64
     let address: SocketAddress
@@ -20,8 +20,8 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     private let pause: Duration
 
     /// - Parameters:
-    ///   - pause: How long the listener rests when the system has no descriptor or no memory for a connection.
-    ///   - accept: Takes a connection off the socket, as `acceptSocket` does.
+    ///   - pause: How long the listener pauses when the system has no descriptor or no memory for a connection.
+    ///   - accept: Accepts a connection from the socket, as `acceptSocket` does.
     init(
         id: UInt64,
         loop: SocketEventLoop,
@@ -56,7 +56,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
 
     func close() {
         guard descriptor >= 0 else { return }
-        // The file that `bind` made: nobody else could listen at its path.
+        // Removes the file that `bind` created. Otherwise nothing else could listen at this path.
         if case .unix(let path) = address { _ = unsafe unlink(path) }
         loop.release(descriptor, id: id)
         descriptor = -1
@@ -68,7 +68,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     }
 
     func isReady(_ readiness: Readiness) {
-        // Bounded, so that a storm of connections does not keep the loop from the sockets that it has.
+        // Bounded, so that a storm of connections does not keep the loop from its existing sockets.
         for _ in 0..<64 {
             guard descriptor >= 0, let owner = self.handler else { return }
             let accepted = accept(descriptor)
@@ -76,17 +76,17 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
                 let code = errno
                 switch code {
                 case EAGAIN, EWOULDBLOCK: return  // nothing waiting
-                case EINTR, ECONNABORTED: continue  // it went away again
+                case EINTR, ECONNABORTED: continue  // the peer closed it already
                 case _ where isOfConnection(code): continue
-                // No descriptor (EMFILE, ENFILE) or no memory (ENOBUFS, ENOMEM). The connection stays where it is, so the
-                // socket stays readable: without a pause the loop would do nothing else.
+                // No descriptor (EMFILE, ENFILE) or no memory (ENOBUFS, ENOMEM). The connection stays in the backlog
+                // and the socket stays readable: without a pause the loop would do nothing else.
                 default: return rest()
                 }
             }
             apply(SocketOptions(), to: accepted, for: address)
             let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: accepted)
             loop.register(transport, id: transport.id)
-            // Handed over for good: nothing here keeps it but a weak reference that is used on the loop only.
+            // Ownership passes to the handler: only a weak reference, used on the loop, stays here.
             let registered = Handover(transport)
             let handler = owner.accepted(unsafe registered.transport)
             unsafe registered.transport.handler = handler
@@ -94,8 +94,8 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     }
 }
 
-/// Whether this error of `accept` is one of the connection that was taken off the socket, as Linux reports it: the next
-/// one may be in order.
+/// Returns whether this error of `accept` concerns the accepted connection, as Linux reports it. The next connection
+/// may be usable.
 private func isOfConnection(_ code: Int32) -> Bool {
     #if os(Linux)
         if code == ENONET { return true }
@@ -105,7 +105,7 @@ private func isOfConnection(_ code: Int32) -> Bool {
 }
 
 extension SocketListener {
-    /// Lets connections wait in the backlog for a while.
+    /// Pauses: connections wait in the backlog for a while.
     private func rest() {
         loop.watch(descriptor, id: id, reading: false, writing: false)
         loop.arm(timer, at: loop.now.advanced(by: pause))
@@ -120,12 +120,12 @@ extension SocketListener {
     }
 }
 
-/// Holds a port at which nobody listens: connections to it are refused, and nobody else gets it. Let go of it just before
-/// listening there again.
+/// Holds a port without listening: connections to it are refused, and no other process gets it. Deallocate it just
+/// before listening on the port again.
 package final class PortReservation: Sendable {
     private let descriptor: Int32
 
-    /// `nil` when somebody else was faster, and for what has no port.
+    /// Reserves the port of `address`. Returns `nil` if another process has taken it, or if the address has no port.
     init?(_ address: SocketAddress) {
         if case .unix = address { return nil }
         let descriptor = openSocket(for: address)
@@ -142,9 +142,9 @@ package final class PortReservation: Sendable {
     deinit { closeDescriptor(descriptor) }
 }
 
-/// Carries a transport into `accepted`, whose handler lives on the same loop.
+/// Passes a transport to `accepted`, whose handler lives on the same loop.
 private struct Handover {
-    /// Safe in truth: it is made and used on the loop only.
+    /// Created and used only on the loop.
     nonisolated(unsafe) let transport: SocketTransport
     init(_ transport: SocketTransport) { unsafe self.transport = transport }
 }

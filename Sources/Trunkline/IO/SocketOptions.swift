@@ -1,15 +1,19 @@
-/// How the kernel probes a server that is quiet. With a heartbeat (`ClientOptions.Liveness`) it is the second line.
+/// The options for the kernel's probes of the peer on an idle link (SO_KEEPALIVE).
+///
+/// The heartbeat (``ClientOptions/Liveness``) detects a dead link sooner. In protocols without a ping, only the
+/// kernel's probes detect that an idle link is dead.
 public struct KeepAliveOptions: Sendable, Hashable {
-    /// From the last byte to the first probe (TCP_KEEPIDLE; on Darwin TCP_KEEPALIVE), in whole seconds, held within
-    /// 1 and 32,767. Default 60 s, below what NAT gateways and load balancers forget quiet connections after; the
-    /// system's own two hours are above it.
+    /// The time from the last byte to the first probe (TCP_KEEPIDLE; TCP_KEEPALIVE on Darwin). Default 60 s.
+    ///
+    /// Rounded up to whole seconds and clamped to 1 to 32,767 s. The default is below the time after which NAT gateways
+    /// and load balancers usually drop idle connections. The system's default of two hours is above it.
     public var idle: Duration
-    /// From probe to probe (TCP_KEEPINTVL), in whole seconds, held within 1 and 32,767. Default 10 s.
+    /// The time between probes (TCP_KEEPINTVL), rounded up to whole seconds and clamped to 1 to 32,767 s. Default 10 s.
     public var interval: Duration
-    /// After how many unanswered probes the link is lost (TCP_KEEPCNT), held within 1 and 127. Default 3.
+    /// The number of unanswered probes after which the link is lost (TCP_KEEPCNT), clamped to 1 to 127. Default 3.
     public var count: Int
 
-    /// First after `idle`, then every `interval`, `count` times.
+    /// Creates options that probe after `idle`, then every `interval`, at most `count` times.
     public init(idle: Duration = .seconds(60), interval: Duration = .seconds(10), count: Int = 3) {
         self.idle = idle
         self.interval = interval
@@ -17,16 +21,16 @@ public struct KeepAliveOptions: Sendable, Hashable {
     }
 }
 
-/// Options of a TCP socket. Values that the system does not take are held within what it does.
+/// Options of a TCP socket. Out-of-range values are clamped to what the system accepts.
 package struct SocketOptions: Sendable, Hashable {
-    /// Sends small segments at once (TCP_NODELAY).
+    /// Whether small segments are sent at once (TCP_NODELAY).
     package var noDelay = true
-    /// The kernel probes an idle peer (SO_KEEPALIVE); `nil` for never.
+    /// How the kernel probes the peer on an idle link (SO_KEEPALIVE), or `nil` for never.
     package var keepAlive: KeepAliveOptions? = KeepAliveOptions()
-    /// How long written bytes may stay unacknowledged (TCP_USER_TIMEOUT), in milliseconds; `nil` for as long as the system
-    /// sees fit. Linux only.
+    /// How long written bytes may stay unacknowledged (TCP_USER_TIMEOUT), in whole milliseconds; `nil` for the system's
+    /// limit. Linux only.
     package var userTimeout: Duration?
-    /// What the socket is bound to before it connects; its port is ignored.
+    /// The address that the socket is bound to before it connects. Its port is ignored.
     package var sourceAddress: SocketAddress?
 
     package init() {}

@@ -13,7 +13,7 @@ func closeDescriptor(_ descriptor: Int32) {
 /// A socket that the loop watches. Confined to the loop.
 protocol WatchedSocket: AnyObject {
     func isReady(_ readiness: Readiness)
-    /// The system does not tell when it is ready; with its error number. What was asked for is not watched.
+    /// Called with the system's error number when the socket cannot be watched. No readiness follows.
     func watchFailed(_ code: Int32)
 }
 
@@ -39,7 +39,7 @@ final class SocketTransport: Transport, WatchedSocket {
         self.handler = handler
     }
 
-    /// Takes over an accepted socket.
+    /// Takes ownership of an accepted socket.
     init(id: UInt64, loop: SocketEventLoop, accepted: Int32) {
         self.id = id
         self.loop = loop
@@ -53,7 +53,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     // MARK: Connecting
 
-    /// `obstacle` is why the loop cannot watch the socket, if it cannot.
+    /// Begins to connect. `obstacle` is the reason why the loop cannot watch the socket, if there is one.
     func connect(to address: SocketAddress, options: SocketOptions, unless obstacle: TransportError? = nil) {
         let doing = "connecting to \(address)"
         if var obstacle {
@@ -97,15 +97,15 @@ final class SocketTransport: Transport, WatchedSocket {
         return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
     }
 
-    /// Asked for once: it does not change.
+    /// Read once: it does not change.
     private lazy var knownAddress = systemLocalAddress(descriptor)
 
     var localAddress: SocketAddress? { isConnected && descriptor >= 0 ? knownAddress : nil }
 
-    /// For asking the system about it.
+    /// The descriptor, for reading socket options.
     var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
 
-    /// Tells the handler soon: never before `connect` has returned the transport.
+    /// Notifies the handler soon, never before `connect` has returned the transport.
     private func report(_ event: TransportEvent) {
         let id = id
         loop.schedule(Completion { [weak handler] in handler?.transport(id, did: event) })
@@ -136,8 +136,7 @@ final class SocketTransport: Transport, WatchedSocket {
         if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
     }
 
-    /// Without readiness there is no use for the socket: the next read or write fails with the
-    /// error.
+    /// Without readiness the socket is useless: the next read or write fails with this error.
     func watchFailed(_ code: Int32) {
         guard descriptor >= 0, failure == nil else { return }
         let error = transportError(code, "watching a socket")
@@ -157,8 +156,8 @@ final class SocketTransport: Transport, WatchedSocket {
     /// Why the socket cannot be used although it is open.
     private var failure: TransportError?
 
-    /// The system tells of a reset once: when a write has heard of it, reading ends as if the peer had closed in good
-    /// order.
+    /// The system reports a reset once. After a write has received it, reading would end as if the peer had closed
+    /// cleanly.
     private var resetSeenByWrite: TransportError?
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
@@ -210,10 +209,10 @@ final class SocketTransport: Transport, WatchedSocket {
     }
 }
 
-/// `localAddress`, whose name a property hides.
+/// Calls `localAddress`, whose name a property hides.
 private func systemLocalAddress(_ descriptor: Int32) -> SocketAddress? { localAddress(descriptor) }
 
-/// `connect(2)`, whose name the method above hides.
+/// Calls `connect(2)`, whose name the method above hides.
 private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
     unsafe connect(descriptor, address, length)
 }

@@ -6,10 +6,10 @@
     import Darwin
 #endif
 
-// Socket addresses as the system writes them, and the system's look-up of names.
+// Conversion of socket addresses to and from the system's types, and name look-up.
 
-/// Calls `body` with `address` as the system writes it; `nil` when it cannot be written (a path that is too long or has a
-/// zero byte).
+/// Calls `body` with `address` as a `sockaddr`. Returns `nil` if it cannot be converted (a path that is too long or
+/// contains a NUL byte).
 func withSockaddr<Result>(
     _ address: SocketAddress,
     _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
@@ -47,10 +47,10 @@ func withSockaddr<Result>(
     }
 }
 
-/// Why `withSockaddr` could not write a path.
+/// Why `withSockaddr` could not convert a path.
 let unwritable = "the path is too long or contains a NUL byte"
 
-/// Reads an address the system wrote.
+/// Converts an address from the system; `nil` for another family.
 func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
     switch Int32(unsafe pointer.pointee.sa_family) {
     case AF_INET:
@@ -67,7 +67,7 @@ func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
     }
 }
 
-/// The local address of a socket.
+/// Returns the local address of a socket.
 func localAddress(_ descriptor: Int32) -> SocketAddress? {
     var storage = sockaddr_storage()
     var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -79,18 +79,18 @@ func localAddress(_ descriptor: Int32) -> SocketAddress? {
     }
 }
 
-/// Asks the system for the addresses of `host` in one family, with port 0. Blocks, perhaps for many seconds: never to be
-/// called on a loop.
+/// Looks up the addresses of `host` in one family, with port 0. Blocks, possibly for many seconds: never call this on a
+/// loop.
 ///
-/// Without AI_ADDRCONFIG: it does not count loopback addresses, so that on a host that has no others even `localhost`
-/// would be unknown. An address of a family that has no route fails at once and costs nothing.
+/// AI_ADDRCONFIG is not used: it ignores loopback addresses, so on a host without other addresses even `localhost`
+/// would be unknown. Connecting to an address whose family has no route fails at once and costs nothing.
 @Sendable
 func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
     func failure(_ reason: String) -> NameLookup.Answer {
         .failure(TransportError(.nameResolutionFailed, "resolving \(host.withoutCredentials.escaped()): \(reason)"))
     }
-    // The system would see the name end at a zero byte, and find another host.
-    guard !host.isEmpty, !host.hasZeroByte else { return failure("it is no name") }
+    // The system would read the NUL byte as the end of the name, and look up another host.
+    guard !host.isEmpty, !host.hasZeroByte else { return failure("invalid host name: empty, or contains a NUL byte") }
     var hints = unsafe addrinfo()
     unsafe hints.ai_family = family == .ipv4 ? AF_INET : AF_INET6
     #if os(Linux)
@@ -114,9 +114,9 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer 
     return .success(addresses)
 }
 
-/// The address that `host` is written as, when it is one and no name.
+/// Returns the address if `host` is a literal IP address, or `nil` if it is a name.
 package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
-    // Behind a zero byte may stand another name: the system would not see it.
+    // The system would ignore what follows a NUL byte, which may be another name.
     guard !host.hasZeroByte else { return nil }
     var four = in_addr()
     if unsafe inet_pton(AF_INET, host, &four) == 1 {

@@ -6,15 +6,15 @@
     import Darwin
 #endif
 
-/// Tells two states of a file apart.
+/// Identifies one version of a file's content.
 package struct FileVersion: Hashable, Sendable {
     private let device: UInt64
     private let inode: UInt64
     private let size: Int64
-    /// Seconds and nanoseconds of the last change to it.
+    /// Seconds and nanoseconds of the last change of the file (ctime).
     private let changed: [Int64]
 
-    /// `nil` when there is no such file, or it cannot be asked about.
+    /// Returns `nil` if the file does not exist or its status cannot be read.
     init?(ofFile path: String) {
         var status = stat()
         guard !path.hasZeroByte, unsafe stat(path, &status) == 0 else { return nil }
@@ -29,8 +29,8 @@ package struct FileVersion: Hashable, Sendable {
     }
 }
 
-/// The bytes of a regular file of up to `limit` bytes. What is none (a FIFO, a terminal, a socket, a directory) is refused: to
-/// open or to read it could take for ever.
+/// Reads a regular file of up to `limit` bytes. Anything else (a FIFO, a terminal, a socket, a directory) is refused,
+/// because opening or reading it could block forever.
 func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
     let descriptor: Int32
     do throws(TransportError) { descriptor = try openRegularFile(path).descriptor } catch { return .failure(error) }
@@ -46,14 +46,14 @@ func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError
         if count == 0 { return .success(bytes) }
         if count < 0, code != EINTR { return .failure(transportError(code, "reading \(path)")) }
     }
-    return .failure(TransportError(.system, errno: EFBIG, "reading \(path): it has more than \(limit) bytes"))
+    return .failure(TransportError(.system, errno: EFBIG, "reading \(path): the file has more than \(limit) bytes"))
 }
 
-/// Opens a regular file for reading, without waiting for anything else that may be there.
+/// Opens a regular file for reading. Never blocks if it is not one.
 private func openRegularFile(_ path: String) throws(TransportError) -> (descriptor: Int32, size: Int) {
     let doing = "reading \(path)"
     guard !path.hasZeroByte else { throw pathError(doing) }
-    // To open a FIFO without O_NONBLOCK waits for a writer. Regular files do not care.
+    // Opening a FIFO without O_NONBLOCK waits for a writer. Regular files ignore the flag.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else { throw transportError(errno, doing) }
     var status = stat()
@@ -61,23 +61,23 @@ private func openRegularFile(_ path: String) throws(TransportError) -> (descript
     if unsafe fstat(descriptor, &status) != 0 {
         failure = transportError(errno, doing)
     } else if status.st_mode & S_IFMT != S_IFREG {
-        failure = TransportError(.system, errno: EINVAL, "\(doing): it is not a regular file")
+        failure = TransportError(.system, errno: EINVAL, "\(doing): not a regular file")
     }
     guard let failure else { return (descriptor, Int(status.st_size)) }
     closeDescriptor(descriptor)
     throw failure
 }
 
-/// A regular file that is open for reading, and stays the same file whatever its path leads to meanwhile.
+/// A regular file that is open for reading. It stays the same file even if its path leads to another one later.
 ///
-/// Every call may block for as long as the disk does: not for event loops, nor for the cooperative pool.
+/// Every call may block on the disk: do not use this on event loops or on the cooperative pool.
 package final class InputFile: Sendable {
     package let path: String
-    /// How many bytes it had when it was opened.
+    /// The size in bytes when the file was opened.
     package let count: Int
     private let descriptor: Int32
 
-    /// Opens the file at `path`. Anything but a regular file fails with `EINVAL`.
+    /// Opens the file at `path`. Throws `EINVAL` if it is not a regular file.
     package init(at path: String) throws(TransportError) {
         (descriptor, count) = try openRegularFile(path)
         self.path = path
@@ -85,14 +85,14 @@ package final class InputFile: Sendable {
 
     deinit { closeDescriptor(descriptor) }
 
-    /// Fills `memory` from `offset` on. Returns how many bytes there were: fewer at the end of the file.
+    /// Fills `memory` from `offset`. Returns the number of bytes read, which is smaller at the end of the file.
     package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
         try unsafe readFully(descriptor, into: memory, at: offset, of: path)
     }
 }
 
-/// Fills `memory` with what the file of `descriptor` has from `offset` on. Returns how many bytes there were: fewer at the
-/// end of the file.
+/// Fills `memory` with the bytes of the file `descriptor` from `offset`. Returns the number of bytes read, which is
+/// smaller at the end of the file.
 func readFully(
     _ descriptor: Int32,
     into memory: UnsafeMutableRawBufferPointer,
@@ -110,12 +110,12 @@ func readFully(
     return filled
 }
 
-/// The error for a path that the system would see end at its zero byte.
+/// The error for a path with a NUL byte, at which the system would end it.
 func pathError(_ doing: String) -> TransportError {
     TransportError(.system, errno: EINVAL, "\(doing): the path contains a NUL byte")
 }
 
-/// Makes a file of these bytes that its owner alone may read; there must be none yet.
+/// Creates a file with these bytes that only its owner may read. Fails if the file exists.
 package func createFile(at path: String, with bytes: [UInt8]) throws(TransportError) {
     guard !path.hasZeroByte else { throw pathError("creating \(path)") }
     let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

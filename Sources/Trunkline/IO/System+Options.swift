@@ -6,7 +6,7 @@
     import Darwin
 #endif
 
-// Options of sockets, as the system takes them.
+// Socket options.
 
 #if os(Linux)
     private let keepIdle = Int32(TCP_KEEPIDLE)
@@ -15,9 +15,9 @@
 #endif
 private let tcp = Int32(IPPROTO_TCP)
 
-/// Applies what `options` ask for, but for the source address; Unix domain sockets have none of these.
+/// Applies `options` except for the source address. Unix domain sockets have none of these options.
 ///
-/// An option that the system refuses stays as it was: none is worth a connection.
+/// If the system rejects an option, its value stays unchanged: no option is worth failing a connection.
 func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
     if case .unix = address { return }
     setOption(descriptor, tcp, Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
@@ -34,28 +34,29 @@ func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAd
     #endif
 }
 
-/// `duration` in `unit`s, rounded up: zero would mean the system's default, or be refused.
+/// Returns `duration` in units of `unit`, rounded up: zero would mean the system's default, or be rejected.
 private func whole(_ duration: Duration, _ unit: Duration, atMost limit: Int32) -> Int32 {
     let (nanoseconds, size) = (duration.clampedNanoseconds, unit.clampedNanoseconds)
     let count = nanoseconds / size + (nanoseconds % size > 0 ? 1 : 0)
     return Int32(min(max(count, 1), Int64(limit)))
 }
 
-/// Binds a socket that is going to connect to the host of `source`; `nil` on success.
+/// Binds a socket that is going to connect to the host of `source`. Returns `nil` on success.
 func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) -> TransportError? {
     #if os(Linux)
-        // The port is chosen when the destination is known: else all connections from `source` would share 28,000.
+        // The port is chosen once the destination is known. Otherwise all connections from `source` would share 28,000
+        // ports.
         setOption(descriptor, Int32(IPPROTO_IP), Int32(IP_BIND_ADDRESS_NO_PORT), 1)
     #endif
     let code = unsafe withSockaddr(source.with(port: 0)) { pointer, length in
         unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
     }
     guard code != 0 else { return nil }
-    let reason = code.map(systemMessage) ?? "it cannot be written"
+    let reason = code.map(systemMessage) ?? "invalid address"
     return TransportError(.invalidAddress, errno: code ?? 0, "\(doing) from \(source): \(reason)")
 }
 
-/// What the system says that is set on the socket of `transport`; `nil` when it is no open socket of the system's.
+/// Returns the options that are set on the socket of `transport`, or `nil` if it is not an open system socket.
 package func appliedOptions(of transport: any Transport) -> SocketOptions? {
     let socket = (transport as? SecuredTransport)?.socket ?? transport
     guard let descriptor = (socket as? SocketTransport)?.openDescriptor else { return nil }

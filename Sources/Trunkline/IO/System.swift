@@ -1,4 +1,4 @@
-// The one file for what differs between platforms: every function here exists on all of them.
+// The differences between platforms: every function here exists on all of them.
 
 #if os(Linux)
     import CTrunkline
@@ -15,7 +15,7 @@
 /// The number of processors that are online, at least one.
 func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
-/// Nanoseconds on the system's monotonic clock, the one that goes on while the machine sleeps.
+/// The current time of the monotonic clock that runs while the machine sleeps.
 func monotonicNow() -> Instant {
     var time = timespec()
     #if os(Linux)
@@ -26,7 +26,7 @@ func monotonicNow() -> Instant {
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
-/// Nanoseconds on the clock that stands still while the machine sleeps.
+/// The current time of the monotonic clock that stops while the machine sleeps.
 func awakeNow() -> Instant {
     var time = timespec()
     #if os(Linux)
@@ -37,10 +37,10 @@ func awakeNow() -> Instant {
     return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
-/// Seconds since 1970, as certificates count them.
+/// Seconds since 1970, the unit in which certificates are valid.
 package func wallClockSeconds() -> Int { time(nil) }
 
-/// Writes `text` to standard error, past every buffer, so that it is there even if the next step ends the process.
+/// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process.
 package func writeToStandardError(_ text: String) {
     var rest = Array(text.utf8)[...]
     while !rest.isEmpty {
@@ -59,7 +59,7 @@ package func currentThread() -> UInt {
     #endif
 }
 
-/// Starts a detached thread that runs `body`. Returns 0, or the system's error number when it has no thread left.
+/// Starts a detached thread that runs `body`. Returns 0, or the system's error number if it cannot start a thread.
 package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> Int32 {
     final class Start {
         let name: String
@@ -104,16 +104,16 @@ package func startThread(named name: String, _ body: @escaping @Sendable () -> V
     return code
 }
 
-/// Lets another thread that is ready have the processor.
+/// Yields the processor to another thread that is ready.
 func yieldProcessor() { sched_yield() }
 
-/// What the system says about an error number.
+/// Returns the system's description of an error number.
 func systemMessage(_ code: Int32) -> String {
     guard let text = unsafe strerror(code) else { return "error \(code)" }
     return unsafe String(cString: text)
 }
 
-/// An error of the transport for a system error number.
+/// Converts a system error number to an error of the transport.
 func transportError(_ code: Int32, _ doing: String) -> TransportError {
     let kind: TransportError.Code =
         switch code {
@@ -129,7 +129,7 @@ func transportError(_ code: Int32, _ doing: String) -> TransportError {
 
 // MARK: - Sockets
 
-/// Opens a non-blocking stream socket for `address`; negative with `errno` set on failure.
+/// Opens a non-blocking stream socket for `address`. Returns a negative number and sets `errno` on failure.
 func openSocket(for address: SocketAddress) -> Int32 {
     #if os(Linux)
         openSocket(Int32(SOCK_STREAM.rawValue), for: address)
@@ -138,7 +138,7 @@ func openSocket(for address: SocketAddress) -> Int32 {
     #endif
 }
 
-/// Opens a non-blocking datagram socket for `address`; negative with `errno` set on failure.
+/// Opens a non-blocking datagram socket for `address`. Returns a negative number and sets `errno` on failure.
 func openDatagramSocket(for address: SocketAddress) -> Int32 {
     #if os(Linux)
         openSocket(Int32(SOCK_DGRAM.rawValue), for: address)
@@ -163,7 +163,7 @@ private func openSocket(_ type: Int32, for address: SocketAddress) -> Int32 {
     #endif
 }
 
-/// Takes a waiting connection off a listening socket, non-blocking; negative with `errno` set when there is none.
+/// Accepts a connection as a non-blocking socket. Returns a negative number and sets `errno` if there is none.
 func acceptSocket(_ listener: Int32) -> Int32 {
     #if os(Linux)
         return trunkline_accept(listener)
@@ -187,7 +187,7 @@ func setOption(_ descriptor: Int32, _ level: Int32, _ name: Int32, _ value: Int3
     unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<Int32>.size))
 }
 
-/// The error that a finished `connect` left on the socket; 0 for success.
+/// Returns the error that a finished `connect` left on the socket; 0 for success.
 func pendingError(_ descriptor: Int32) -> Int32 {
     var code: Int32 = 0
     var length = socklen_t(MemoryLayout<Int32>.size)
@@ -201,7 +201,7 @@ func setLingerZero(_ descriptor: Int32) {
     unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
 }
 
-/// Sends `pieces` in one call without SIGPIPE; negative with `errno` set on failure.
+/// Sends `pieces` in one call without SIGPIPE. Returns a negative number and sets `errno` on failure.
 func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
     #if os(Linux)
         let flags = Int32(MSG_NOSIGNAL)

@@ -1,12 +1,11 @@
-/// The loop as the executor of tasks that prefer it: an object of its own, so that their jobs are known.
+/// The loop's executor for tasks that prefer it. A separate object, so that the loop can recognize their jobs.
 final class TaskFace: TaskExecutor {
-    /// Unsafe for the compiler, safe in truth: written once, before the loop's `init` returns. Loops are never let go, so
-    /// the cycle does no harm.
+    /// Written once, before the loop's `init` returns. Loops are never deallocated, so the reference cycle is harmless.
     nonisolated(unsafe) var loop: SocketEventLoop?
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        guard let loop = unsafe loop else { preconditionFailure("the event loop is gone") }
+        guard let loop = unsafe loop else { preconditionFailure("the event loop was deallocated") }
         loop.enqueue(job, prefersLoop: true)
     }
 }

@@ -1,12 +1,12 @@
 import CTrunkline
 
 extension Checksum {
-    /// CRC-32C (Castagnoli; RFC 3720, section 12.1), as in iSCSI, SCTP and Kafka: 4 bytes, 0 for no bytes at all.
+    /// CRC-32C (Castagnoli; RFC 3720 §12.1), as in iSCSI, SCTP and Kafka: 4 bytes; 0 for empty input.
     ///
-    /// By the processor's own instruction where it has one (SSE 4.2, arm64 with CRC32), otherwise from a table.
+    /// Computed by the processor's own instruction if it has one (SSE 4.2, arm64 with CRC32), otherwise from a table.
     public static let crc32c = crc32cByInstruction ?? crc32cByTable
 
-    /// `nil` where the processor has no instruction for it.
+    /// `nil` if the processor has no instruction for it.
     package static let crc32cByInstruction: Checksum? = {
         guard trunkline_crc32c_is_available() != 0 else { return nil }
         return Checksum(

@@ -1,22 +1,24 @@
-// Digests, computed by the system's libcrypto. The field's byte order does not matter to them.
+// Digests, computed by the system's libcrypto. The byte order of a field does not affect them.
 
 extension Checksum {
     /// SHA-256 (FIPS 180-4): 32 bytes.
     ///
-    /// Computed by the system's libcrypto (OpenSSL). Where that is missing, a layout with this checksum is refused with a
-    /// `LayoutError` that says what to install: use `FrameLayout(validating:)` to handle it.
+    /// Computed by the system's libcrypto (OpenSSL). If it is missing, `FrameLayout { … }` with this checksum stops the
+    /// program with a message that says what to install. To handle the error, use
+    /// ``FrameLayout/init(validating:response:)``, which throws a ``LayoutError``.
     public static let sha256 = digest("sha256", .sha256, from: .system)
 
-    /// MD5 (RFC 1321): 16 bytes. Against accidents, not against people.
+    /// MD5 (RFC 1321): 16 bytes. It detects accidents, not attacks.
     ///
-    /// Computed by the system's libcrypto (OpenSSL). Where that is missing, or refuses MD5 (FIPS mode), a layout with this
-    /// checksum is refused with a `LayoutError`: use `FrameLayout(validating:)` to handle it.
+    /// Computed by the system's libcrypto (OpenSSL). If it is missing, or rejects MD5 (FIPS mode), `FrameLayout { … }`
+    /// with this checksum stops the program. To handle the error, use ``FrameLayout/init(validating:response:)``, which
+    /// throws a ``LayoutError``.
     public static let md5 = digest("md5", .md5, from: .system)
 
-    /// MD5 (RFC 1321) written out in 32 lower-case hexadecimal digits; otherwise like `md5`.
+    /// MD5 (RFC 1321) as 32 lower-case hexadecimal digits; otherwise like ``md5``.
     public static let md5Hexadecimal = digest("md5Hexadecimal", .md5, isHexadecimal: true, from: .system)
 
-    /// The checksum that `library` computes, or one that says why it cannot.
+    /// Returns the checksum that `library` computes, or one that says why it cannot.
     package static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,
@@ -33,7 +35,7 @@ extension Checksum {
             return Checksum(name, width: width, .unavailable("it needs OpenSSL's libcrypto; install it (\(packages))"))
         }
         guard let compute = library.digest(algorithm) else {
-            let reason = "the system's libcrypto does not compute it; in FIPS mode it knows approved digests only"
+            let reason = "the system's libcrypto does not compute it; in FIPS mode it has only approved digests"
             return Checksum(name, width: width, .unavailable(reason))
         }
         guard isHexadecimal else { return Checksum(name, width: width, .bytes(compute)) }

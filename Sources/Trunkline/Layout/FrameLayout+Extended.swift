@@ -1,6 +1,6 @@
 extension FrameCodec where Self == FrameLayout {
-    /// The standard header with a version, a content type and a checksum: integers are big-endian, the frame is at most
-    /// 16 MiB.
+    /// The standard header with a version, a content type and a checksum. Integers are big-endian, and a frame has at
+    /// most 16 MiB.
     ///
     /// | offset | size | field |
     /// |---|---|---|
@@ -13,12 +13,12 @@ extension FrameCodec where Self == FrameLayout {
     /// | 52 | n | body |
     ///
     /// Content types are 0 for bytes, 1 for JSON, 2 for protobuf and 3 for HTTP. Types and serials are those of
-    /// `standard`.
+    /// ``standard``.
     ///
-    /// - Warning: The digest covers the body alone. A wrong bit in the type, the serial or a named field is not noticed: use
-    ///   TLS, or `.checked(over: .headerAndBody)` where you choose the format.
+    /// - Warning: The digest covers only the body. A wrong bit in the type, the serial or a named field is not
+    ///   detected. Use TLS or, if you choose the format, `.checked(over: .headerAndBody)`.
     ///
-    /// Throws `LayoutError` where the system has no libcrypto (OpenSSL) to compute SHA-256.
+    /// - Throws: ``LayoutError`` if the system has no libcrypto (OpenSSL) to compute SHA-256.
     public static var extended: FrameLayout {
         get throws(LayoutError) { try extendedLayout.get() }
     }
@@ -29,7 +29,7 @@ private let extendedLayout = Result { () throws(LayoutError) in
 }
 
 extension FrameLayout {
-    /// The layout `extended` with any checksum of 32 bytes: on some systems there is no SHA-256.
+    /// Returns the layout `extended` with any checksum of 32 bytes, because some systems have no SHA-256.
     package static func extendedLayout(checksum: Checksum) throws(LayoutError) -> FrameLayout {
         try FrameLayout(validating: [
             .type(UInt32.self),

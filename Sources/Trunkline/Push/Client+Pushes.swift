@@ -1,15 +1,26 @@
 import Synchronization
 
 extension Client {
-    /// Everything that the server pushes from now on.
+    /// Returns a stream of everything that the server pushes from now on.
     ///
-    /// The stream listens from this call on, also before it is iterated, and outlives reconnects; it ends when the
-    /// client is closed. It connects if there is no link. It does not keep the client alive.
+    /// The stream receives pushes from this call on, even before it is iterated, and across reconnects. If there is no
+    /// link, the client connects. The stream ends when the client is closed or deallocated; it does not keep the client
+    /// alive. Each stream has its own buffer. See ``PushStream`` and <doc:StreamsUploadsAndPushes>.
+    ///
+    /// - Parameter buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream.
     public nonisolated func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
         stream(.all, buffering)
     }
 
-    /// The pushes of type `type` from now on; otherwise as `pushes(buffering:)`.
+    /// Returns a stream of the pushes of one type.
+    ///
+    /// Otherwise it behaves like ``Client/pushes(buffering:)``. A malformed push of this type appears as `.dropped`.
+    ///
+    /// - Parameters:
+    ///   - type: The protocol's number for this type of push.
+    ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream.
     public nonisolated func pushes(
         ofType type: UInt32,
         buffering: PushBuffering = PushBuffering()
@@ -17,16 +28,21 @@ extension Client {
         stream(.type(type), buffering)
     }
 
-    /// The pushes for which `isWanted` returns true from now on; otherwise as `pushes(buffering:)`.
+    /// Returns a stream of the pushes for which a closure returns true.
     ///
     /// ```swift
     /// let prices = client.pushes(where: { (0x100...0x1FF).contains($0.type) })
     /// ```
     ///
-    /// `isWanted` is called once for every push, on the event loop, which serves other connections too: it must be quick
-    /// and must not block. With more than a few such streams, give the pushes keys instead: `pushes(forKey:buffering:)`.
-    /// It is not asked about a malformed push, which is an element `.dropped` in every such
-    /// stream.
+    /// Otherwise it behaves like ``Client/pushes(buffering:)``. The closure is not called for a malformed push, which
+    /// appears as `.dropped` in every such stream. If a client needs more than a few such streams, use keys instead:
+    /// ``Client/pushes(forKey:buffering:)``.
+    ///
+    /// - Parameters:
+    ///   - isWanted: Selects the pushes. Called once for each valid push, on the event loop, which also serves other
+    ///     connections: it must be fast and must not block.
+    ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream.
     public nonisolated func pushes(
         where isWanted: @escaping @Sendable (PushMessage) -> Bool,
         buffering: PushBuffering = PushBuffering()
@@ -34,13 +50,20 @@ extension Client {
         stream(.matching(isWanted), buffering)
     }
 
-    /// The pushes whose key, as the codec reads it (`PushKeyCodec.pushKey(of:)`), is `key` from now on; otherwise as
-    /// `pushes(buffering:)`.
+    /// Returns a stream of the pushes with one key, which the codec reads from each push.
     ///
-    /// `FrameLayout`, `DelimitedCodec`, `LengthPrefixedCodec` and `CountedPayloadCodec` have `keyingPushes(by:)` for that;
-    /// with a codec whose pushes have no keys the stream remains empty. A push is looked up by its key once, however
-    /// many keys are listened to. A malformed push of which no key is known is an element
-    /// `.dropped` in every such stream, behind what was read from the socket together with it.
+    /// The codec must conform to ``PushKeyCodec``. ``FrameLayout``, ``DelimitedCodec``, ``LengthPrefixedCodec`` and
+    /// ``CountedPayloadCodec`` conform; their method `keyingPushes(by:)` sets how keys are read. With a codec whose
+    /// pushes have no keys, the stream stays empty.
+    ///
+    /// Otherwise it behaves like ``Client/pushes(buffering:)``. The key of a push is read only once, even if many
+    /// streams use keys. A malformed push without a known key appears as `.dropped` in every such stream, after the
+    /// pushes that were read from the socket together with it.
+    ///
+    /// - Parameters:
+    ///   - key: The key.
+    ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream.
     public nonisolated func pushes(
         forKey key: PushKey,
         buffering: PushBuffering = PushBuffering()

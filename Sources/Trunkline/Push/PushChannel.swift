@@ -1,15 +1,15 @@
-/// Carries pushes from the loop to the tasks that iterate one stream.
+/// Carries pushes from the event loop to the tasks that iterate one stream.
 final class PushChannel: Sendable {
     private struct State {
         var buffer: PushBuffer
         var isFinished = false
-        /// Whether reading from the socket is suspended on account of this buffer.
+        /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: Continuation<Push?>] = [:]
         var lastWaiter: UInt64 = 0
     }
 
-    /// Which pushes it wants.
+    /// The pushes that a channel receives.
     enum Selection: Sendable {
         case all
         case type(UInt32)
@@ -17,7 +17,7 @@ final class PushChannel: Sendable {
         case key(PushKey)
     }
 
-    /// Orders the channels of one client by when they were made.
+    /// Orders the channels of one client by creation.
     let number: UInt64
     let selection: Selection
     private let state: Lock<State>
@@ -32,22 +32,21 @@ final class PushChannel: Sendable {
 
     // MARK: On the loop
 
-    /// Whether it wants `frame`; of a channel with a key, its key decides and not this.
+    /// Whether the channel receives `frame`. False for a channel with a key, whose pushes are found by key.
     func wants(_ frame: Frame) -> Bool {
         switch selection {
         case .all: true
         case .type(let type): frame.type == type
-        // A malformed one may be meant for it: a gap.
+        // A malformed push may be meant for this channel, so it becomes a gap.
         case .matching(let isWanted): frame.malformedReason != nil || isWanted(PushMessage(frame))
         case .key: false
         }
     }
 
-    /// Whether reading from the socket is suspended on account of this buffer.
+    /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Takes a push, or drops it. Returns whether reading is to be suspended now on account of this buffer, if it was not
-    /// before.
+    /// Buffers or drops a push. Returns true if this buffer must suspend reading now and did not before.
     func offer(_ frame: Frame) -> Bool {
         var isNewlyFull = false
         update { state in
@@ -66,10 +65,10 @@ final class PushChannel: Sendable {
 
     func noteReconnected() { update { $0.buffer.noteReconnected() } }
 
-    /// So many pushes that may have been meant for it cannot be read.
+    /// Notes that `count` pushes that may have been meant for this channel were malformed.
     func noteMalformed(_ count: Int) { update { $0.buffer.noteDropped(count) } }
 
-    /// No more pushes come; those in the buffer can still be taken.
+    /// Ends the channel. Pushes in the buffer can still be read.
     func finish() {
         update { state in
             state.isFinished = true
@@ -77,7 +76,7 @@ final class PushChannel: Sendable {
         }
     }
 
-    /// Changes the state and lets those who wait have what has come.
+    /// Changes the state, and resumes waiting readers with the elements that are available.
     private func update(_ change: (inout State) -> Void) {
         let served = state.withLock { state -> [(Continuation<Push?>, Push?)] in
             guard !state.isFinished else { return [] }
@@ -95,7 +94,7 @@ final class PushChannel: Sendable {
         for (waiter, element) in served { waiter.resume(returning: element) }
     }
 
-    /// The next element of those that are buffered, in order.
+    /// Removes the next element from the buffer.
     private static func take(from state: inout State) -> Push? { state.buffer.next().map { Push($0) } }
 
     // MARK: From any task
@@ -128,7 +127,7 @@ final class PushChannel: Sendable {
         return element
     }
 
-    /// Nothing more is wanted: the stream was finished, or nobody can iterate it any more.
+    /// Ends the channel because the stream was finished or can no longer be iterated.
     func stop() {
         finish()
         commandQueue.post(.stopListening(self))

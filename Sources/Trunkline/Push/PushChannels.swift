@@ -1,21 +1,22 @@
-/// The streams of pushes of one client, on its loop: those with a key are found by it, the others are asked one by one.
+/// The push streams of one client, on its event loop. Streams with a key are found by it; each of the others is asked
+/// for every push.
 struct PushChannels {
-    /// Those without a key, in the order in which they were made.
+    /// The channels without a key, in the order of their creation.
     private var others: [PushChannel] = []
     private var keyed: [PushKey: [PushChannel]] = [:]
-    /// Those whose full buffer suspends reading, and perhaps some that did lately.
+    /// The channels whose full buffer suspends reading. May contain channels that no longer do.
     private var full: [PushChannel] = []
-    /// Malformed pushes of which no key is known, and which those with a key have not been told of.
+    /// The number of malformed pushes without a known key that have not been reported to the channels with a key.
     private var malformedCount = 0
 
-    /// All of them, in the order in which they were made: that of a dictionary differs from process to process.
+    /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
         keyed.isEmpty ? others : (others + keyed.values.joined()).sorted { $0.number < $1.number }
     }
 
     var isEmpty: Bool { others.isEmpty && keyed.isEmpty }
 
-    /// Whether reading is suspended on account of one of them.
+    /// Whether any of the channels suspends reading.
     mutating func suspendReading() -> Bool {
         full.removeAll { !$0.suspendsReading }
         return !full.isEmpty
@@ -40,8 +41,8 @@ struct PushChannels {
 
     mutating func removeAll() { self = PushChannels() }
 
-    /// Offers a push to those who want it. Returns whether reading is to be suspended on account of one of them that did
-    /// not ask for it before.
+    /// Offers a push to the channels that receive it. Returns true if any of them must suspend reading now and did not
+    /// before.
     mutating func offer(_ push: Frame, speaking codec: any FrameCodec) -> Bool {
         var isNewlyFull = false
         for channel in others where channel.wants(push) {
@@ -63,8 +64,8 @@ struct PushChannels {
         return true
     }
 
-    /// Tells those with a key of malformed pushes that may have been theirs. Once for a batch: there may be very many
-    /// of both.
+    /// Notes malformed pushes in the channels with a key. Done once for a batch, because there may be very many of
+    /// both.
     mutating func yieldMalformed() {
         guard malformedCount > 0 else { return }
         for channel in all {

@@ -1,52 +1,56 @@
-/// A message that the server sent on its own account.
+/// A message that the server sent without a request.
 public struct PushMessage: Sendable, Hashable {
-    /// The frame that was received.
+    /// The received frame.
     package internal(set) var frame: Frame
 
     package init(_ frame: Frame) { self.frame = frame }
 
-    /// A push of your own, for tests and fakes. It cannot be answered.
+    /// Creates a push, for tests and fakes. It cannot be answered.
+    ///
+    /// - Parameters:
+    ///   - type: The protocol's number for this type of message. Default: 0.
+    ///   - body: The body. Default: empty.
     public init(type: UInt32 = 0, body: Bytes = Bytes()) { frame = Frame(.push, type: type, body: body) }
 
-    /// The protocol's number for this type of message; 0 where it has none.
+    /// The protocol's number for this type of message; 0 if the protocol has none.
     public var type: UInt32 { frame.type }
 
-    /// The status code; 0 where the protocol has none.
+    /// The status code; 0 if the protocol has none.
     public var status: UInt32 { frame.status }
 
-    /// The serial number that the server gave it; 0 where it gave none. `Client.post(_:answering:timeout:)` sends it back.
+    /// The serial number of the push; 0 if the server sent none. ``Client/post(_:answering:timeout:)`` sends it back.
     public var serial: SerialNumber { frame.serial }
 
-    /// The session number of the link on which it was received, as in `ConnectionState.ready`. It grows from link to link.
+    /// The session number of the link on which the push was received, as in ``ConnectionState/ready(_:session:)``. It
+    /// increases from link to link.
     ///
-    /// During a planned change, pushes of the present link and of the next one may alternate, and a server that pushes to every
-    /// link sends each of them twice: by this number they are told apart. See `options.failover.overlap`.
+    /// During a planned change, pushes of the present link and of the next link may alternate. A server that pushes to
+    /// every link sends each push twice. The session number distinguishes them. See `options.failover.overlap`.
     public var session: UInt64 { frame.session }
 
-    /// The message itself.
+    /// The body of the message.
     public var body: Bytes { frame.body }
 
-    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was not
+    /// A named integer field of the header, which the layout declares with `Field.integer`; `nil` if it was not
     /// received.
     public subscript(field: String) -> UInt64? {
         get { frame[field] }
         set { frame[field] = newValue }
     }
 
-    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they were not
-    /// received.
+    /// A named byte field of the header, which the layout declares with `Field.bytes`; `nil` if it was not received.
     public subscript(bytes field: String) -> Bytes? {
         get { frame[bytes: field] }
         set { frame[bytes: field] = newValue }
     }
 
-    /// What the body's bytes are, in protocols whose layout has the field "contentType".
+    /// The format of the body, in protocols whose layout has the field "contentType".
     public var contentType: ContentType? {
         get { frame.contentType }
         set { frame.contentType = newValue }
     }
 
-    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it.
+    /// The text before the payload, without its terminator, in protocols of a ``CountedPayloadCodec``.
     public var head: Bytes {
         get { frame.head }
         set { frame.head = newValue }
@@ -54,6 +58,6 @@ public struct PushMessage: Sendable, Hashable {
 }
 
 extension PushMessage: CustomStringConvertible {
-    /// The header's values and the size of the body, for logs. None of the body's bytes.
+    /// The values of the header and the size of the body, for logs. Contains no bytes of the body.
     public var description: String { frame.description }
 }

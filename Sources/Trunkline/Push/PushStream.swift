@@ -1,13 +1,15 @@
-/// One element of a stream of pushes.
+/// An element of a stream of pushes: a message, or a notice that messages are or may be missing.
 @nonexhaustive
 public enum Push: Sendable {
-    /// A message that the server sent on its own account.
+    /// A message that the server sent without a request.
     case message(PushMessage)
-    /// Pushes are missing at this place: so many that were dropped because the stream's buffer was full, or
-    /// arrived malformed.
+    /// This number of pushes is missing here: they were dropped because the buffer of the stream was full, or they were
+    /// malformed.
     case dropped(Int)
-    /// From here on pushes of the next link come; whether the server pushed anything meanwhile is not known. Pushes of the link
-    /// before, while that drains, may follow: `PushMessage.session` tells them apart.
+    /// The pushes from here on come from the next link. It is not known whether the server pushed anything in between.
+    ///
+    /// During a planned change, pushes of the previous link may still follow while it drains. ``PushMessage/session``
+    /// distinguishes them.
     case reconnected
 
     init(_ element: PushBuffer.Element) {
@@ -19,39 +21,49 @@ public enum Push: Sendable {
     }
 }
 
-/// How much a stream of pushes holds for a reader that is slow, and what happens beyond that.
+/// The size of a push stream's buffer, and what happens when a slow reader lets it fill up.
 public struct PushBuffering: Sendable {
-    /// What happens to a push that finds the buffer full.
+    /// The effect of a full buffer.
     @nonexhaustive
     public enum Overflow: Sendable, Hashable {
-        /// The stream ends: its last element, behind the pushes that it holds, is `.dropped`.
+        /// Ends the stream. The pushes in the buffer can still be read; the last element is `.dropped`.
         case finish
-        /// The oldest pushes give way; an element `.dropped` stands in their place.
+        /// Drops the oldest pushes and puts an element `.dropped` in their place.
         case dropOldest
-        /// The new push is lost; an element `.dropped` stands in its place.
+        /// Drops the new push and puts an element `.dropped` in its place.
         case dropNewest
-        /// Nothing more is handed over until the reader has caught up, to nobody: *replies wait too*, since they must not
-        /// overtake what came before them, and a reader that in turn waits for a reply deadlocks until the reply's deadline.
+        /// Suspends reading until the reader has caught up. *Responses to requests wait too*.
         ///
-        /// Meanwhile reading goes on for the sake of heartbeats: the server's pings are answered, a dead link is noticed, and
-        /// what else comes is held, up to `options.inbound.maximumHeld` (1 MiB). From then on nothing is read and TCP pushes
-        /// back on the server, whose pings stay unanswered; `ClientOptions.Liveness` says what is still noticed. What
-        /// was read at once with the push that filled the buffer, at most 1 MiB, and what was held are added to the buffer.
-        /// Links that were left are not read meanwhile.
+        /// Responses must not overtake the pushes that came before them, so the client delivers no frames at all in the
+        /// meantime. A reader that waits for a response before it reads on is therefore blocked until the deadline of
+        /// that request.
         ///
-        /// For a server that ends links on which its pings stay unanswered, choose another policy, or a reader that is fast
-        /// enough.
+        /// The client continues to read from the socket for heartbeats: it answers the server's pings and notices a
+        /// dead link. It holds the other frames, up to `options.inbound.maximumHeld` (1 MiB). When that is full, it
+        /// reads nothing, TCP slows down the server, and the server's pings are not answered;
+        /// ``ClientOptions/Liveness`` describes which failures are still detected. Draining links are not read in the
+        /// meantime. When reading resumes, the held frames and what was read together with the push that filled the
+        /// buffer (at most 1 MiB) are added to the buffer.
+        ///
+        /// If the server closes links that do not answer its pings, choose another policy or make sure that the reader
+        /// is fast enough.
         case suspendReading
     }
 
-    /// How many pushes are held. Default 1,024, at least 1.
+    /// The maximum number of pushes in the buffer. Default: 1,024. At least 1.
     public var maximumCount = 1024
-    /// How many bytes of bodies and named bytes are held; one push of any size always fits. Default 8 MiB.
+    /// The maximum number of bytes in the buffer, counting bodies and named byte fields (`frame[bytes: name]`). One
+    /// push of any size always fits. Default: 8 MiB.
     public var maximumBytes = 8 * 1024 * 1024
-    /// What happens beyond that. Default `.dropOldest`.
+    /// The effect of a full buffer. Default: `.dropOldest`.
     public var overflow = Overflow.dropOldest
 
-    /// Makes a description of a buffer.
+    /// Creates buffering options.
+    ///
+    /// - Parameters:
+    ///   - maximumCount: The maximum number of pushes. Default: 1,024. At least 1.
+    ///   - maximumBytes: The maximum number of bytes. Default: 8 MiB.
+    ///   - overflow: What happens when the buffer is full. Default: `.dropOldest`.
     public init(
         maximumCount: Int = 1024,
         maximumBytes: Int = 8 * 1024 * 1024,
@@ -74,21 +86,28 @@ public struct PushBuffering: Sendable {
     }
 }
 
-/// What the server pushes, from the moment the stream was made until `finish()` or the end of the client, across
+/// A sequence of the server's pushes, from the creation of the stream until `finish()` or the end of the client, across
 /// reconnects.
 ///
-/// Pushes of one link come in order. During a planned change those of two links may alternate (`PushMessage.session`).
+/// The pushes of one link come in order. During a planned change, the pushes of two links may alternate
+/// (``PushMessage/session``).
 ///
-/// It cannot fail: what is missing is an element. It ends, as `states` and `disconnects` do, when the client is closed or
-/// deallocated, after what is in the buffer; and for a task that is cancelled. A `ReplyStream`, which can fail, throws.
+/// The stream does not throw: where pushes are missing, it has an element `.dropped`. When the client is closed or
+/// deallocated, the stream ends after the pushes in its buffer. If a task that iterates is cancelled, its iteration
+/// ends immediately.
 ///
-/// A consumer that is slow, cancelled or gone affects only its own stream: every stream has a bounded buffer. The stream
-/// ends when it and all of its iterators have been destroyed, as when a function leaves its `for` loop. Top-level code
-/// (`main.swift`, scripts) does not destroy them: after `break` the stream goes on filling its buffer there, and with
-/// `.suspendReading` it suspends reading for the whole link. Put the loop in a function. Several iterators of one stream share its elements, each goes to one;
-/// to see every push twice make two streams.
+/// Every stream has its own bounded buffer, so a slow or cancelled reader affects only its own stream, unless its
+/// policy is `.suspendReading`. Several iterators of one stream share its elements: each element goes to one of them.
+/// To receive every push more than once, create several streams.
+///
+/// The stream ends when it and all of its iterators have been deallocated, for example when a function leaves its `for`
+/// loop.
+///
+/// - Important: Top-level code (`main.swift`, scripts) does not deallocate them. After `break`, the stream continues to
+///   fill its buffer there, and with `.suspendReading` it suspends reading for the whole link. Put the loop in a
+///   function, or call ``PushStream/finish()``.
 public struct PushStream: AsyncSequence, Sendable {
-    /// Ends the channel when nobody can iterate it any more.
+    /// Ends the channel when the stream can no longer be iterated.
     final class Reading: Sendable {
         let channel: PushChannel
         init(_ channel: PushChannel) { self.channel = channel }
@@ -99,28 +118,31 @@ public struct PushStream: AsyncSequence, Sendable {
 
     init(_ channel: PushChannel) { reading = Reading(channel) }
 
-    /// Takes elements off a stream.
+    /// An iterator over a stream of pushes.
     public struct AsyncIterator: AsyncIteratorProtocol {
         let reading: Reading
 
-        // Beside the other, as that of the standard library leaves the caller's actor.
-        /// The next element; `nil` at the end, and when the calling task is cancelled.
+        // Declared in addition to `next(isolation:)`, because the default implementation of the standard library leaves
+        // the caller's actor.
+        /// Returns the next element; `nil` at the end of the stream or if the calling task is cancelled.
         public mutating func next() async -> Push? { await reading.channel.next() }
 
-        /// The next element; `nil` at the end, and when the calling task is cancelled.
+        /// Returns the next element; `nil` at the end of the stream or if the calling task is cancelled.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Push? {
             await reading.channel.next()
         }
     }
 
-    /// An iterator; see `PushStream` for what several of them do.
+    /// Creates an iterator. Several iterators share the elements of the stream.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading) }
 
-    /// Ends the stream from outside, as after the server was told to push no more: every iterator is given what is in the
-    /// buffer and then `nil`. Nothing that comes from now on is taken. Without effect on a stream that has ended.
+    /// Ends the stream, for example after the server was asked to stop pushing.
     ///
-    /// Cancelling a task that iterates is another thing: `next()` returns `nil` at once, with pushes left in the buffer,
-    /// and the stream goes on for other iterators. May be called from any task.
+    /// Every iterator returns the pushes in the buffer and then `nil`. Later pushes are ignored. Has no effect on a
+    /// stream that has ended. May be called from any task.
+    ///
+    /// Cancelling a task that iterates is different: `next()` returns `nil` at once, even if the buffer contains
+    /// pushes, and the stream continues for other iterators.
     ///
     /// ```swift
     /// await subscription.end()
@@ -129,7 +151,7 @@ public struct PushStream: AsyncSequence, Sendable {
     /// ```
     public func finish() { reading.channel.stop() }
 
-    /// The messages alone, for consumers to whom gaps make no difference.
+    /// The messages without the other elements, for readers that need not detect missing messages.
     public var messages: AsyncCompactMapSequence<PushStream, PushMessage> {
         compactMap { push in
             if case .message(let message) = push { message } else { nil }

@@ -1,30 +1,36 @@
 import Synchronization
 
-/// Replies that come in parts, and requests that go out in pieces.
+/// Replies that arrive in parts, and requests that are sent in pieces.
 extension Client {
-    /// Sends `request` and returns the server's reply as it comes: every part, then the response.
+    /// Sends a request and returns a stream of the reply: each part as it arrives, then the response.
     ///
     /// ```swift
     /// for try await part in client.stream(Request(type: 0x410, body: "every row")) { print(part.body) }
     /// ```
     ///
-    /// A reply without parts is a stream of one element. The request goes out at this call, as with `start`, whether or
-    /// not somebody reads yet; letting go of the stream before its end gives it up, as cancelling a `send` does: a cancel
-    /// frame goes out if the protocol has one, and whatever still comes of the reply is dropped.
+    /// A reply without parts is a stream of one element. The request is sent even if the stream is not read yet.
     ///
-    /// Iterating throws what `send` throws, after the parts that came before the failure. An error response is thrown
-    /// as `rejected`; one in parts whole, up to `buffering.maximumBytes`: of a longer one `error.response` has the
-    /// beginning, and `malformedReason`. When the link is lost in the midst of a reply that is `connectionLost`, fate
-    /// `unknown`.
+    /// **Cancellation.** The request is cancelled when a task that waits for an element is cancelled, when
+    /// ``ReplyStream/cancel()`` is called, or when the stream is deallocated before its end, for example by leaving a
+    /// `for` loop. As with `send`, a cancel frame goes out if the protocol has one. The rest of the reply is discarded.
+    ///
+    /// **Errors.** The iterator throws the same errors as ``Client/send(_:timeout:options:)-(Request,_,_)``, after the
+    /// parts that arrived before the failure. If the link is lost in the middle of a reply, it throws `connectionLost`,
+    /// fate `unknown`. If the server sends an error response, it throws `rejected`. An error response in several parts
+    /// is thrown as a whole, up to `buffering.maximumBytes`; if it is longer, ``ClientError/response`` contains its
+    /// beginning and has a ``Response/malformedReason``.
     ///
     /// - Parameters:
-    ///   - timeout: From this call until the response, retries included. Default: that of `options`, or else
-    ///     `ClientOptions.Requests.streamTimeout` (none).
-    ///   - partTimeout: The longest wait for one element, counted from when the reader asks for it; the reader's own time
-    ///     between two elements does not count. Default: `ClientOptions.Requests.timeout` (8 s). When either expires the
-    ///     request is given up with `timedOut`; at zero or below it fails at once.
-    ///   - options: As for `send`. After a part has come the request is never sent again.
-    ///   - buffering: How much is held for a slow reader, and what happens beyond that.
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the end of the reply, retries included. Default: the timeout of
+    ///     `options`, or else ``ClientOptions/Requests/streamTimeout`` (no timeout). If it expires, the request is
+    ///     cancelled and the iterator throws `timedOut`. If it is zero or negative, the request is not sent.
+    ///   - partTimeout: The longest wait for one element, counted from the reader's call of `next`. The time between
+    ///     two calls does not count. Default: ``ClientOptions/Requests/timeout`` (8 s). Otherwise like `timeout`.
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link. After the first
+    ///     part has arrived, the request is never sent again.
+    ///   - buffering: How much of the reply is buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream of the reply. It can be read once.
     public nonisolated func stream(
         _ request: Request,
         timeout: Timeout = .default,
@@ -35,8 +41,8 @@ extension Client {
         stream(request.frame, timeout, partTimeout, options, buffering)
     }
 
-    /// Begins a request that goes out in pieces, of which `request` is the first, and returns what sends the others and reads
-    /// the reply.
+    /// Starts a request that is sent in pieces. `request` is the first piece. Returns a value that sends the other
+    /// pieces and reads the reply.
     ///
     /// ```swift
     /// let upload = client.open(Request(type: 0x404, body: name))
@@ -45,11 +51,21 @@ extension Client {
     /// for try await response in upload.responses { print(response.body) }
     /// ```
     ///
-    /// The first piece goes out at this call, its frame of kind `part`. For protocols with serials and a cancel frame, without
-    /// which a request that is given up half-way would never end for the server: otherwise every call on what is returned
-    /// fails with `invalidRequest`, fate `notSent`. Parameters are those of
-    /// `stream(_:timeout:partTimeout:options:buffering:)`; once a second piece was on its way the request is not sent again,
-    /// whatever its retry policy.
+    /// The first piece is sent by this call, as a frame of kind `part`. The request is not sent again after a second
+    /// piece has been put on the link, whatever its retry policy.
+    ///
+    /// The protocol must have serials and a cancel frame. Without them, a request that is cancelled between two pieces
+    /// would never end for the server. In other protocols, every call of the returned value fails with
+    /// `invalidRequest`, fate `notSent`.
+    ///
+    /// - Parameters:
+    ///   - request: The first piece.
+    ///   - timeout: The time from this call to the end of the reply, as in
+    ///     ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``. Default: no timeout.
+    ///   - partTimeout: The longest wait for one element of the reply, as in `stream`. Default: 8 s.
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    ///   - buffering: How much of the reply is buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The request in progress.
     public nonisolated func open(
         _ request: Request,
         timeout: Timeout = .default,
@@ -104,8 +120,9 @@ extension Client {
 }
 
 extension ClientError {
-    /// A request that was given up half-way, or answered, would never end for the server.
+    /// Without serials and a cancel frame, a request that is cancelled between two pieces would never end for the
+    /// server.
     fileprivate static var notInPieces: ClientError {
-        ClientError(.invalidRequest, .notSent, "requests in pieces need serials and a cancel frame")
+        ClientError(.invalidRequest, .notSent, "requests in pieces need a protocol with serials and a cancel frame")
     }
 }

@@ -1,46 +1,58 @@
 import Synchronization
 
-/// A request that goes out in pieces, as the server takes them, while its reply comes: see `Client.open`.
+/// A request that is sent in pieces, as fast as the server takes them, while its reply arrives. See
+/// ``Client/open(_:timeout:partTimeout:options:buffering:)``.
 ///
-/// Pieces go out in the order of the calls, on the link of the request and with its serial, and share that link with the
-/// requests of others: have one call under way at a time, and pieces of some kilobytes, so that neither those nor memory
-/// suffer. When the reply has ended before the last piece was sent, the server is told so by a cancel frame.
+/// Pieces go out in the order of the calls, on the link of the request and with its serial. They share the link with
+/// other requests. So make one call at a time, and send pieces of a few kilobytes: that keeps other requests fast and
+/// memory small.
 ///
-/// The request is cancelled when this value, `responses` and all iterators have been destroyed before the end of the reply:
-/// see `ReplyStream`.
+/// If the reply ends before the last piece was sent, a cancel frame tells the server that no more pieces follow.
+///
+/// The request is cancelled when this value, `responses` and all iterators have been deallocated before the end of the
+/// reply. See ``ReplyStream``.
 public struct OpenRequest: Sendable {
-    /// The reply as it comes. It can be read while pieces are being sent.
+    /// The reply as it arrives. It can be read while pieces are being sent.
     public let responses: ReplyStream<Response>
     private let progress = Progress()
 
-    /// Whether the last piece was sent, which all copies of this value have to know.
+    /// Whether the last piece was sent. Shared by all copies of the value.
     private final class Progress: Sendable {
         let isFinished = Atomic<Bool>(false)
     }
 
     init(_ responses: ReplyStream<Response>) { self.responses = responses }
 
-    /// Sends one more piece, with more to come: its frame is of kind `part`.
+    /// Sends a piece that is not the last one, as a frame of kind `part`.
     ///
-    /// Returns when the kernel has its last byte: this is how a slow server holds up an upload. Before the request has gone
-    /// out it waits for that.
+    /// The call waits until the request has gone out, and returns when the kernel has accepted the last byte of the
+    /// piece. So a server that reads slowly slows down an upload.
     ///
-    /// Cancelling the task takes the piece back if nothing of it is written, fate `notSent`; the request goes on all the
-    /// same. A piece that is half written goes out whole, fate `unknown`.
+    /// If the task is cancelled before the first byte of the piece is written, the piece is removed, fate `notSent`. If
+    /// it is cancelled later, the rest of the piece is still written, fate `unknown`. The request continues in both
+    /// cases.
     ///
-    /// - Throws: `closed` when the reply has ended: read it. What the reply ends with when it fails, `connectionLost` when
-    ///   its link is lost, `cancelled` when the request is given up. `invalidRequest` when the piece cannot be encoded, after
-    ///   `finish`, and in protocols that have no requests in pieces. The fate is that of this piece alone: `notSent` or
-    ///   `unknown`.
+    /// - Parameter piece: The piece.
+    /// - Throws: A ``ClientError`` whose fate is that of this piece alone, `notSent` or `unknown`:
+    ///   - `closed`: the reply has ended. Read it from `responses`.
+    ///   - `connectionLost`: the link of the request was lost.
+    ///   - `cancelled`: the task or the request was cancelled.
+    ///   - `invalidRequest`: the piece cannot be encoded, `finish` was called before, or the protocol does not allow
+    ///     requests in pieces.
+    ///   - If the request has failed, the error with which `responses` ends.
     public func send(_ piece: Request) async throws(ClientError) {
         guard !progress.isFinished.load(ordering: .acquiring) else { throw .finished }
         try await responses.post(piece, isPart: true)
     }
 
-    /// Sends the last piece. Otherwise as `send(_:)`. When it fails with the fate `notSent`, it may be called again.
+    /// Sends the last piece. If it fails with the fate `notSent`, it may be called again.
     ///
-    /// It may be empty, but has the type by which the server knows it: with `.standard` it is 0x403. The pieces before it have
-    /// type 0x404 there, also where it is left at 0.
+    /// The piece may be empty, but it needs the type by which the server recognizes the end: with `.standard` this is
+    /// 0x403. With `.standard`, the other pieces are sent with the type 0x404 if their type is 0. Otherwise the method
+    /// behaves like ``OpenRequest/send(_:)``.
+    ///
+    /// - Parameter piece: The last piece.
+    /// - Throws: A ``ClientError``, as ``OpenRequest/send(_:)`` does.
     public func finish(_ piece: Request) async throws(ClientError) {
         guard !progress.isFinished.exchange(true, ordering: .acquiringAndReleasing) else { throw .finished }
         do throws(ClientError) {
@@ -51,12 +63,13 @@ public struct OpenRequest: Sendable {
         }
     }
 
-    /// Cancels the request at once, and ends `responses`. No effect after the end.
+    /// Cancels the request and ends `responses`, as ``ReplyStream/cancel()`` does. Has no effect after the end of the
+    /// reply.
     public func cancel() { responses.cancel() }
 }
 
 extension ClientError {
     fileprivate static var finished: ClientError {
-        ClientError(.invalidRequest, .notSent, "the last piece of the request has been sent")
+        ClientError(.invalidRequest, .notSent, "the last piece of the request has already been sent")
     }
 }

@@ -1,16 +1,16 @@
 import Synchronization
 
-/// The parts of a reply to a caller who wants it in one piece: their bodies, in front of that of the response.
+/// Joins the parts of a reply for a caller that wants the whole: their bodies, followed by the body of the response.
 ///
-/// Sendable although it is not checked: touched on its client's loop only, where responses come and requests end.
+/// Unchecked `Sendable`: accessed only on the event loop of its client, where responses arrive and requests end.
 final class Reassembly: @unchecked Sendable {
-    /// Who waits for the whole.
+    /// The receiver of the whole reply.
     let waiter: Waiter
     private var bodies: [UInt8] = []
     /// Whether the parts are those of an error response.
     private var isErrorResponse = false
     private let budget: ReassemblyBudget
-    /// How much room is taken.
+    /// The number of bytes taken from the budget.
     private var taken = 0
 
     init(for waiter: Waiter, in budget: ReassemblyBudget) {
@@ -18,12 +18,12 @@ final class Reassembly: @unchecked Sendable {
         self.budget = budget
     }
 
-    // However the request ends, and also when it is tried again without what has come.
+    // Runs however the request ends, and when it is retried without the parts that have arrived.
     deinit { budget.giveBack(taken) }
 
-    /// Adds a part. Returns why it is too much, if it is.
+    /// Adds a part. Returns an error message if there is no room for it.
     func add(_ part: Frame) -> String? {
-        if part.isErrorResponse, !isErrorResponse { bodies = [] }  // the server has changed its mind
+        if part.isErrorResponse, !isErrorResponse { bodies = [] }  // an error response replaces the reply so far
         isErrorResponse = part.isErrorResponse
         guard hasRoom(for: part) else { return tooLong }
         let missing = bodies.count + part.body.count - taken
@@ -37,10 +37,9 @@ final class Reassembly: @unchecked Sendable {
 
     private func hasRoom(for frame: Frame) -> Bool { frame.body.count <= budget.perReply - bodies.count }
 
-    private var tooLong: String { "the parts of the reply are more than \(budget.perReply) bytes" }
+    private var tooLong: String { "the reply is longer than \(budget.perReply) bytes (maximumReplySize)" }
 
-    /// The request has ended. An error response is the server's last word and stays as it is, unless the parts are its
-    /// own.
+    /// Ends the request. An error response that came whole is passed on unchanged.
     func complete(_ outcome: Outcome) {
         if isErrorResponse, case .failure(let error) = outcome {
             return waiter.resume(.failure(error.rejected(after: bodies, upTo: budget.perReply)))
@@ -56,8 +55,8 @@ final class Reassembly: @unchecked Sendable {
 }
 
 extension ClientError {
-    /// The same error; an error response with the bodies of the parts that came before its last frame in front of that
-    /// one's. Of what is longer than so many bytes, the beginning, marked as malformed.
+    /// Returns this error with the bodies of earlier parts in front of the body of its error response. If that is
+    /// longer than `maximumSize` bytes, it is truncated and marked as malformed.
     func rejected(after bodies: [UInt8], upTo maximumSize: Int) -> ClientError {
         guard code == .rejected, var frame = response?.frame else { return self }
         if bodies.count + frame.body.count > maximumSize { frame.malformedReason = .illegalLength }
@@ -66,11 +65,11 @@ extension ClientError {
     }
 }
 
-/// How much may be held of replies that are reassembled from their parts: of each, and of all together.
+/// The limits on replies that are being reassembled: for each one and for all together.
 ///
-/// What is held is counted atomically, because it is given back wherever the last reference to a reply is let go.
+/// The count is atomic, because it is decreased wherever the last reference to a reply is released.
 final class ReassemblyBudget: Sendable {
-    /// Bytes of one reply.
+    /// The maximum number of bytes of one reply.
     let perReply: Int
     private let inAll: Int
     private let held = Atomic<Int>(0)
@@ -80,17 +79,17 @@ final class ReassemblyBudget: Sendable {
         inAll = max(0, options.maximumReassemblyBytes)
     }
 
-    /// Takes room for so many bytes more; returns why there is none, if there is none.
+    /// Takes room for `count` more bytes. Returns an error message if there is not enough.
     func take(_ count: Int) -> String? {
-        // Takers are all on one loop: nobody else can take what is seen to be there.
+        // Called on one event loop only, so the room that is seen cannot be taken by another thread.
         guard count <= inAll - held.load(ordering: .relaxed) else {
-            return "the replies being reassembled are more than \(inAll) bytes together"
+            return "the replies being reassembled exceed \(inAll) bytes in total (maximumReassemblyBytes)"
         }
         held.wrappingAdd(count, ordering: .relaxed)
         return nil
     }
 
-    /// Whether nothing is held.
+    /// Whether no bytes are held.
     var isEmpty: Bool { held.load(ordering: .relaxed) == 0 }
 
     func giveBack(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }

@@ -1,32 +1,32 @@
-/// Carries the parts of one reply from the loop to the task that reads the stream.
+/// Carries the parts of one reply from the event loop to the task that reads the stream.
 final class ReplyChannel: Sendable {
-    /// What a reader is told: an element, the end, or the failure.
+    /// What a reader receives: an element, the end (`nil`), or the failure.
     typealias Element = Result<Response?, ClientError>
 
     private struct State {
         var buffer: PushBuffer
-        /// The response. It has a place of its own, so that it always fits.
+        /// The response. Stored outside the buffer, so that it always fits.
         var last: Response?
-        /// Why there is no response; told once, after the parts.
+        /// Why there is no response. Delivered once, after the parts.
         var failure: ClientError?
-        /// The parts of an error response, which its reader is given as the failure: their bodies, or the beginning of
-        /// them.
+        /// The bodies of the parts of an error response, up to the limit. The reader receives them as the failure.
         var errorResponse: [UInt8] = []
-        /// The request has left the client.
+        /// Whether the request has ended.
         var isFinished = false
-        /// Why nothing can be added to the request any more.
+        /// Why no frame can be added to the request any more.
         var ending: ClientError?
-        /// Nobody wants the rest.
+        /// Whether the rest of the reply was given up.
         var isAbandoned = false
-        /// The reader has been told why it ends: there is nothing more to say.
+        /// Whether the reader already knows why the stream ends, so that only the end is delivered.
         var isSilent = false
         var hasParts = false
-        /// Whether reading from the socket is suspended on account of this buffer.
+        /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: (continuation: Continuation<Element>, since: Instant)] = [:]
         var lastWaiter: UInt64 = 0
 
-        /// What is there for a reader: parts, the response or the failure, the end; `nil` when it has to wait.
+        /// Removes what is available for a reader: a part, the response, the failure or the end. `nil` if it has to
+        /// wait.
         mutating func take() -> Element? {
             if isSilent { return .success(nil) }
             if case .frame(let part)? = buffer.next() { return .success(Response(part)) }
@@ -38,14 +38,14 @@ final class ReplyChannel: Sendable {
 
     private let state: Lock<State>
     private let requestID: RequestID
-    /// That of the request.
+    /// The type number of the request.
     let type: UInt32
     private let commandQueue: CommandQueue
     private let loop: any EventLoop
-    /// The end of the time for the whole reply.
+    /// The deadline of the whole reply.
     private let deadline: Instant?
     private let partTimeout: Duration?
-    /// How many bytes are told of an error response that comes in parts.
+    /// The maximum number of bytes kept of an error response that comes in parts.
     private let maximumErrorResponse: Int
 
     init(
@@ -59,7 +59,7 @@ final class ReplyChannel: Sendable {
     ) {
         self.requestID = requestID
         self.type = type
-        maximumErrorResponse = min(max(1, buffering.maximumBytes), 1 << 62)  // one more is no overflow
+        maximumErrorResponse = min(max(1, buffering.maximumBytes), 1 << 62)  // adding one must not overflow
         self.commandQueue = commandQueue
         self.loop = loop
         self.deadline = deadline
@@ -69,41 +69,41 @@ final class ReplyChannel: Sendable {
 
     // MARK: On the loop
 
-    /// Whether reading from the socket is suspended on account of this buffer.
+    /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Whether a part has come: then the request cannot be sent again.
+    /// Whether a part has arrived. If so, the request cannot be sent again.
     var hasParts: Bool { state.withLock { $0.hasParts } }
 
-    /// Why nothing can be added to the request any more; `nil` while it is under way.
+    /// Why no frame can be added to the request any more; `nil` while it is in flight.
     var ending: ClientError? { state.withLock { $0.ending } }
 
-    /// When to look again whether the request is out of time; `nil` when it is, at `now`.
+    /// Returns when to check again whether the request has expired, or `nil` if it has expired at `now`.
     ///
-    /// While nobody waits for an element, its time has not begun; whoever begins to wait does so after `now`. So one
-    /// deadline per stream is enough, and calls of `next` need not tell the loop.
+    /// The time of a part does not run while no reader waits, and a reader that begins to wait does so after `now`. So
+    /// one deadline per stream is enough, and calls of `next` do not have to notify the event loop.
     func nextLook(at now: Instant) -> Instant? {
         let since = state.withLock { state in state.waiters.values.map(\.since).min() }
-        // Without a reader, not so soon that a very short time keeps the loop busy.
+        // Without a reader, at least 10 ms, so that a very short timeout does not keep the event loop busy.
         let wait = since == nil ? partTimeout.map { max($0, .milliseconds(10)) } : partTimeout
         let due = min(deadline ?? .distantFuture, wait.map { (since ?? now).advanced(by: $0) } ?? .distantFuture)
         return due > now ? due : nil
     }
 
-    /// A part has come.
+    /// Handles a part.
     func offer(_ part: Frame) -> Waiter.Reception {
         let (reception, served) = state.withLock { state -> (Waiter.Reception, (Continuation<Element>, Element)?) in
             guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
             state.hasParts = true
             if part.isErrorResponse {
-                // One byte more than is told, so that it is known that there were more.
+                // One byte more than the maximum, so that truncation is noticed.
                 state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
-                // Its reader gets none of them, and yet the reply goes on.
+                // The reader receives none of these parts, but the reply makes progress.
                 for id in state.waiters.keys { state.waiters[id]?.since = loop.now }
                 return (.taken, nil)
             }
             let offer = state.buffer.offer(part)
-            if offer == .overflow { return (.exceeds("more parts than the buffer of this stream holds"), nil) }
+            if offer == .overflow { return (.exceeds("the buffer of the reply stream is full (ReplyBuffering)"), nil) }
             if let id = state.waiters.keys.min(), let element = state.take() {
                 let waiter = state.waiters.removeValue(forKey: id)
                 return (.taken, waiter.map { ($0.continuation, element) })
@@ -116,7 +116,7 @@ final class ReplyChannel: Sendable {
         return reception
     }
 
-    /// The request has ended. What has come can still be read.
+    /// Ends the stream with the outcome of the request. What has arrived can still be read.
     func finish(_ outcome: Outcome) {
         let (served, mayResume) = state.withLock { state in
             guard !state.isFinished else { return ([(Continuation<Element>, Element)](), false) }
@@ -158,7 +158,7 @@ final class ReplyChannel: Sendable {
                 if let element { continuation.resume(returning: element) }
             }
         } onCancel: {
-            // The loop tells what became of the request, and so ends the waiting.
+            // The event loop then delivers the outcome of the request, which ends the wait.
             abandon()
         }
         let mayResume = state.withLock { state in
@@ -170,7 +170,7 @@ final class ReplyChannel: Sendable {
         return try element.get()
     }
 
-    /// Adds a frame to the request; see `OpenRequest`.
+    /// Adds a frame to the request. See `OpenRequest`.
     func post(_ frame: Frame) async throws(ClientError) {
         if let ending { throw ending.withFate(.notSent) }
         if Task.isCancelled { throw .cancelledUnsent }
@@ -179,7 +179,7 @@ final class ReplyChannel: Sendable {
             await withContinuation { continuation in
                 let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
                 commandQueue.postRequest(.addPart(requestPart, self))
-                // As in `Client.outcome`: a cancellation may have come before.
+                // As in `Client.outcome`: a cancel command that came before had no effect.
                 if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
             }
         } onCancel: {
@@ -188,13 +188,13 @@ final class ReplyChannel: Sendable {
         if let error { throw error }
     }
 
-    /// As `abandon`, for a reader who knows why: the stream is at its end at once.
+    /// Like `abandon`, for a reader that already knows why: the stream ends at once.
     func end() {
         abandon()
         state.withLock { $0.isSilent = true }
     }
 
-    /// Nobody wants the rest of the reply: what has come of it is dropped, and the request is given up.
+    /// Gives up the rest of the reply: discards what has arrived, and cancels the request.
     func abandon() {
         let (isFinished, mayResume) = state.withLock { state in
             guard !state.isAbandoned else { return (true, false) }
@@ -211,8 +211,8 @@ final class ReplyChannel: Sendable {
 }
 
 extension ClientError {
-    /// The reply was there, or all but.
+    /// The reply, or nearly all of it, had already arrived.
     fileprivate static var readNoFurther: ClientError {
-        ClientError(.cancelled, .answered, "cancelled before all of the reply was read")
+        ClientError(.cancelled, .answered, "cancelled before the whole reply was read")
     }
 }

@@ -1,31 +1,41 @@
-/// How much a streamed reply holds for a reader that is slow, and what happens beyond that.
+/// The size of a reply stream's buffer, and what happens when a slow reader lets it fill up.
 public struct ReplyBuffering: Sendable, Hashable {
-    /// What happens when the buffer is full.
+    /// The effect of a full buffer.
     @nonexhaustive
     public enum Overflow: Sendable, Hashable {
-        /// Nothing more is handed over until the reader has caught up. Reading goes on meanwhile for the sake of heartbeats,
-        /// up to `options.inbound.maximumHeld` (1 MiB); then TCP pushes back on the server, whose pings stay unanswered from
-        /// then on.
+        /// Suspends reading until the reader has caught up. *Everything else on the link waits too, including responses
+        /// to other requests*, while their deadlines run.
         ///
-        /// Everything else on the link waits too, *replies to other requests included*, while their deadlines run: a
-        /// reader that asks something else of the same client before it goes on waits in vain. Use a second client for
-        /// that, or `.fail` with a buffer for the longest reply. A link that is not read is not given up for its silence.
-        /// What was read at once with the part that filled the buffer, at most 1 MiB, and what was held are added to the
-        /// buffer.
+        /// A reader that waits for another response of the same client before it reads on is therefore blocked until
+        /// the deadline of that request. Use a second client for such requests, or `.fail` with a buffer for the
+        /// longest reply.
+        ///
+        /// The client continues to read from the socket for heartbeats and holds the other frames, up to
+        /// `options.inbound.maximumHeld` (1 MiB). When that is full, it reads nothing, TCP slows down the server, and
+        /// the server's pings are not answered. The client does not treat a link as dead while it does not read it.
+        /// When reading resumes, the held frames and what was read together with the part that filled the buffer (at
+        /// most 1 MiB) are added to the buffer.
         case suspendReading
-        /// The stream ends with `overloaded`, fate `unknown`, after the parts that it holds. The request is cancelled.
+        /// Ends the stream with `overloaded`, fate `unknown`, after the parts in the buffer. The request is cancelled.
         case fail
     }
 
-    /// How many parts are held. Default 256, at least 1.
+    /// The maximum number of parts in the buffer. Default: 256. At least 1.
     public var maximumCount: Int
-    /// How many bytes of bodies and named bytes are held; one part of any size always fits. Of an error response in
-    /// parts, how many bytes the error has. Default 1 MiB.
+    /// The maximum number of bytes in the buffer, counting bodies and named byte fields (`frame[bytes: name]`). One
+    /// part of any size always fits. Default: 1 MiB.
+    ///
+    /// It is also the maximum size of an error response that comes in parts.
     public var maximumBytes: Int
-    /// What happens beyond that. Default `.suspendReading`.
+    /// The effect of a full buffer. Default: `.suspendReading`.
     public var overflow: Overflow
 
-    /// Makes a description of a buffer.
+    /// Creates buffering options.
+    ///
+    /// - Parameters:
+    ///   - maximumCount: The maximum number of parts. Default: 256. At least 1.
+    ///   - maximumBytes: The maximum number of bytes. Default: 1 MiB.
+    ///   - overflow: What happens when the buffer is full. Default: `.suspendReading`.
     public init(
         maximumCount: Int = 256,
         maximumBytes: Int = 1024 * 1024,
@@ -45,25 +55,30 @@ public struct ReplyBuffering: Sendable, Hashable {
     }
 }
 
-/// The parts of one reply as they come, the response last: see `Client.stream`.
+/// The parts of one reply as they arrive, with the response last. See
+/// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
 ///
-/// Of a `Request` it is a `ReplyStream<Response>`; of a `TypedRequest` its elements are what the request reads them as. An
-/// element that cannot be read is thrown as an error and gives the request up.
+/// The stream of a `Request` is a `ReplyStream<Response>`. The elements of a ``TypedRequest``'s stream are decoded by
+/// the request. An element that cannot be decoded is thrown as an error, and the request is cancelled.
 ///
-/// It ends after the response. What fails, cancellation included, is thrown once, after the parts that came before it; then
-/// the stream is at its end. Sequences that cannot fail (`PushStream`, `states`, `disconnects`) end without an error.
+/// The stream ends after the response. If the request fails or is cancelled, the iterator throws the error once, after
+/// the parts that arrived before it, and then the stream ends. Streams that cannot fail (``PushStream``,
+/// ``Client/states``, ``Client/disconnects``) end without an error.
 ///
-/// It can be read once. Several iterators of one stream share its elements; each element goes to one of them. The stream
-/// does not keep the client alive.
+/// The request is cancelled in these cases, unless the reply has already ended:
 ///
-/// The request is cancelled when the stream and all of its iterators have been destroyed before the end, as when a function
-/// leaves its `for` loop by `break`, `return` or `throw`; when a task that waits for an element is cancelled; and by
-/// `cancel()`.
+/// - The stream and all of its iterators are deallocated, for example when a function leaves its `for` loop by `break`,
+///   `return` or `throw`.
+/// - A task that waits for an element is cancelled.
+/// - ``ReplyStream/cancel()`` is called.
 ///
-/// - Important: Top-level code (`main.swift`, scripts) does not destroy them: its variables, and the iterator of a `for`
-///   loop, live until the program ends, in a debug build even within `do { … }`. After `break` the request goes on there,
-///   and a full buffer suspends reading for the whole link. Put the loop in a function, or call `cancel()` after it. The
-///   same holds for a stream that is kept in a property or a global variable.
+/// The stream can be read once. Several iterators of one stream share its elements: each element goes to one of them.
+/// The stream does not keep the client alive.
+///
+/// - Important: Top-level code (`main.swift`, scripts) does not deallocate the stream: its variables, and the iterator
+///   of a `for` loop, live until the program ends, in a debug build even within `do { … }`. After `break`, the request
+///   continues there, and a full buffer suspends reading for the whole link. Put the loop in a function, or call
+///   `cancel()` after it. The same holds for a stream that is stored in a property or a global variable.
 public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     let reading: ReplyReading
     private let read: @Sendable (Response) throws(ClientError) -> Element
@@ -76,21 +91,29 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
         (self.reading, self.read) = (reading, read)
     }
 
-    /// Cancels the request at once, and ends the stream. No effect after the end.
+    /// Cancels the request and ends the stream.
+    ///
+    /// The buffered elements are discarded. The next call of the iterator throws `cancelled`. Has no effect after the
+    /// end of the stream.
     public func cancel() { reading.channel.abandon() }
 
-    /// Takes elements off a stream.
+    /// An iterator over a stream of parts.
     public struct AsyncIterator: AsyncIteratorProtocol {
         fileprivate let reading: ReplyReading
         fileprivate let read: @Sendable (Response) throws(ClientError) -> Element
 
-        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        /// Returns the next part. After the last part, returns the response, and then `nil`.
+        ///
+        /// - Throws: The error with which the request failed, once. Afterwards the method returns `nil`.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(ClientError) -> Element? {
             try await next()
         }
 
-        // Beside the other, as that of the standard library leaves the caller's actor.
-        /// The next part, the response after the last part, and then `nil`. Throws once, and is at its end then.
+        // Declared in addition to `next(isolation:)`, because the default implementation of the standard library leaves
+        // the caller's actor.
+        /// Returns the next part. After the last part, returns the response, and then `nil`.
+        ///
+        /// - Throws: The error with which the request failed, once. Afterwards the method returns `nil`.
         public mutating func next() async throws(ClientError) -> Element? {
             guard let response = try await reading.channel.next() else { return nil }
             do throws(ClientError) {
@@ -102,20 +125,20 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
         }
     }
 
-    /// An iterator; see `ReplyStream` for what several of them do.
+    /// Creates an iterator. Several iterators share the elements of the stream.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading, read: read) }
 }
 
 extension ReplyStream<Response> {
     init(_ channel: ReplyChannel) { self.init(channel) { $0 } }
 
-    /// The same, its elements read by `request`.
+    /// Returns the same stream, whose elements `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed) -> ReplyStream<Typed.Reply> {
         ReplyStream<Typed.Reply>(reading) { response throws(ClientError) in try request.read(response) }
     }
 
-    /// Sends one more frame of this request, with its serial and on its link: a piece of an `OpenRequest`, the last one unless
-    /// `isPart`, or a window update.
+    /// Sends another frame of this request, with its serial and on its link: a piece of an `OpenRequest`, which is the
+    /// last one unless `isPart` is true, or a window update.
     package func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
         var frame = request.frame
         if isPart { frame.kind = .part }
@@ -123,7 +146,7 @@ extension ReplyStream<Response> {
     }
 }
 
-/// Gives the request up when nobody can read the reply any more.
+/// Cancels the request when its stream can no longer be iterated.
 final class ReplyReading: Sendable {
     let channel: ReplyChannel
     init(_ channel: ReplyChannel) { self.channel = channel }

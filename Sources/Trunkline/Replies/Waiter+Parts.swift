@@ -1,16 +1,15 @@
-/// What those who wait do with a part of their reply.
+/// How waiters handle the parts of their replies.
 extension Waiter {
-    /// What came of a part.
+    /// The result of taking a part.
     enum Reception {
         case taken
-        /// It was taken, but nothing more should be read until the reader has caught up.
+        /// The part was taken, but reading must be suspended until the reader has caught up.
         case full(ReplyChannel)
-        /// There is no room for it, for this reason: the request is to be given up.
+        /// There is no room for the part, for this reason. The request must be cancelled.
         case exceeds(String)
     }
 
-    /// Who is to wait from the first part of the reply on, so that the parts are joined; `nil` for one that takes parts as it
-    /// is.
+    /// Returns the waiter that joins the parts of the reply; `nil` if this waiter takes parts itself.
     func reassembling(in budget: ReassemblyBudget) -> Waiter? {
         switch self {
         case .stream, .reassembling: nil
@@ -20,7 +19,7 @@ extension Waiter {
         }
     }
 
-    /// Takes a part of the reply: on to its reader, or to be reassembled with the others as far as there is room.
+    /// Takes a part of the reply: passes it to its reader, or adds it to the others if there is room.
     func take(_ part: Frame) -> Reception {
         switch self {
         case .stream(let channel): channel.offer(part)
@@ -30,8 +29,8 @@ extension Waiter {
         }
     }
 
-    /// When to look again whether the request is out of time, `.distantFuture` for no further time; `nil` when it is, at
-    /// `now`. Those that cannot say have one deadline, which has passed.
+    /// Returns when to check again whether the request has expired, or `.distantFuture` for never; `nil` if it has
+    /// expired at `now`. Waiters with a single deadline, which has passed, return `nil`.
     func nextLook(at now: Instant) -> Instant? {
         switch innermost {
         case .stream(let channel): channel.nextLook(at: now)
@@ -40,7 +39,7 @@ extension Waiter {
         }
     }
 
-    /// The waiter as it was before any part came, for another try; `nil` when parts have reached a reader already.
+    /// The waiter as it was before any part arrived, for a retry; `nil` if parts have already reached a reader.
     var anew: Waiter? {
         switch self {
         case .stream(let channel): channel.hasParts ? nil : self

@@ -1,11 +1,23 @@
-/// Typed requests: everything that can be asked with a `Request` can be asked with one of these.
-///
-/// Parameters and errors are those of the call with a `Request`. Further, an error thrown by `encode` or `prepare` becomes
-/// `invalidRequest`, fate `notSent`, and one thrown by `decode` becomes `invalidResponse`, a `FrameError`
-/// `protocolViolation`, fate `answered`, with the error as its cause. A request type can say for all calls that it may be sent
-/// again: `TypedRequest.retry`.
+/// Typed requests: every kind of call that takes a `Request` also takes a `TypedRequest`.
 extension Client {
-    /// Sends `request` and returns the server's response as the request reads it.
+    /// Sends a typed request and returns the decoded response.
+    ///
+    /// The request encodes its body and decodes its response. Deadline, cancellation and errors are those of
+    /// ``Client/send(_:timeout:options:)-(Request,_,_)``. A request type can declare that its requests may be sent
+    /// again: ``TypedRequest/retry``.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
+    ///     else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    /// - Returns: The decoded response.
+    /// - Throws: A ``ClientError``, as for an untyped request, and also:
+    ///   - `invalidRequest`, fate `notSent`: ``TypedRequest/encode()`` or ``TypedRequest/prepare(_:)`` threw the error
+    ///     that is the cause.
+    ///   - `invalidResponse`, fate `answered`: ``TypedRequest/decode(_:for:)`` threw the error that is the cause.
+    ///   - `protocolViolation`, fate `answered`: ``TypedRequest/decode(_:for:)`` threw a ``FrameError``, which is the
+    ///     cause.
     public nonisolated func send<Typed: TypedRequest>(
         _ request: Typed,
         timeout: Timeout = .default,
@@ -16,8 +28,17 @@ extension Client {
         return try request.read(try await outcome(of: frame, options).get())
     }
 
-    /// Sends `requests` together and returns their results as they read them, in the same order, when the last one has
-    /// ended. One that cannot be encoded fails; the others are sent.
+    /// Sends several typed requests together and returns their decoded responses in the same order.
+    ///
+    /// The call returns when the last request has ended. A request that cannot be encoded fails; the others are sent.
+    /// Otherwise the method behaves like ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
+    ///
+    /// - Parameters:
+    ///   - requests: The requests. They go out in this order.
+    ///   - timeout: The timeout of each request, counted from this call. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: The options of each request.
+    /// - Returns: The result of each request: its decoded response or its error.
     public nonisolated func send<Typed: TypedRequest>(
         all requests: some Collection<Typed>,
         timeout: Timeout = .default,
@@ -38,7 +59,19 @@ extension Client {
         }
     }
 
-    /// Starts `request` and returns a handle on it, without waiting.
+    /// Starts a typed request and returns a handle to it without waiting for the response.
+    ///
+    /// Otherwise the method behaves like ``Client/start(_:timeout:options:)-(Request,_,_)``. The handle's
+    /// ``PendingRequest/value`` decodes the response.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
+    ///     else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    /// - Returns: A handle with the state of the request and its decoded response.
+    /// - Throws: `invalidRequest`, fate `notSent`, if the request cannot be encoded. All other errors are thrown by the
+    ///   handle.
     public nonisolated func start<Typed: TypedRequest>(
         _ request: Typed,
         timeout: Timeout = .default,
@@ -48,7 +81,22 @@ extension Client {
         return start(untyped, timeout: timeout, options: options.retrying(Typed.retry)).read(by: request)
     }
 
-    /// Sends `request` and returns the server's reply as it comes: `decode` reads every part of it, and the response.
+    /// Sends a typed request and returns a stream of the reply, in which the request decodes each part and the
+    /// response.
+    ///
+    /// Otherwise the method behaves like ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the end of the reply, retries included. Default: the timeout of
+    ///     `options`, or else ``ClientOptions/Requests/streamTimeout`` (no timeout).
+    ///   - partTimeout: The longest wait for one element, counted from the reader's call of `next`. Default:
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
+    ///   - buffering: How much of the reply is buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream of the reply. It can be read once.
+    /// - Throws: `invalidRequest`, fate `notSent`, if the request cannot be encoded. All other errors are thrown by the
+    ///   iterator.
     public nonisolated func stream<Typed: TypedRequest>(
         _ request: Typed,
         timeout: Timeout = .default,
@@ -67,10 +115,16 @@ extension Client {
         return responses.read(by: request)
     }
 
-    /// Sends `request`, and once the server has accepted it, sends it again on every new link.
+    /// Sends a typed request and, once the server has accepted it, repeats it on every new link.
     ///
-    /// Returns the subscription and what the server answered when it was first told. When that cannot be read the
-    /// subscription is over on this side.
+    /// If the response cannot be decoded, the subscription ends on the client's side and the call throws. Otherwise the
+    /// method behaves like ``Client/subscribe(_:timeout:)-(Request,_)``.
+    ///
+    /// - Parameters:
+    ///   - request: The request that subscribes.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Returns: The subscription, and the decoded response to the first request.
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Typed,_,_)`` does.
     public nonisolated func subscribe<Typed: TypedRequest>(
         _ request: Typed,
         timeout: Timeout = .default
@@ -86,7 +140,17 @@ extension Client {
 }
 
 extension Handshaker {
-    /// Sends `request` and returns the server's response as the request reads it.
+    /// Sends a typed request during the handshake and returns the decoded response.
+    ///
+    /// Otherwise the method behaves like ``Handshaker/send(_:timeout:)-(Request,_)``. If the encoding or decoding of
+    /// `Typed` fails, the error is the same as for ``Client/send(_:timeout:options:)-(Typed,_,_)``.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response. Default: the time that is left for the handshake, which a
+    ///     longer timeout does not extend.
+    /// - Returns: The decoded response.
+    /// - Throws: A ``ClientError``.
     public func send<Typed: TypedRequest>(
         _ request: Typed,
         timeout: Timeout = .default

@@ -1,4 +1,4 @@
-/// A request that knows how its body is made and how its response is read.
+/// A type of request that encodes its body and decodes its response.
 ///
 /// ```swift
 /// struct GetUser: TypedRequest {
@@ -10,37 +10,51 @@
 /// let user = try await client.send(GetUser(id: 7))
 /// ```
 public protocol TypedRequest: Sendable {
-    /// What the server's response becomes.
+    /// The type of the decoded response.
+    ///
+    /// The compiler infers it from `decode`. Within the request type, the name `Reply` means this type and hides any
+    /// other type of that name outside.
     associatedtype Reply: Sendable
 
     /// The protocol's number for this type of request; 0 in protocols that have none.
     static var type: UInt32 { get }
 
-    /// What the body's bytes are, put into the field "contentType". Default `.bytes`. A layout without that field has no
-    /// place for it: there it is left out.
+    /// The format of the body. Default: `.bytes`. The client sends it in the field "contentType"; a layout without that
+    /// field ignores it.
     static var contentType: ContentType { get }
 
-    /// Whether requests of this type are sent again when they fail, for calls that do not say otherwise. Default
-    /// `.default`, for `ClientOptions.Requests.retry`. Reads are idempotent as a rule: `.idempotent()`.
+    /// Whether requests of this type are sent again when they fail, for calls whose options do not specify it. Default:
+    /// `.default`, which means ``ClientOptions/Requests/retry``. Requests that only read are usually `.idempotent()`.
     static var retry: RetryPolicy { get }
 
-    /// The body. An error thrown here becomes `invalidRequest`, fate `notSent`.
+    /// Returns the body of the request.
+    ///
+    /// - Throws: Any error. The call fails with `invalidRequest`, fate `notSent`, and the error is the cause.
     func encode() throws -> Bytes
 
-    /// Sets what a frame of this protocol has beside type and body: `request["keyLength"] = 3`. `request` has both
-    /// already. Default: nothing. An error thrown here becomes `invalidRequest`, fate `notSent`.
+    /// Sets further fields of the request, such as `request["keyLength"] = 3`. Default: sets nothing.
+    ///
+    /// - Parameter request: The request, which already has its type, body and content type.
+    /// - Throws: Any error. The call fails with `invalidRequest`, fate `notSent`, and the error is the cause.
     func prepare(_ request: inout Request) throws
 
-    /// Reads the server's answer; of a stream, each of its elements. `ContentTypedRequest` has it done by content type.
+    /// Decodes the response, or each element of a streamed reply.
     ///
-    /// Implement this, or `decode(_:for:)` if the request is needed to read the answer or to check that it belongs to it.
-    /// Without either, every answer fails. A `FrameError` thrown here says that the server has broken the protocol: it
-    /// becomes `protocolViolation`, any other error `invalidResponse`, both with fate `answered` and the error as the
-    /// cause. The link stays.
+    /// Implement this method, or ``TypedRequest/decode(_:for:)`` if decoding needs the request. If a type implements
+    /// neither, every response fails. ``ContentTypedRequest`` implements this method by content type.
+    ///
+    /// - Parameter response: The response or a part of it. It is not an error response: that is thrown as `rejected`.
+    /// - Returns: The decoded response.
+    /// - Throws: Any error. A ``FrameError`` means that the server broke the protocol: the call fails with
+    ///   `protocolViolation`. With any other error, it fails with `invalidResponse`. In both cases the fate is
+    ///   `answered`, the error is the cause, and the link stays.
     static func decode(_ response: Response) throws -> Reply
 
-    /// Reads the server's answer to `request`; of a stream, each of its elements. Default: `decode(_:)`. This is the one
-    /// that the client calls. Errors are those of `decode(_:)`.
+    /// Decodes the response to a request, or each element of a streamed reply. Default: calls
+    /// ``TypedRequest/decode(_:)``.
+    ///
+    /// The client calls this method. Implement it if decoding needs the request, for example to check that the response
+    /// belongs to it:
     ///
     /// ```swift
     /// static func decode(_ response: Response, for request: ReadRegisters) throws -> [UInt16] {
@@ -50,36 +64,43 @@ public protocol TypedRequest: Sendable {
     ///     …
     /// }
     /// ```
+    ///
+    /// - Parameters:
+    ///   - response: The response or a part of it.
+    ///   - request: The request that it answers.
+    /// - Returns: The decoded response.
+    /// - Throws: Any error, with the same effect as for ``TypedRequest/decode(_:)``.
     static func decode(_ response: Response, for request: Self) throws -> Reply
 }
 
 extension TypedRequest {
-    /// Bytes.
+    /// The default, `.bytes`.
     public static var contentType: ContentType { .bytes }
 
-    /// As the client's options say.
+    /// The default, `.default`: the policy of the client's options.
     public static var retry: RetryPolicy { .default }
 
-    /// Nothing more is set.
+    /// The default implementation: sets nothing.
     public func prepare(_ request: inout Request) throws {}
 
-    /// The answer as it is read without the request.
+    /// The default implementation: calls `decode(_:)`, without the request.
     public static func decode(_ response: Response, for request: Self) throws -> Reply { try decode(response) }
 
-    /// Throws: the type reads its answers with their requests, or not at all.
+    /// The default implementation: throws an error, because the type must implement `decode(_:)` or `decode(_:for:)`.
     public static func decode(_ response: Response) throws -> Reply {
         throw UnreadableResponse(request: "\(Self.self)")
     }
 }
 
-/// A type of request implements neither `decode(_:)` nor `decode(_:for:)`, or only the latter and the former was called.
+/// Thrown if a request type implements neither `decode(_:)` nor `decode(_:for:)`, or if it implements only the latter
+/// and the former was called.
 struct UnreadableResponse: Error, CustomStringConvertible {
     let request: String
 
     var description: String { "\(request) does not implement decode(_:)" }
 }
 
-/// A request whose response is read according to the content type that the server gives it.
+/// A type of request whose response is decoded according to the content type of the response.
 ///
 /// ```swift
 /// struct GetUser: ContentTypedRequest {
@@ -91,23 +112,29 @@ struct UnreadableResponse: Error, CustomStringConvertible {
 /// }
 /// ```
 public protocol ContentTypedRequest: TypedRequest {
-    // Said again so that the compiler finds it by the decoders.
+    // Repeated so that the compiler can infer it from the decoders.
     associatedtype Reply
 
-    /// What makes a response out of a body, by the body's content type. A response that does not say what it is counts
-    /// as being what the request is (`contentType`): one without the field, and one with 0 in it where there is no decoder
-    /// for `bytes`. An error thrown in one becomes `invalidResponse`, fate `answered`, as does a content type that is not
-    /// here, with an `UnknownContentType` as the cause. A `FrameError` becomes `protocolViolation`.
+    /// The decoders of the body, by the content type of the response.
+    ///
+    /// If a response has no content type, the `contentType` of the request is used. This also holds for a response
+    /// whose field is 0 (`.bytes`) if there is no decoder for `.bytes`.
+    ///
+    /// If a decoder throws a ``FrameError``, the call fails with `protocolViolation`. If it throws any other error, or
+    /// if there is no decoder for the content type (the cause is then an ``UnknownContentType``), the call fails with
+    /// `invalidResponse`. The fate is `answered`.
     static var decoders: [ContentType: @Sendable (Bytes) throws -> Reply] { get }
 }
 
 extension ContentTypedRequest {
-    /// Has the decoder for the response's content type read it.
+    /// Decodes the response with the decoder for its content type.
     ///
-    /// - Throws: `UnknownContentType`, or what the decoder throws.
+    /// - Parameter response: The response.
+    /// - Returns: The decoded response.
+    /// - Throws: ``UnknownContentType`` if there is no decoder for the content type, or what the decoder throws.
     public static func decode(_ response: Response) throws -> Reply {
         var found = response.contentType
-        // A layout's field is never absent: 0 is also what a server leaves in it that sets nothing.
+        // A field of a layout is never absent: it is 0 if the server did not set it.
         if found == nil || (found == .bytes && decoders[.bytes] == nil) { found = contentType }
         guard let found, let decoder = decoders[found] else {
             throw UnknownContentType(found: found, known: decoders.keys.sorted { $0.rawValue < $1.rawValue })
@@ -116,28 +143,29 @@ extension ContentTypedRequest {
     }
 }
 
-/// A response has a content type for which its request has no decoder.
+/// The response has a content type for which the request has no decoder.
 public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What the response is; `nil` when neither it nor the request says so.
+    /// The content type of the response; `nil` if neither the response nor the request specifies one.
     public let found: ContentType?
-    /// What the request can read.
+    /// The content types that the request can decode.
     public let known: [ContentType]
 
     package init(found: ContentType?, known: [ContentType]) { (self.found, self.known) = (found, known) }
 
-    /// Both in words.
+    /// The content type of the response and those that the request can decode.
     public var description: String {
-        let expected = known.isEmpty ? "nothing can be read" : known.map(\.description).joined(separator: ", ")
-        return "the response is \(found?.description ?? "of no content type"), expected: \(expected)"
+        let expected = known.isEmpty ? "none" : known.map(\.description).joined(separator: ", ")
+        return "the content type of the response is \(found?.description ?? "not specified"), expected: \(expected)"
     }
 }
 
 // MARK: - Frames
 
 extension Request {
-    /// The request that `typed` is encoded as, for calls that know nothing of its type.
+    /// Creates the untyped form of a typed request, for calls that take a `Request`.
     ///
-    /// - Throws: `invalidRequest`, fate `notSent`, for what `encode` or `prepare` throws.
+    /// - Parameter typed: The typed request.
+    /// - Throws: `invalidRequest`, fate `notSent`, if `encode` or `prepare` throws. The error is the cause.
     public init<Typed: TypedRequest>(_ typed: Typed) throws(ClientError) {
         do {
             self.init(type: Typed.type, body: try typed.encode())
@@ -150,12 +178,12 @@ extension Request {
 }
 
 extension TypedRequest {
-    /// The server's answer as the request reads it.
+    /// Decodes the response with this request.
     func read(_ response: Response) throws(ClientError) -> Reply {
         do {
             return try Self.decode(response, for: self)
         } catch let error as FrameError {
-            let message = "the response breaks the protocol of \(Self.self)"
+            let message = "the response to \(Self.self) violates the protocol"
             throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
         } catch {
             let message = "the response to \(Self.self) cannot be decoded as \(Reply.self)"

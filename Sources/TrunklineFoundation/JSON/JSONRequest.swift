@@ -1,7 +1,7 @@
 public import Foundation
 public import Trunkline
 
-/// A request of `.standard` whose body and reply are JSON texts (RFC 8259).
+/// A typed request whose body and response are JSON (RFC 8259), for `.standard` and other codecs.
 ///
 /// ```swift
 /// struct Login: Encodable, Sendable { var name: String }
@@ -10,8 +10,9 @@ public import Trunkline
 /// let session = try await client.send(JSONRequest(Login(name: "ada"), replyingWith: Session.self))
 /// ```
 ///
-/// Its type is 0x402 and its content type `.json`, put where the protocol has a place for them. To have another type, or
-/// dates and keys as the server writes them, set `type`, `encoder` and `decoder`, best in one place for all requests:
+/// Its frame type is 0x402. Its content type is `.json`, which is sent if the protocol has a field for it. To use
+/// another type, or another format of dates and keys, set ``type-swift.property``, ``encoder`` and ``decoder``. It is
+/// best to do this in one place for all requests:
 ///
 /// ```swift
 /// extension JSONRequest {
@@ -26,43 +27,46 @@ public import Trunkline
 /// let session = try await client.send(.snakeCase(Login(name: "ada"), replyingWith: Session.self))
 /// ```
 ///
-/// What cannot be encoded is `invalidRequest`, fate `notSent`; a reply that cannot be decoded is `invalidResponse`, fate
-/// `answered`, with a `JSONDecodingError` as its cause.
+/// If the body cannot be encoded, `send` throws `invalidRequest`, fate `notSent`. If the response cannot be decoded, it
+/// throws `invalidResponse`, fate `answered`, with a ``JSONDecodingError`` as its cause.
 public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendable>: TypedRequest {
-    /// The body, before it is encoded.
+    /// The value to encode as the body.
     public var body: Body
-    /// The number of the type of request. Default 0x402, which `.standard` has for JSON.
+    /// The frame type. Default 0x402, the type of JSON requests in `.standard`.
     public var type: UInt32 = 0x402
-    /// Writes the body. Default: Foundation's, with `.sortedKeys`; each request has one of its own.
+    /// The encoder of the body. Default: a new `JSONEncoder` for each request, with `.sortedKeys` and otherwise
+    /// Foundation's defaults, for example dates as seconds since 1 January 2001.
     ///
-    /// Let one of your own sort keys, too: else equal requests have different bytes, so that none is found in the cache and
-    /// none is coalesced with another.
+    /// Set `.sortedKeys` for a custom encoder, too. Otherwise equal requests may have different bytes, so they are not
+    /// coalesced and their responses are not found in the cache.
     public var encoder: JSONEncoder
-    /// Reads the reply. Default: one with the defaults of Foundation; each request has one of its own.
+    /// The decoder of the response. Default: a new `JSONDecoder` for each request, with Foundation's defaults.
     public var decoder = JSONDecoder()
 
-    /// A request with `body`, whose reply is a `Reply`.
+    /// Creates a request with `body`, whose response is decoded as `Reply`.
     public init(_ body: Body, replyingWith reply: Reply.Type = Reply.self) {
         self.body = body
         encoder = JSONEncoder()
         encoder.outputFormatting = .sortedKeys
     }
 
-    /// What `.standard` has for JSON; `type` takes its place.
+    /// The default frame type, 0x402. ``prepare(_:)`` replaces it with ``type-swift.property``.
     public static var type: UInt32 { 0x402 }
 
-    /// JSON.
+    /// The format of the body: `.json`.
     public static var contentType: ContentType { .json }
 
-    /// Sets the type.
+    /// Sets the frame type to ``type-swift.property``.
     public func prepare(_ request: inout Request) { request.type = type }
 
-    /// The body as `encoder` writes it.
+    /// Encodes the body with ``encoder``.
+    ///
+    /// - Throws: The error of the encoder. `send` reports it as `invalidRequest`.
     public func encode() throws -> Bytes { Bytes(try encoder.encode(body)) }
 
-    /// The reply as the request's `decoder` reads it.
+    /// Decodes the response with the request's ``decoder``.
     ///
-    /// - Throws: `JSONDecodingError`.
+    /// - Throws: ``JSONDecodingError``.
     public static func decode(_ response: Response, for request: Self) throws -> Reply {
         do {
             return try request.decoder.decode(Reply.self, from: Data(response.body))
@@ -72,19 +76,19 @@ public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendabl
     }
 }
 
-/// A JSON text is not what it was expected to be.
+/// The error for a response that is not the expected JSON.
 public struct JSONDecodingError: Error, CustomStringConvertible {
-    /// Where in the text, from the outermost key on: `["user", "addresses", "0", "street"]`. Empty for the whole of it, and
-    /// where a decoder throws an error of its own: a `DecodingError` has a path.
+    /// The path to the invalid value, from the outermost key: `["user", "addresses", "0", "street"]`. Empty if the text
+    /// as a whole is invalid, or if the decoder threw an error other than `DecodingError`.
     public let codingPath: [String]
-    /// What the decoder says is wrong there. It may quote the text: a secret, or what forges lines of a log.
+    /// The decoder's description of the problem. It may quote values of the text, so it may contain secrets, or line
+    /// breaks that imitate log lines. Do not log it.
     public let reason: String
-    /// How the text begins: at most 256 bytes. They are the server's, and may hold what does not belong in a log: tokens,
-    /// names.
+    /// The first 256 bytes of the text, or fewer. They come from the server and may contain secrets: do not log them.
     public let excerpt: Bytes
-    /// How many bytes it has.
+    /// The length of the received text in bytes.
     public let length: Int
-    /// The decoder's error.
+    /// The error that the decoder threw.
     public let underlying: any Error
 
     init(_ error: any Error, in body: Bytes) {
@@ -97,20 +101,22 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
             }
         codingPath = context?.codingPath.map { $0.intValue.map(String.init) ?? $0.stringValue } ?? []
         reason =
-            if case .keyNotFound(let key, _) = error as? DecodingError { "there is no “\(key.stringValue)”" } else {
+            if case .keyNotFound(let key, _) = error as? DecodingError {
+                "the key “\(key.stringValue)” is missing"
+            } else {
                 context?.debugDescription ?? "\(error)"
             }
     }
 
-    /// The place, what is wrong there and how long the text is: in one line, escaped, as it goes into logs by way of
-    /// `ClientError.description`. No value of the text: where the decoder's reason may quote one, `reason` alone has it.
-    /// Keys of the text are a part of the place.
+    /// The path, the problem and the length of the text, in one line, escaped. `ClientError.description` contains it,
+    /// so it is safe to log: it quotes keys of the text, but no values. If ``reason`` may quote a value, the
+    /// description omits it.
     public var description: String {
         let place = codingPath.isEmpty ? "the text" : codingPath.joined(separator: ".").escaped()
         return "\(place): \(quotesText ? "the data is invalid (see `reason`)" : reason.escaped()); \(length) bytes"
     }
 
-    /// Whether `reason` may have a value of the text in it: types and keys alone are named by the other errors.
+    /// Whether `reason` may quote a value of the text. The cases that do not quote one name only types and keys.
     private var quotesText: Bool {
         switch underlying as? DecodingError {
         case .typeMismatch, .valueNotFound, .keyNotFound: false

@@ -1,8 +1,8 @@
 package import Foundation
 import Trunkline
 
-/// Takes in a body that comes in pieces, until its length is known: the beginning in memory, all of it in a file when it is
-/// longer. Used by one task at a time.
+/// Collects a body that arrives in pieces, so that its length is known: in memory up to `memory` bytes, otherwise all
+/// of it in a file. Used by one task at a time.
 package final class BodyCollector: Sendable {
     private struct State {
         var data = Data()
@@ -15,12 +15,12 @@ package final class BodyCollector: Sendable {
 
     package init(memory: Int = 1024 * 1024, limit: Int) { (self.memory, self.limit) = (memory, limit) }
 
-    /// Bytes taken in.
+    /// The number of bytes collected.
     package var count: Int { state.withLock { $0.count } }
 
     /// Adds a piece.
     ///
-    /// - Throws: `dataLengthExceedsMaximum`, or what the disk says.
+    /// - Throws: `dataLengthExceedsMaximum` beyond `limit` bytes; `cannotWriteToFile` if the disk fails.
     package func append(_ piece: Data) async throws(URLError) {
         let (memory, limit) = (memory, limit)
         let (isTooMuch, isHeld) = state.withLock { state in
@@ -30,7 +30,9 @@ package final class BodyCollector: Sendable {
             state.data += piece
             return (false, true)
         }
-        if isTooMuch { throw URLError(.dataLengthExceedsMaximum, reason: "a body of more than \(limit) bytes") }
+        if isTooMuch {
+            throw URLError(.dataLengthExceedsMaximum, reason: "the request's body exceeds the limit of \(limit) bytes")
+        }
         if isHeld { return }
         let error = await Disk.run { [state] () -> (any Error)? in
             do {
@@ -47,7 +49,7 @@ package final class BodyCollector: Sendable {
         if let error { throw URLError(.cannotWriteToFile, userInfo: [NSUnderlyingErrorKey: error]) }
     }
 
-    /// What was taken in.
+    /// The collected body.
     package var body: OriginBody {
         state.withLock { state in
             if let file = state.file { return .file(file) }

@@ -5,25 +5,25 @@ import Trunkline
     import FoundationNetworking
 #endif
 
-/// The body of one response between a URLSession, which cannot be held up, and a consumer that may be slow: a little of it
-/// in memory, the rest in an unlinked file, in order.
+/// The buffer for one response's body, between a URLSession, which has no back-pressure, and a reader that may be slow.
+/// It holds the beginning in memory and the rest in an unlinked file, in order.
 ///
-/// One writer, which may be kept waiting by the disk and by nothing else; any number of readers, of which each piece goes
-/// to one. Invariant: what is in memory comes before what is in the file.
+/// There is one writer, which may wait for the disk but for nothing else. There may be several readers; each piece goes
+/// to one of them. Invariant: the pieces in memory come before the bytes in the file.
 final class BodySpool: Sendable {
     private struct State {
         var pieces = Deque<Data>()
-        /// Bytes in `pieces`.
+        /// The number of bytes in `pieces`.
         var held = 0
         var file: TemporaryFile?
-        /// The bytes that are not read yet and not in memory, counted from where the file last began anew. Byte n is at n
-        /// modulo `limit`: a reader that is always a little behind does not let the file grow with the body.
+        /// The unread bytes in the file, as offsets since the file was last empty. Byte n is stored at n modulo
+        /// `limit`, so that the file does not grow with the body while a reader stays a little behind.
         var unread = 0..<0
-        /// One reader is reading from the file.
+        /// Whether a reader is reading from the file.
         var isReading = false
-        /// How the body ended; readers learn of it when they have everything.
+        /// How the body ended. Readers receive it after the last piece.
         var end: Result<Void, URLError>?
-        /// Nobody reads any more.
+        /// Whether the body was abandoned: there are no more readers.
         var isAbandoned = false
         var waiters: [Continuation<Void>] = []
     }
@@ -39,24 +39,27 @@ final class BodySpool: Sendable {
     private let limit: Int
     private let readSize: Int
 
+    /// Creates a spool.
+    ///
     /// - Parameters:
-    ///   - memory: Bytes that are held in memory.
-    ///   - limit: Bytes that are held in the file.
-    ///   - readSize: Bytes that are read from the file at a time.
+    ///   - memory: The maximum number of bytes in memory.
+    ///   - limit: The maximum number of bytes in the file.
+    ///   - readSize: The maximum number of bytes per read from the file.
     init(memory: Int, limit: Int, readSize: Int = 256 * 1024) {
         self.memory = memory
         self.limit = limit
         self.readSize = readSize
     }
 
-    /// How many bytes are held in memory and in the file.
+    /// The number of bytes in memory and in the file.
     var held: (memory: Int, file: Int) { state.withLock { ($0.held, $0.unread.count) } }
 
     // MARK: Writing
 
     /// Adds a piece.
     ///
-    /// - Throws: When there is no more room, or the disk fails.
+    /// - Throws: `dataLengthExceedsMaximum` if the file is full; `cannotCreateFile` or `cannotWriteToFile` if the disk
+    ///   fails.
     func append(_ data: Data) throws(URLError) {
         guard !data.isEmpty else { return }
         let file: (TemporaryFile, Int)?
@@ -73,14 +76,14 @@ final class BodySpool: Sendable {
                 throw error
             }
             state.withLock { state in
-                // It may have been abandoned meanwhile.
+                // The body may have been abandoned in the meantime.
                 if !state.isAbandoned { state.unread = state.unread.lowerBound..<offset + data.count }
             }
         }
         wake()
     }
 
-    /// Where to write `data`; `nil` when it is held in memory.
+    /// Returns where to write `data`, or `nil` if it is held in memory or discarded.
     private func place(_ data: Data) throws(URLError) -> (TemporaryFile, Int)? {
         let (memory, limit) = (memory, limit)
         enum Place { case held, file(TemporaryFile?, Int), full }
@@ -91,7 +94,7 @@ final class BodySpool: Sendable {
                 state.held += data.count
                 return .held
             }
-            // Everything in it is read: it begins anew.
+            // All bytes of the file were read: start again at its beginning.
             if state.unread.isEmpty { state.unread = 0..<0 }
             guard state.unread.count + data.count <= limit else { return .full }
             return .file(state.file, state.unread.upperBound)
@@ -99,7 +102,10 @@ final class BodySpool: Sendable {
         switch place {
         case .held: return nil
         case .full:
-            throw URLError(.dataLengthExceedsMaximum, reason: "more than \(limit) bytes wait for a slow reader")
+            throw URLError(
+                .dataLengthExceedsMaximum,
+                reason: "more than \(limit) bytes of the body wait for a slow reader"
+            )
         case .file(let file?, let offset):
             if offset == 0 { file.empty() }
             return (file, offset)
@@ -133,7 +139,7 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Nothing more comes. Only the first call counts.
+    /// Ends the body. Only the first call has an effect.
     func finish(_ end: Result<Void, URLError>) {
         state.withLock { if $0.end == nil { $0.end = end } }
         wake()
@@ -149,7 +155,7 @@ final class BodySpool: Sendable {
 
     // MARK: Reading
 
-    /// The next piece; `nil` at the end.
+    /// Returns the next piece, or `nil` at the end.
     func next() async throws(URLError) -> Data? {
         while true {
             switch step() {
@@ -158,7 +164,7 @@ final class BodySpool: Sendable {
             case .wait:
                 await withContinuation { (waiter: Continuation<Void>) in
                     let isLate = state.withLock { state in
-                        // What came since the look above would not wake it.
+                        // Checked again: a piece that arrived since `step()` did not wake this waiter.
                         let hasNews = !state.pieces.isEmpty || state.end != nil || state.isAbandoned
                         guard !hasNews, state.unread.isEmpty || state.isReading else { return true }
                         state.waiters.append(waiter)
@@ -170,7 +176,7 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Whether everything has come and is in hand, and nothing failed.
+    /// Whether the body has ended without an error and all of it was read.
     var isAtEnd: Bool {
         state.withLock { state in
             guard case .success? = state.end else { return false }
@@ -178,8 +184,8 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Drops what is held, and what is still to come. Readers get `error`, unless they have everything: then it ends as it
-    /// did.
+    /// Discards the buffered bytes and those that are still to come. Readers receive `error`, unless they have read
+    /// everything: then the end stays as it was.
     func abandon(_ error: URLError) {
         state.withLock { state in
             let isOver = state.end != nil && state.pieces.isEmpty && state.unread.isEmpty
@@ -225,7 +231,7 @@ final class BodySpool: Sendable {
 }
 
 extension URLError {
-    /// An error that says more than its code, in one line.
+    /// Creates an error with a description, in one line.
     init(_ code: Code, reason: String, underlying: (any Error)? = nil) {
         var info: [String: any Sendable] = [NSLocalizedDescriptionKey: reason.asMessage]
         info[NSUnderlyingErrorKey] = underlying

@@ -1,12 +1,12 @@
 import Foundation
 
-/// A serial operation queue that lets no more than so many operations wait: whoever adds one more is held up.
+/// A serial operation queue with a bounded number of waiting operations: adding one more blocks the calling thread.
 ///
-/// The URLSession of Linux reads from sockets and adds an operation for each piece, however far behind the delegate is.
-/// All sessions of the process share the thread that is held up here, so what the delegate does must be quick. It waits
-/// for the disk and never for a consumer: `BodySpool.append` sees to that, which takes what has room and fails otherwise.
+/// The URLSession of Linux reads from its sockets and adds an operation for each piece of data, however far behind the
+/// delegate is. All sessions of the process share the thread that is blocked here, so the delegate must be fast: it may
+/// wait for the disk, but never for a reader. `BodySpool.append` ensures that: it stores the piece or fails.
 final class BoundedQueue: OperationQueue, @unchecked Sendable {
-    // Sendable although the compiler can't see it through the superclass, which is: the one field is a constant.
+    // Sendable: the superclass is, and the only field is constant. The compiler cannot check it through the superclass.
     private let room: DispatchSemaphore
 
     init(room: Int, name: String) {
@@ -17,7 +17,7 @@ final class BoundedQueue: OperationQueue, @unchecked Sendable {
     }
 
     override func addOperation(_ block: @Sendable @escaping () -> Void) {
-        // One that an operation of this queue adds would wait for itself.
+        // An operation that adds another one to its own queue would wait for itself.
         guard OperationQueue.current !== self else { return super.addOperation(block) }
         room.wait()
         let room = room

@@ -1,7 +1,7 @@
 import Foundation
 import Trunkline
 
-/// Where files are read, written and closed: neither on event loops nor on the cooperative pool.
+/// The queue on which files are read, written and closed: not on event loops, nor on the cooperative pool.
 enum Disk {
     private static let queue = DispatchQueue(label: "trunkline.disk", attributes: .concurrent)
 
@@ -11,14 +11,14 @@ enum Disk {
         }
     }
 
-    /// A file that is closed here, whoever lets go of it.
+    /// Creates a temporary file. It is closed on this queue, wherever it is deallocated.
     static func makeFile(isNamed: Bool) throws(TransportError) -> TemporaryFile {
         try TemporaryFile(in: NSTemporaryDirectory(), isNamed: isNamed) { close in queue.async(execute: close) }
     }
 }
 
 extension InputFile {
-    /// The `count` bytes at `offset`, or fewer at the end of the file.
+    /// Returns the `count` bytes at `offset`, or fewer at the end of the file.
     func read(_ count: Int, at offset: Int) throws(TransportError) -> Data {
         var data = Data(count: count)
         let result = unsafe data.withUnsafeMutableBytes { memory in
@@ -33,13 +33,14 @@ extension TemporaryFile {
         try unsafe data.withUnsafeBytes { bytes in unsafe try write(bytes, at: offset) }
     }
 
-    /// The bytes of `range`, all of them.
+    /// Returns the bytes of `range`. Fails if the file does not contain all of them.
     func read(_ range: Range<Int>) -> Result<Data, URLError> {
         var data = Data(count: range.count)
         let error = unsafe data.withUnsafeMutableBytes { memory -> (any Error)? in
             do {
                 let count = unsafe try read(into: memory, at: range.lowerBound)
-                return count == memory.count ? nil : FrameError(.illegalLength, "the file is shorter than it was")
+                return count == memory.count
+                    ? nil : FrameError(.illegalLength, "the temporary file is shorter than expected")
             } catch {
                 return error
             }

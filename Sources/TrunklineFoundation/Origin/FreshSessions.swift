@@ -5,19 +5,20 @@ import Trunkline
     import FoundationNetworking
 #endif
 
-/// Requests that must not go over a connection that was used before: each has a session of its own, which goes with it.
+/// Sends requests that must not use a kept connection. Each request has its own session, which ends with the request.
 ///
-/// When a connection that was kept ends without an answer, libcurl, of which the URLSession of Linux is made, sends the request
-/// once more by itself, whatever its method: an origin that had carried it out carries it out twice. And what has a body it
-/// sends without that, since that cannot be read twice, and waits for the timeout. On a new connection it does neither.
+/// The URLSession of Linux is built on libcurl. If a kept connection ends without a response, libcurl sends the request
+/// again, whatever its method: an origin that had already performed it would perform it twice. libcurl cannot read a
+/// body twice, so it resends such a request without its body and waits for the timeout. On a new connection it does
+/// not resend requests.
 ///
-/// So many at once to one origin; the others wait in order. Called on the queue of calls.
+/// At most `room` requests to one origin run at once; the others wait in order. Called on the queue of calls.
 final class FreshSessions: Sendable {
-    /// Those to one origin. There is none when there are none.
+    /// The requests to one origin. Removed when none is running.
     private struct Line {
         var running = 0
         var waiting = Deque<(OriginTransfer, URLRequest)>()
-        /// With more that wait, those that were given up are dropped.
+        /// The number of waiting requests above which cancelled ones are removed.
         var sweep = 256
 
         mutating func add(_ transfer: OriginTransfer, _ request: URLRequest) {
@@ -62,7 +63,7 @@ final class FreshSessions: Sendable {
         if !hasBegun { next(origin) }
     }
 
-    /// The place of one is the next one's.
+    /// Starts the next waiting request in place of one that ended.
     private func next(_ origin: String) {
         let next = lines.withLock { lines -> (OriginTransfer, URLRequest)? in
             while let (transfer, request) = lines[origin]?.waiting.popFirst() {

@@ -5,31 +5,34 @@ package import Trunkline
     package import FoundationNetworking
 #endif
 
-/// Requests to origin servers, through a URLSession that keeps nothing: no cookies, no cache, no credentials. Redirects
-/// are not followed: the 3xx comes back.
+/// Sends requests to origins through a URLSession that keeps nothing: no cookies, no cache, no credentials. Redirects
+/// are not followed: the 3xx is the response.
 ///
-/// What must not be carried out twice, and what has a body, goes over a connection of its own: see `FreshSessions`.
+/// Requests that are not idempotent and requests with a body each use a new connection: see `FreshSessions`.
 ///
-/// A URLSession has no back-pressure, so the bodies of responses are spooled: see `BodySpool`. On Linux these of its habits
-/// shine through: timeouts have whole seconds, the body of a redirect is held in memory and that of a 3xx without a
-/// `Location` is lost, `http_proxy` and its kin in the environment are heeded, and a GET cannot have a body.
+/// A URLSession has no back-pressure, so the bodies of responses are spooled: see `BodySpool`. On Linux, callers see
+/// these properties of URLSession:
+/// - Timeouts are whole seconds.
+/// - The body of a redirect is held in memory, and the body of a 3xx without `Location` is lost.
+/// - `http_proxy` and similar environment variables are used.
+/// - A GET request cannot have a body.
 package final class OriginSession: Sendable {
-    /// Limits.
+    /// The limits of a session.
     package struct Options: Sendable {
-        /// Bytes of a response's body that are held in memory for a slow reader.
+        /// The number of bytes of a response's body held in memory for a slow reader.
         package var memory = 1024 * 1024
-        /// Bytes of a response's body that are held in a file for a slow reader; beyond them the transfer fails.
+        /// The number of bytes of a response's body held in a file for a slow reader. Beyond it the transfer fails.
         package var maximumSpooled = 4 * 1024 * 1024 * 1024
-        /// Connections to one host that are kept for further requests, and as many that are for one request each; further
-        /// requests wait.
+        /// The maximum number of kept connections to one host, and, in addition, of connections for one request each.
+        /// Further requests wait.
         package var maximumConnectionsPerHost = 64
 
         package init() {}
     }
 
     private let session: URLSession
-    /// Where the sessions are spoken to: on Linux that waits for their work queue, which may be held up by the disk. Cancels
-    /// and answers to a session's questions come from here as well, so they keep their order.
+    /// The queue on which the sessions are called: on Linux such a call waits for the session's work queue, which the
+    /// disk may block. Cancellations and completion handlers use this queue too, so that they keep their order.
     let calls = DispatchQueue(label: "trunkline.origin.calls")
     private let transfers: OriginTransfers
     private let fresh: FreshSessions
@@ -45,7 +48,7 @@ package final class OriginSession: Sendable {
         configuration.urlCredentialStorage = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
         configuration.httpMaximumConnectionsPerHost = options.maximumConnectionsPerHost
-        // Of pieces of 16 KiB at most: one mebibyte.
+        // Pieces have at most 16 KiB, so this is at most 1 MiB.
         let queue = BoundedQueue(room: 64, name: "trunkline.origin")
         transfers = OriginTransfers(calls)
         session = URLSession(configuration: configuration, delegate: transfers, delegateQueue: queue)
@@ -53,14 +56,17 @@ package final class OriginSession: Sendable {
     }
 
     deinit {
-        // What is under way goes on for those who wait for it.
+        // Transfers in progress continue.
         let session = session
         calls.async { session.finishTasksAndInvalidate() }
     }
 
-    /// Begins `request` with `body`, which replaces that of the request.
+    /// Starts `request` with `body`, which replaces the request's own body.
     ///
-    /// - Parameter timeout: The longest time without progress on the network, rounded up to whole seconds.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - body: The body to send.
+    ///   - timeout: The longest time without progress on the network, rounded up to whole seconds, at least 1 s.
     package func begin(_ request: URLRequest, body: OriginBody, timeout: Duration) -> OriginTransfer {
         var request = request
         (request.httpBody, request.httpBodyStream) = (nil, nil)
@@ -81,18 +87,18 @@ package final class OriginSession: Sendable {
 }
 
 extension URLRequest {
-    /// Whether to do it twice is to do it once (RFC 9110 §9.2.2).
+    /// Whether the method is idempotent (RFC 9110 §9.2.2).
     package var isIdempotent: Bool {
         ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(httpMethod ?? "GET")
     }
 }
 
-/// What a request carries to an origin, known as a whole so that its length can be told.
+/// The body of a request to an origin. All of it is available in advance, so that its length is known.
 package enum OriginBody: Sendable {
     case none
     case data(Data)
-    /// A file of ours, which goes when the transfer is over.
+    /// A temporary file, which is removed when the transfer ends.
     case file(TemporaryFile)
-    /// A file of the caller's.
+    /// A file of the caller.
     case userFile(URL)
 }

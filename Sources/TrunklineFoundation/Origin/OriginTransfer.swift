@@ -5,26 +5,26 @@ import Trunkline
     package import FoundationNetworking
 #endif
 
-/// One request to an origin that is under way: its response's head as soon as it is there, then its body.
+/// One request to an origin: first the head of its response, then the body.
 ///
-/// Cancelling a task that waits for either cancels the transfer, and so does `cancel()`. A transfer that is over, or
-/// cancelled, holds nothing.
+/// Cancelling a task that waits for either cancels the transfer; so does `cancel()`. After its end a transfer holds no
+/// resources.
 package final class OriginTransfer: Sendable {
     private struct State {
         var head: Result<HTTPURLResponse, URLError>?
         var waiters: [Continuation<Result<HTTPURLResponse, URLError>>] = []
-        /// Begun and not over.
+        /// The task, from start to end.
         var task: URLSessionTask?
-        /// It is over, or has been given up.
+        /// Whether the transfer has ended or was cancelled.
         var isOver = false
-        /// Kept until it is over.
+        /// The request's body, until the end.
         var body: OriginBody?
         var isUnsent = false
     }
 
     private let state: Lock<State>
     private let spool: BodySpool
-    /// Where the task is spoken to.
+    /// The queue on which the task is called.
     private let calls: DispatchQueue
 
     init(_ spool: BodySpool, keeping body: OriginBody, on calls: DispatchQueue) {
@@ -32,7 +32,7 @@ package final class OriginTransfer: Sendable {
         state = Lock(State(body: body))
     }
 
-    /// The response's head, awaited if need be.
+    /// The head of the response. Waits until it has arrived.
     package var response: HTTPURLResponse {
         get async throws(URLError) {
             let result = await withTaskCancellationHandler {
@@ -50,7 +50,7 @@ package final class OriginTransfer: Sendable {
         }
     }
 
-    /// The next piece of the body; `nil` at its end.
+    /// Returns the next piece of the body, or `nil` at its end.
     package func next() async throws(URLError) -> Data? {
         let result = await withTaskCancellationHandler {
             do throws(URLError) { return Result<Data?, URLError>.success(try await spool.next()) } catch {
@@ -62,16 +62,16 @@ package final class OriginTransfer: Sendable {
         return try result.get()
     }
 
-    /// Whether the whole of the body has been taken.
+    /// Whether the whole body was read.
     package var isAtEnd: Bool { spool.isAtEnd }
 
-    /// How many bytes of the body are held in memory and in a file.
+    /// The number of bytes of the body held in memory and in a file.
     package var held: (memory: Int, file: Int) { spool.held }
 
-    /// Whether it failed and the origin has certainly not seen the request as a whole. When in doubt: no.
+    /// Whether the transfer failed and the origin certainly has not received the whole request. `false` if in doubt.
     package var isUnsent: Bool { state.withLock { $0.isUnsent } }
 
-    /// Gives it up at once. Without effect when it is over.
+    /// Cancels the transfer at once. Has no effect after its end.
     package func cancel() {
         let error = URLError(.cancelled)
         let waiters = state.withLock { state in
@@ -94,21 +94,21 @@ package final class OriginTransfer: Sendable {
         if let task { calls.async { task.cancel() } }
     }
 
-    // MARK: What the session says
+    // MARK: Events of the session
 
-    /// What is to be sent; `nil` when it is over already.
+    /// The body to send; `nil` if the transfer has already ended.
     var body: OriginBody? { state.withLock { $0.body } }
 
-    /// Whether it has begun, and has neither ended nor been given up.
+    /// Whether the transfer has started and has neither ended nor been cancelled.
     var isRunning: Bool { state.withLock { $0.task != nil && !$0.isOver } }
 
-    /// Called on the queue of calls.
+    /// Starts the task. Called on the queue of calls.
     func start(_ task: URLSessionTask) {
         let isOver = state.withLock { state in
             if !state.isOver { state.task = task }
             return state.isOver
         }
-        // A task that was never resumed is not told that it is over, so it begins all the same.
+        // A task that was never resumed reports no completion, so a cancelled one is started too.
         task.resume()
         if isOver { task.cancel() }
     }
@@ -120,7 +120,7 @@ package final class OriginTransfer: Sendable {
 
     func receive(_ data: Data) {
         do throws(URLError) { try spool.append(data) } catch {
-            // The reader learns of it from the spool.
+            // The spool reports the error to the reader.
             stop()
         }
     }
@@ -131,14 +131,14 @@ package final class OriginTransfer: Sendable {
             var error = error as? URLError ?? URLError(.unknown, userInfo: [NSUnderlyingErrorKey: error])
             let isUnsent = Self.isUnsent(task, after: error.code)
             state.withLock { $0.isUnsent = isUnsent }
-            // On Linux a body that is cut off has no code of its own.
+            // On Linux a truncated body has no specific code.
             let hasHead = state.withLock { if case .success? = $0.head { true } else { false } }
             if hasHead, error.code == .unknown {
                 error = URLError(.networkConnectionLost, reason: "\(error)", underlying: error)
             }
             return fail(error)
         }
-        // On Linux a 3xx that leads nowhere is not announced.
+        // On Linux a 3xx without a target is not reported to the delegate.
         if let response = task.response as? HTTPURLResponse { settle(.success(response)) }
         settle(.failure(URLError(.badServerResponse)))
         spool.finish(.success(()))
@@ -149,9 +149,10 @@ package final class OriginTransfer: Sendable {
         case .cannotFindHost, .dnsLookupFailed: return true
         case .cannotConnectToHost:
             #if canImport(FoundationNetworking)
-                // On Linux any failure is called so when one of the origin's addresses refused, also when another took the
-                // request and went away: the system's error of that attempt stays. The body is read after the head is sent, so
-                // a body of which nothing was read says that not all of the request can have been.
+                // On Linux any failure has this code if one of the origin's addresses refused the connection, even if
+                // another address accepted the request and then failed: the system error of the first remains. The body
+                // is read after the head is sent, so if no byte of a body was read, the request was not sent
+                // completely.
                 return task.countOfBytesExpectedToSend > 0 && task.countOfBytesSent == 0
             #else
                 return true

@@ -5,23 +5,25 @@ import Trunkline
     import FoundationNetworking
 #endif
 
-/// The transfers that are under way, and the delegate that hands each what is its own.
+/// The transfers of one session, and the delegate that forwards each event to its transfer.
 ///
-/// Called on the session's serial queue, where it must be quick.
+/// Called on the session's serial queue, which it must not block.
 final class OriginTransfers: NSObject, URLSessionDataDelegate {
     private let running = Lock<[Int: OriginTransfer]>([:])
     private let calls: DispatchQueue
     private let onEnd: (@Sendable () -> Void)?
 
+    /// Creates a delegate.
+    ///
     /// - Parameters:
-    ///   - calls: Where sessions are spoken to.
-    ///   - onEnd: Called once for each transfer, when it is over.
+    ///   - calls: The queue on which sessions are called.
+    ///   - onEnd: Called once for each transfer, at its end.
     init(_ calls: DispatchQueue, onEnd: (@Sendable () -> Void)? = nil) {
         (self.calls, self.onEnd) = (calls, onEnd)
         super.init()
     }
 
-    /// Begins `transfer` on the queue of calls. Returns `false` when it was given up before.
+    /// Starts `transfer` on the queue of calls. Returns `false` if it was cancelled before.
     @discardableResult
     func begin(_ transfer: OriginTransfer, _ request: URLRequest, in session: URLSession) -> Bool {
         guard let body = transfer.body else { return false }
@@ -56,11 +58,11 @@ final class OriginTransfers: NSObject, URLSessionDataDelegate {
     ) {
         guard let transfer = transfer(of: task) else { return }
         calls.async {
-            // The URLSession of Linux traps when it gets an answer to a question that it has given up, and with a cancel it gives
-            // this one up.
+            // The URLSession of Linux traps if the completion handler is called after the task was cancelled.
             guard transfer.isRunning else { return }
             #if canImport(FoundationNetworking)
-                // So it does when the request's timeout comes before the answer: then it has a response, and tells nobody.
+                // It also traps if the request's timeout expired before this call. In that case the task has a
+                // response, and no event reports it.
                 guard task.response == nil else {
                     self.end(task, nil)
                     return task.cancel()
@@ -85,8 +87,8 @@ final class OriginTransfers: NSObject, URLSessionDataDelegate {
     }
 
     #if canImport(FoundationNetworking)
-        /// On Linux a 401 (Basic, Digest) for which there are no credentials is asked about when all of it has come, and then
-        /// never ends. It is the answer.
+        /// On Linux, a 401 (Basic, Digest) without credentials causes a challenge after the whole response has arrived,
+        /// and the task then never ends. The 401 is the response.
         func urlSession(
             _ session: URLSession,
             task: URLSessionTask,
@@ -94,7 +96,8 @@ final class OriginTransfers: NSObject, URLSessionDataDelegate {
             completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
         ) {
             end(task, nil)
-            // Elsewhere: it cancels the task, which waits for the session's work queue, and that perhaps for this one.
+            // On another queue: the handler cancels the task, which waits for the session's work queue, which may wait
+            // for this method.
             DispatchQueue.global().async { completionHandler(.cancelAuthenticationChallenge, nil) }
         }
     #endif

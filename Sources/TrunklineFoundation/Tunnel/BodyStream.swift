@@ -1,7 +1,7 @@
 import Foundation
 import Trunkline
 
-/// A body that can be read once.
+/// A request body that can be read only once.
 final class BodyStream: Sendable {
     private let begun = Lock(false)
     private let body: @Sendable ((Data) async throws -> Void) async throws -> Void
@@ -12,7 +12,7 @@ final class BodyStream: Sendable {
         self.init { take in for try await piece in pieces { try await take(piece) } }
     }
 
-    /// What a stream of Foundation holds.
+    /// Creates a body that reads `stream`.
     convenience init(reading stream: InputStream) {
         let input = StreamReader(stream)
         self.init { take in
@@ -28,7 +28,9 @@ final class BodyStream: Sendable {
 
     var hasBegun: Bool { begun.withLock { $0 } }
 
-    /// Hands its pieces to `take`.
+    /// Passes the pieces to `take`.
+    ///
+    /// - Throws: `requestBodyStreamExhausted` on the second call; errors of the source and of `take`.
     func run(_ take: (Data) async throws -> Void) async throws {
         let isLate = begun.withLock { begun in
             defer { begun = true }
@@ -36,14 +38,14 @@ final class BodyStream: Sendable {
         }
         if isLate { throw URLError(.requestBodyStreamExhausted) }
         try await body(take)
-        // A source that is cancelled may just end, as an AsyncStream does: this is no end of the body.
+        // A cancelled source may end without an error, as AsyncStream does. That is not the end of the body.
         try Task.checkCancellation()
     }
 }
 
-/// Reads a stream of Foundation, which may block, and for ever.
+/// Reads an `InputStream`, which may block for an unlimited time.
 ///
-/// Sendable although a stream is not: it is touched on `queue` alone, one call after the other.
+/// Sendable although `InputStream` is not: it is accessed only on `queue`, one call after another.
 private struct StreamReader: @unchecked Sendable {
     private enum Reading {
         case begun
@@ -52,17 +54,18 @@ private struct StreamReader: @unchecked Sendable {
     }
 
     private let stream: InputStream
-    /// Its own, so that a read that hangs holds up nobody else.
+    /// One queue per stream, so that a blocked read delays no other stream.
     private let queue = DispatchQueue(label: "trunkline.body")
 
     init(_ stream: InputStream) { self.stream = stream }
 
     func open() { queue.async { self.stream.open() } }
 
-    /// Also after a read that hangs: it is closed when that returns.
+    /// Closes the stream. If a read is blocked, the stream is closed when that returns.
     func close() { queue.async { self.stream.close() } }
 
-    /// The next piece; empty at the end. A task that is cancelled does not wait for it: what comes then is dropped.
+    /// Returns the next piece; empty at the end. A cancelled task returns at once, and the piece that arrives later is
+    /// discarded.
     func next() async throws(URLError) -> Data {
         let reading = Lock(Reading.begun)
         let result = await withTaskCancellationHandler {

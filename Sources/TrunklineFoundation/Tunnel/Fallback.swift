@@ -1,13 +1,13 @@
 import Foundation
 import Trunkline
 
-/// Which requests may go directly when the link did not answer them. This is the one place that decides it.
+/// The rule that decides which requests may be sent directly after they failed over the link.
 enum Fallback: Sendable {
-    /// None: it is given up, out of time, or answered.
+    /// No request: the request was cancelled, timed out or was answered.
     case none
-    /// Those that may be carried out twice: the origin may have seen it.
+    /// Idempotent requests only: the origin may have received the request.
     case ifIdempotent
-    /// All: the origin has not seen it.
+    /// Every request: the origin has not received the request.
     case always
 
     init(after error: ClientError) {
@@ -28,19 +28,19 @@ enum Fallback: Sendable {
     }
 }
 
-/// Why a request was not answered over the link.
+/// The failure of a request over the link.
 struct LinkFailure: Error {
     let error: URLError
     let fallback: Fallback
 
-    /// What became of the request itself, and not of one of its frames.
+    /// Creates a failure from the error of the request itself, not of one of its later frames.
     init(_ error: ClientError) { self.init(URLError(error), Fallback(after: error)) }
 
     init(_ error: URLError, _ fallback: Fallback = .none) { (self.error, self.fallback) = (error, fallback) }
 }
 
 extension URLError {
-    /// What the caller's own source of a body threw.
+    /// Converts an error that the caller's body source threw.
     init(sourceFailure error: any Error) {
         switch error {
         case let error as URLError: self = error
@@ -54,7 +54,7 @@ extension URLError {
         }
     }
 
-    /// What was thrown while something was read from the link.
+    /// Converts an error that was thrown while reading from the link.
     init(linkFailure error: any Error) {
         switch error {
         case let error as ClientError: self = URLError(error)
@@ -63,7 +63,7 @@ extension URLError {
         }
     }
 
-    /// What a URLSession would have said.
+    /// Converts a `ClientError` to the error that a URLSession would throw.
     init(_ error: ClientError) {
         let code: Code =
             switch error.code {
@@ -80,12 +80,13 @@ extension URLError {
         self.init(code, reason: "\(error)", underlying: error)
     }
 
-    /// The same with the URL that it is about, if it does not say so yet. No URL in it has a user or a password.
+    /// Returns the error with its failing URL; `url` is used if it has none. User and password are removed from the
+    /// URL.
     func failing(at url: URL?) -> URLError {
         guard let url = (failingURL ?? url)?.withoutCredentials, url != failingURL else { return self }
         var info = userInfo
         info[NSURLErrorFailingURLErrorKey] = url
-        info["NSErrorFailingURLStringKey"] = nil  // the same as a text, of old
+        info["NSErrorFailingURLStringKey"] = nil  // the obsolete form, as a string
         return URLError(code, userInfo: info)
     }
 }

@@ -2,14 +2,16 @@ public import Foundation
 import Trunkline
 
 extension HTTPTunnel {
-    /// The body of a response in pieces, as it comes. It can be read once; several iterators share its pieces.
+    /// The body of a response, read in pieces while it arrives. It can be read once; several iterators share its
+    /// pieces.
     ///
-    /// Where it is cut means nothing. It is cancelled under the same conditions as a `ReplyStream`, when the body and all of
-    /// its iterators have been destroyed: in top-level code they are not, so put the loop in a function, or call `cancel()`.
+    /// The boundaries between pieces have no meaning. When the body and all of its iterators are deallocated, the
+    /// request is cancelled, as with a ``/Trunkline/ReplyStream``. Variables of top-level code are not deallocated: put
+    /// the loop in a function, or call ``cancel()``.
     public struct Body: AsyncSequence, Sendable {
-        /// A piece, never empty.
+        /// A piece; never empty.
         public typealias Element = Data
-        /// What `URLSession` throws.
+        /// The error type of `URLSession`.
         public typealias Failure = URLError
 
         enum Source: Sendable {
@@ -17,7 +19,7 @@ extension HTTPTunnel {
             case origin(OriginTransfer)
         }
 
-        /// Gives the request up when nobody can read the body any more.
+        /// Cancels the request when the body and all of its iterators are deallocated.
         final class Storage: Sendable {
             private let source: Source
             private let url: URL
@@ -49,28 +51,34 @@ extension HTTPTunnel {
 
         init(_ source: Source, of url: URL) { storage = Storage(source, url) }
 
-        /// Gives the request up at once. Without effect after the end.
+        /// Cancels the request at once. Has no effect after the end.
         public func cancel() { storage.cancel() }
 
-        /// Takes pieces off a body.
+        /// The iterator of a body.
         public struct AsyncIterator: AsyncIteratorProtocol {
             let storage: Storage
 
-            /// The next piece; `nil` at the end.
+            /// Returns the next piece, or `nil` at the end.
+            ///
+            /// - Throws: A `URLError`: `cancelled` after ``HTTPTunnel/Body/cancel()`` or if the task is cancelled,
+            ///   `timedOut` after the request's `timeoutInterval` without progress, `networkConnectionLost` if the body
+            ///   is truncated, and the codes of other failures.
             public mutating func next() async throws(URLError) -> Data? { try await storage.next() }
 
-            /// The next piece; `nil` at the end.
+            /// Returns the next piece, or `nil` at the end.
+            ///
+            /// - Throws: The same errors as ``next()``.
             public mutating func next(isolation actor: isolated (any Actor)?) async throws(URLError) -> Data? {
                 try await storage.next()
             }
         }
 
-        /// An iterator.
+        /// Returns an iterator.
         public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(storage: storage) }
     }
 }
 
-/// A response whose head is there.
+/// A response whose head has arrived.
 struct TunnelReply: Sendable {
     let response: TunnelResponse
     let body: HTTPTunnel.Body

@@ -2,9 +2,9 @@ import Foundation
 import Trunkline
 import TrunklineHTTP
 
-/// One way: over the link.
+/// The route over the link.
 extension HTTPTunnel {
-    /// Sends `request` to the gateway and returns when the head of the response is there.
+    /// Sends `request` to the gateway and returns when the head of the response has arrived.
     func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
         do throws(URLError) {
             if let missing = client.codec.missingForTunnels { throw URLError(.cannotLoadFromNetwork, reason: missing) }
@@ -45,7 +45,7 @@ extension HTTPTunnel {
             maximumBytes: options.window + TunnelWire.pieceSize + HTTP1Opening.maximumHead,
             overflow: .fail
         )
-        // A client may repeat its requests by default: not those that must not be carried out twice.
+        // The client's default policy may retry requests. Requests that are not idempotent must not be sent twice.
         let retry: RetryPolicy = !waits ? .never : request.isIdempotent ? .default : .ifUnsent
         let callOptions = CallOptions(retry: retry, waitsForReady: waits)
         guard isWhole else {
@@ -74,8 +74,12 @@ extension HTTPTunnel {
         let message: HTTP1Response, opening: HTTP1Opening
         do throws(FrameError) { (message, opening) = try HTTP1Opening.response(first.body) } catch {
             frames.cancel()
-            let hint = "is there a gateway, and do both ends speak .standard?"
-            throw URLError(.badServerResponse, reason: "the answer is no HTTP (\(error)): \(hint)", underlying: error)
+            let hint = "check that the server is a gateway and that both ends use the same codec"
+            throw URLError(
+                .badServerResponse,
+                reason: "the response is not valid HTTP/1.1 (\(error)); \(hint)",
+                underlying: error
+            )
         }
         guard let response = TunnelResponse(message, from: request.url) else { throw URLError(.badServerResponse) }
         let isEmpty = request.method == "HEAD" || message.status == 204 || message.status == 304
@@ -89,16 +93,16 @@ extension HTTPTunnel {
         )
         let reply = TunnelReply(response: response, body: Body(.link(body), of: request.url))
         guard let verdict = response.verdict, let code = verdict.code else { return .success(reply) }
-        let error = URLError(code, reason: "the gateway could not reach the origin")
+        let error = URLError(code, reason: "the gateway could not get a response from the origin")
         return .failure(LinkFailure(error, Fallback(after: verdict)))
     }
 }
 
 extension FrameCodec {
-    /// What HTTP over the link needs that the codec has not; `nil` for nothing.
+    /// The error message if the codec lacks a requirement of HTTP over the link; `nil` if it has all of them.
     fileprivate var missingForTunnels: String? {
         if !_isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
-            return "the client's codec knows no window update of type 0x405 (WindowedCodec.isWindowUpdate(_:))"
+            return "the client's codec does not support window updates of type 0x405 (WindowedCodec.isWindowUpdate(_:))"
         }
         guard _cancelFrame(for: 0, type: TunnelWire.messageType) == nil else { return nil }
         return "the client's codec has no cancel frame (CancellingCodec.cancelFrame(for:type:))"

@@ -6,9 +6,9 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
-/// Which way a request goes, and where its answers lead.
+/// The choice of the route, redirects and cookies.
 extension HTTPTunnel {
-    /// As many as URLSession follows.
+    /// The limit of URLSession.
     private static let maximumRedirects = 20
 
     func run(_ request: URLRequest, _ body: TunnelBody, _ policy: Policy?) async throws(URLError) -> TunnelReply {
@@ -66,7 +66,7 @@ extension HTTPTunnel {
         do throws(LinkFailure) { return try result.get() } catch { throw error.error }
     }
 
-    /// The other way: through a URLSession.
+    /// Sends the request directly, with a URLSession.
     private func directly(_ request: TunnelRequest) async -> Result<TunnelReply, URLError> {
         do throws(URLError) {
             let prepared = try request.direct()
@@ -83,7 +83,7 @@ extension HTTPTunnel {
         }
     }
 
-    /// For what must not be carried out twice.
+    /// Sends a request that must not be performed twice.
     private func once(_ request: TunnelRequest) async throws(URLError) -> TunnelReply {
         let result = await overLink(request, waits: false)
         guard Fallback(after: result) == .always, request.body.isRepeatable, !Task.isCancelled else {
@@ -93,7 +93,7 @@ extension HTTPTunnel {
         return try await directly(request).get()
     }
 
-    // MARK: Both ways
+    // MARK: Both routes
 
     private enum Event: Sendable {
         case link(Result<TunnelReply, LinkFailure>)
@@ -101,17 +101,17 @@ extension HTTPTunnel {
         case slow
     }
 
-    /// For what may be carried out twice: the first answer wins.
+    /// Sends an idempotent request on one route or both. The first response wins.
     private func race(_ request: TunnelRequest, hedgeAfter delay: Duration) async throws(URLError) -> TunnelReply {
         let result = await withTaskGroup(of: Event.self) { group -> Result<TunnelReply, URLError> in
             group.addTask { .link(await self.overLink(request, waits: false)) }
             group.addTask {
-                try? await Task.sleep(for: min(delay, .seconds(100 * 365 * 86400)))  // clocks trap far beyond
+                try? await Task.sleep(for: min(delay, .seconds(100 * 365 * 86400)))  // clocks trap on larger values
                 return .slow
             }
             let winner = await self.winner(of: &group, request)
             group.cancelAll()
-            // Whoever comes second is given up, also when its answer was on the doorstep.
+            // Cancel the other route, even if its response has just arrived.
             while let event = await group.next() {
                 switch event {
                 case .link(.success(let reply)), .direct(.success(let reply)): reply.body.cancel()
@@ -127,7 +127,7 @@ extension HTTPTunnel {
         TunnelReply, URLError
     > {
         var (isDirectUnderWay, isHedge) = (false, false)
-        /// What the link said, when that is not the last word.
+        /// The result of the link, if it does not decide the call.
         var linkResult: Result<TunnelReply, URLError>?
         var directError: URLError?
         while let event = await group.next() {
@@ -160,7 +160,8 @@ extension HTTPTunnel {
         return linkResult ?? .failure(URLError(.cancelled))
     }
 
-    /// When both ways have failed: the gateway's own words say more than that nothing could be reached.
+    /// Returns the result when both routes have failed. The gateway's own response is preferred over the error of the
+    /// direct route: it says more.
     private static func last(
         _ link: Result<TunnelReply, URLError>,
         _ direct: URLError
@@ -168,7 +169,7 @@ extension HTTPTunnel {
         if case .success = link { link } else { .failure(direct) }
     }
 
-    /// Takes a hedge from the budget, or counts that there was none.
+    /// Takes a token from the hedge budget. If there is none, counts that and returns `false`.
     private func withdraw() -> Bool {
         guard let budget else { return true }
         let now = Instant(nanoseconds: Int64(clamping: DispatchTime.now().uptimeNanoseconds))

@@ -1,26 +1,26 @@
 import Foundation
 import Trunkline
 
-/// Requests whose body travels in pieces.
+/// Requests whose body is sent in parts.
 extension HTTPTunnel {
     private enum UploadStep: Sendable {
-        /// The first frame of the reply, or why there is none.
+        /// The first frame of the reply, or the error in its place.
         case head(Result<Response?, ClientError>)
-        /// The body cannot be sent.
+        /// The body could not be sent.
         case failed(URLError)
-        /// Nothing has moved for too long.
+        /// There was no progress within the timeout.
         case expired
-        /// Nothing to say: the reader of the reply has the last word.
+        /// This step ended without a result. The reader of the reply determines the result.
         case over
     }
 
-    /// A piece could not be sent. Its fate is not that of the request.
+    /// The error of one part of the body. Its fate is not the fate of the request.
     private struct PieceFailure: Error {
         let error: ClientError
     }
 
-    /// Sends the body in pieces and returns the first frame of the reply. One that comes before the last piece is sent is a
-    /// refusal: the rest is not sent.
+    /// Sends the body in parts and returns the first frame of the reply. If that arrives before the last part was sent,
+    /// it is a rejection: the rest of the body is not sent.
     func upload(_ request: TunnelRequest, in frames: ReplyStream<Response>) async -> Result<Response?, LinkFailure> {
         let watch = ProgressWatch(within: request.timeout)
         return await withTaskGroup(of: UploadStep.self) { group in
@@ -38,12 +38,12 @@ extension HTTPTunnel {
                 switch step {
                 case .head(.failure(let error)) where isExpired && error.code == .cancelled:
                     return .failure(
-                        LinkFailure(ClientError(.timedOut, error.fate, "no progress in \(request.timeout)"))
+                        LinkFailure(ClientError(.timedOut, error.fate, "no progress for \(request.timeout)"))
                     )
                 case .head(let result): return result.mapError { LinkFailure($0) }
                 case .failed(let error): return .failure(LinkFailure(error))
                 case .expired:
-                    // The reader tells what has become of it.
+                    // The reader of the reply then reports the fate of the request.
                     isExpired = true
                     group.cancelAll()
                 case .over: break
@@ -63,7 +63,7 @@ extension HTTPTunnel {
             watch.note()
         }
         do {
-            // A body that can be read once is not begun before its request is on a link.
+            // A body that can be read only once must not be started before its request is on a link.
             try await post(TunnelWire.window(0), false)
             try await body.forEachPiece { piece in
                 watch.note()
@@ -73,8 +73,8 @@ extension HTTPTunnel {
         } catch let failure as PieceFailure where failure.error.code == .invalidRequest {
             return .failed(URLError(failure.error))
         } catch is PieceFailure {
-            // With the request: there is an answer, or the link is lost. How far the request came is the reader's to say, for this
-            // piece may be unsent and those before it not.
+            // The request has ended: it was answered, or the link is lost. The reader of the reply reports its fate:
+            // this part may be unsent although earlier parts were sent.
         } catch {
             return Task.isCancelled ? .over : .failed(URLError(sourceFailure: error))
         }

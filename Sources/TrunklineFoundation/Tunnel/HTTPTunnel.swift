@@ -5,8 +5,11 @@ public import Trunkline
     public import FoundationNetworking
 #endif
 
-/// HTTP over a client's link, with a real fallback: the calls of a `URLSession`, which travel to a gateway as frames of
-/// type 0x403 and go directly when the link is down.
+/// An HTTP client whose requests travel over the link of a ``/Trunkline/Client``. Its methods are like those of
+/// `URLSession`.
+///
+/// Requests travel to a gateway as frames of type 0x403. If there is no link, or the link fails, they can be sent
+/// directly with a `URLSession` instead.
 ///
 /// ```swift
 /// let tunnel = HTTPTunnel(client)
@@ -14,95 +17,105 @@ public import Trunkline
 /// print(response.route)  // .link or .direct
 /// ```
 ///
-/// The client speaks `.standard`, or a codec that has the same roles (the article *HTTP over the link*). Errors are those of `URLSession`: a `URLError`, with the `ClientError` that it comes
-/// from as its underlying error. Redirects are followed as `URLSession` does, at most 20. Cancelling the task cancels the
-/// request, at the gateway and at the origin. Bodies stream in both directions. Nothing is cached.
+/// The client's codec is `.standard`, or a codec with the same roles (<doc:GatewayProtocol>). Bodies are streamed in
+/// both directions. Redirects are followed, at most 20. Nothing is cached. Cancelling the task cancels the request, at
+/// the gateway and at the origin. Errors are `URLError`s, with the ``/Trunkline/ClientError`` that caused them, if any,
+/// as the underlying error. For a guide, see <doc:HTTPOverTheLink>.
 public final class HTTPTunnel: Sendable {
-    /// Which way an answer came.
+    /// The route by which a response arrived.
     @nonexhaustive
     public enum Route: Sendable, Hashable {
-        /// Over the link, from the gateway.
+        /// The response arrived over the link, from the gateway.
         case link
-        /// Through a `URLSession`.
+        /// The response arrived directly, from a `URLSession`.
         case direct
     }
 
-    /// Which way requests go.
+    /// The routes that requests may take.
     @nonexhaustive
     public enum Policy: Sendable, Hashable {
-        /// Over the link, and not at all without it: they wait for one.
+        /// Requests are sent only over the link. If there is no link, they wait for one.
         case linkOnly
-        /// Over the link if it is there and answers.
+        /// Requests are sent over the link, or directly if the link does not work.
         ///
-        /// One that may be carried out twice (GET, HEAD, OPTIONS, TRACE, PUT, DELETE: RFC 9110 §9.2.2) goes directly when there
-        /// is no link, when the link fails, and also when the link has not answered for `hedgeAfter`; the first answer wins
-        /// and the other is cancelled. One that may not, and one whose body can be read only once, goes directly only when
-        /// nothing of it was sent or the gateway has not passed it on.
+        /// An idempotent request (GET, HEAD, OPTIONS, TRACE, PUT, DELETE: RFC 9110 §9.2.2) is sent directly if there is
+        /// no link or if the link fails. If the link has not answered within `hedgeAfter`, and
+        /// ``HTTPTunnel/Options/hedgeBudget`` allows it, the request is also sent directly: the first response wins,
+        /// and the other request is cancelled. Any other request, and a request whose body can be read only once, is
+        /// sent directly only if nothing of it was sent, or if the gateway has not forwarded it.
         ///
-        /// What a hedge has overtaken may still be carried out later: a PUT or DELETE whose place is taken by the next one
-        /// meanwhile may undo that. Ask with `.linkOnly` or `.directOnly` where this matters, or have the origin check
+        /// The slower of two hedged requests may still be performed later: a PUT or DELETE over the link may overwrite
+        /// the effect of a later request. If this matters, use ``linkOnly`` or ``directOnly``, or let the origin check
         /// (`If-Match`).
         case preferLink(hedgeAfter: Duration)
-        /// Past the link.
+        /// Requests are sent only directly, with a `URLSession`.
         case directOnly
     }
 
-    /// How a tunnel behaves.
+    /// The options of a tunnel.
     public struct Options: Sendable {
-        /// Which way requests go, for calls that do not say otherwise. Default `.preferLink`, with a hedge after 500 ms.
+        /// The policy of calls that do not set one. Default `.preferLink` with a hedge after 500 ms.
         public var policy = Policy.preferLink(hedgeAfter: .milliseconds(500))
-        /// What hedges draw on; `nil` for no limit. Default: a tenth of all requests, 1 per second, at most 100 saved up and 10
-        /// to begin with. A fallback draws on nothing: it takes the place of a request whose link is gone, once.
+        /// The budget of hedges; `nil` for no limit. A fallback takes nothing from the budget: it replaces a request
+        /// that failed over the link, and each request has at most one.
+        ///
+        /// By default each request adds 0.1 hedges to the budget and each second adds 1. The budget begins with 10
+        /// hedges and saves at most 100.
         public var hedgeBudget: RetryBudget? = {
             var budget = RetryBudget()
             (budget.share, budget.perSecond, budget.maximumSaved, budget.initial) = (0.1, 1, 100, 10)
             return budget
         }()
-        /// How many bytes of one response the gateway may send ahead of its reader. Default 1 MiB, from 64 KiB to 1 GiB.
+        /// The number of bytes of one response that the gateway may send ahead of the reader. Default 1 MiB; clamped to
+        /// 64 KiB to 1 GiB.
         public var window = 1024 * 1024
-        /// Where cookies are kept; `nil`, the default, for none. `HTTPCookieStorage.shared` is what `URLSession` has.
+        /// The cookie storage. Default `nil`: cookies are neither stored nor sent, unlike with `URLSession`, which uses
+        /// `HTTPCookieStorage.shared` by default.
         public var cookieStorage: HTTPCookieStorage?
-        /// Fields of requests that do not have them.
+        /// Header fields that are added to requests that do not have them. Default: none.
         public var httpAdditionalHeaders: [String: String] = [:]
-        /// How many bytes of a body that is sent directly, and whose length is not known, are collected in a file. Default
-        /// 4 GiB.
+        /// The maximum size, in bytes, of a request body of unknown length that is sent directly, not over the link.
+        /// Such a body is collected before it is sent: in memory up to 1 MiB, otherwise in a file. A longer body fails
+        /// with `dataLengthExceedsMaximum`. Default 4 GiB.
         public var maximumUploadSpool = 4 * 1024 * 1024 * 1024
-        /// The most bytes of a response's body, decoded, that `data` and `upload` collect in memory, over the link and
-        /// directly; `TunnelURLProtocol` too, on Linux. Default 64 MiB, at least 0.
+        /// The maximum size, in bytes, of a decoded response body that `data` and `upload` collect in memory, on both
+        /// routes. Also the limit of `TunnelURLProtocol` on Linux. Default 64 MiB; at least 0.
         ///
-        /// A longer one fails with `dataLengthExceedsMaximum`, at once when its `Content-Length` says so, and the transfer is
-        /// cancelled at the gateway and at the origin. The underlying `ClientError` is `overloaded`, with the fate `answered`:
-        /// the origin has carried the request out. `bytes` and `download` have no limit: they hold no body in memory.
+        /// A longer body fails with `dataLengthExceedsMaximum`, at once if `Content-Length` exceeds the limit, and the
+        /// transfer is cancelled at the gateway and at the origin. The underlying `ClientError` is `overloaded`, fate
+        /// `answered`: the origin has performed the request. `bytes` and `download` do not hold the body in memory and
+        /// have no limit.
         ///
-        /// On Linux, `URLSession` holds the body of a redirect (301 to 308 with a `Location`) that it receives directly in
-        /// memory, without a limit: see <doc:HTTPOverTheLink>. With the policy `.linkOnly` nothing is received directly.
+        /// On Linux, `URLSession` holds the body of a redirect (301 to 308 with a `Location`) that arrives directly in
+        /// memory, without a limit: see <doc:HTTPOverTheLink>. With the policy `.linkOnly`, nothing arrives directly.
         public var maximumBodySize = 64 * 1024 * 1024
 
-        /// The defaults.
+        /// Creates the default options.
         public init() {}
 
-        /// The defaults with changes.
+        /// Creates the default options and changes them in a closure.
         public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 
-    /// Counts since the tunnel was made, of requests and of each step of a redirect.
+    /// Counters since the tunnel was created. Each step of a redirect counts as a request.
     public struct Statistics: Sendable, Hashable {
-        /// Asked.
+        /// The number of requests that were started.
         public var requests = 0
-        /// Answered over the link.
+        /// The number of requests that were answered over the link.
         public var link = 0
-        /// Answered directly.
+        /// The number of requests that were answered directly.
         public var direct = 0
-        /// Sent directly because the link was slow.
+        /// The number of requests that were also sent directly because the link was slow.
         public var hedges = 0
-        /// Those of them whose answer it was.
+        /// The number of hedges whose direct response was used.
         public var hedgesWon = 0
-        /// Sent directly because the link was not there or failed, or the gateway refused or could not.
+        /// The number of requests that were sent directly because there was no link, the link failed, or the gateway
+        /// failed or refused to forward them.
         public var fallbacks = 0
-        /// Hedges that were left out because the budget was spent.
+        /// The number of hedges that were not sent because the budget was exhausted.
         public var refusedByBudget = 0
 
-        /// All counts at zero.
+        /// Creates counters at zero.
         public init() {}
     }
 
@@ -112,7 +125,7 @@ public final class HTTPTunnel: Sendable {
     let counters = Lock(Statistics())
     let budget: Lock<RetryAccount>?
 
-    /// A tunnel over the link of `client`.
+    /// Creates a tunnel over the link of `client`.
     public init(_ client: Client, options: Options = Options()) {
         self.client = client
         var options = options
@@ -122,29 +135,48 @@ public final class HTTPTunnel: Sendable {
         budget = options.hedgeBudget.map { Lock(RetryAccount($0)) }
     }
 
-    /// Counts since the tunnel was made.
+    /// The counters since the tunnel was created.
     public var statistics: Statistics { counters.withLock { $0 } }
 
     // MARK: Calls
 
-    /// What `url` has, of at most `options.maximumBodySize` bytes.
+    /// Sends a GET request for `url` and returns the response's body and the response. The body may have at most
+    /// `options.maximumBodySize` bytes.
+    ///
+    /// - Parameters:
+    ///   - url: The URL to request.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``.
     public func data(from url: URL, policy: Policy? = nil) async throws(URLError) -> (Data, URLResponse) {
         try await data(for: URLRequest(url: url), policy: policy)
     }
 
-    /// The answer to `request`, with its `httpBody` or `httpBodyStream`, which is read once: see `upload(for:from:)`.
+    /// Sends `request` and returns the response's body and the response.
     ///
-    /// A body of more than `options.maximumBodySize` fails with `dataLengthExceedsMaximum`; see `bytes` and `download`.
+    /// The request's `httpBody` or `httpBodyStream` is its body. A stream is read once: see
+    /// ``upload(for:from:policy:)-gnvx``. To read a response of more than `options.maximumBodySize` bytes, use
+    /// ``bytes(for:policy:)`` or ``download(for:policy:)``.
     ///
     /// - Parameters:
-    ///   - request: Of its properties count: URL, method, fields, body, `timeoutInterval` (the longest time without progress)
-    ///     and `httpShouldHandleCookies`.
-    ///   - policy: Which way it goes; `nil` for `options.policy`.
+    ///   - request: The request. Its URL, method, fields, body, `timeoutInterval` (the longest time without progress)
+    ///     and `httpShouldHandleCookies` are used; its other properties are ignored.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: A `URLError` with its `failingURL`. The code is `timedOut` after `timeoutInterval` without progress,
+    ///   `cancelled` if the task is cancelled, `dataLengthExceedsMaximum` if the body is too long,
+    ///   `cannotConnectToHost` or `networkConnectionLost` if there is no link or it was lost and the request was not
+    ///   sent directly, or another code of `URLSession`. If the request failed over the link,
+    ///   `userInfo[NSUnderlyingErrorKey]` is the ``/Trunkline/ClientError`` with its fate.
     public func data(for request: URLRequest, policy: Policy? = nil) async throws(URLError) -> (Data, URLResponse) {
         try await whole(try await run(request, body(of: request), policy), of: request)
     }
 
-    /// The answer to `request` with `data` as its body.
+    /// Sends `request` with `data` as its body and returns the response's body and the response.
+    ///
+    /// - Parameters:
+    ///   - request: The request; its own body is ignored.
+    ///   - data: The body.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``.
     public func upload(
         for request: URLRequest,
         from data: Data,
@@ -153,7 +185,14 @@ public final class HTTPTunnel: Sendable {
         try await whole(try await run(request, .data(data), policy), of: request)
     }
 
-    /// The answer to `request` with what is in a file as its body: a regular file, or else `cannotOpenFile`.
+    /// Sends `request` with the contents of a file as its body and returns the response's body and the response.
+    ///
+    /// - Parameters:
+    ///   - request: The request; its own body is ignored.
+    ///   - file: The URL of a regular file.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``, `fileDoesNotExist`, and `cannotOpenFile` if the file cannot be
+    ///   read, is not a regular file, or becomes shorter while it is sent.
     public func upload(
         for request: URLRequest,
         fromFile file: URL,
@@ -162,12 +201,20 @@ public final class HTTPTunnel: Sendable {
         try await whole(try await run(request, try await .file(at: file), policy), of: request)
     }
 
-    /// The answer to `request` with a body that is made as it is sent. It is read once, so the request is not sent again
-    /// once that has begun: not by a fallback, and not by a redirect, which fails with `requestBodyStreamExhausted`.
+    /// Sends `request` with a body that is produced while it is sent, and returns the response's body and the
+    /// response.
     ///
-    /// An error that `pieces` throws ends the request with `requestBodyStreamExhausted`, with it as the underlying error; a
-    /// `URLError` as it is. When no piece comes within `timeoutInterval`, it is `timedOut`. `pieces` must heed cancellation: the
-    /// call returns when it has ended.
+    /// The tunnel reads the sequence only once. Once it has begun to read it, the request cannot be sent again: there
+    /// is no fallback, and a redirect that keeps the body fails with `requestBodyStreamExhausted`. `pieces` must end
+    /// when its task is cancelled, because the call returns only after the sequence has ended.
+    ///
+    /// - Parameters:
+    ///   - request: The request; its own body is ignored.
+    ///   - pieces: The pieces of the body.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``. If `pieces` throws a `URLError`, the call throws that error. If
+    ///   `pieces` throws another error, the call throws `requestBodyStreamExhausted` with that error as the underlying
+    ///   error. If no piece arrives within `timeoutInterval`, the call throws `timedOut`.
     public func upload<Pieces: AsyncSequence & Sendable>(
         for request: URLRequest,
         from pieces: Pieces,
@@ -176,15 +223,27 @@ public final class HTTPTunnel: Sendable {
         try await whole(try await run(request, .stream(BodyStream(pieces)), policy), of: request)
     }
 
-    /// The head of the answer to `request`, and its body as it comes.
+    /// Sends `request` and returns its response as soon as the head has arrived, with the body as a stream.
     ///
-    /// A reader that is slow holds up the gateway, not the link. Letting go of the body before its end cancels the request.
+    /// A slow reader delays its own response, but nothing else on the link. If the body is deallocated before its end,
+    /// the request is cancelled.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``. If the response fails after its head, reading the body throws.
     public func bytes(for request: URLRequest, policy: Policy? = nil) async throws(URLError) -> (Body, URLResponse) {
         let reply = try await run(request, body(of: request), policy)
         return (reply.body, reply.response)
     }
 
-    /// The answer to `request`, with its body in a file that is yours to move or remove.
+    /// Sends `request`, writes the body of its response to a file, and returns the URL of the file and the response.
+    /// The caller must move or remove the file.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - policy: The routes that the request may take; `nil`, the default, for `options.policy`.
+    /// - Throws: The errors of ``data(for:policy:)``, and `cannotWriteToFile`.
     public func download(for request: URLRequest, policy: Policy? = nil) async throws(URLError) -> (URL, URLResponse) {
         let reply = try await run(request, body(of: request), policy)
         do {
@@ -205,7 +264,7 @@ public final class HTTPTunnel: Sendable {
         }
     }
 
-    /// Moves a file out of the reach of the one who would remove it.
+    /// Renames the file so that its owner does not remove it.
     private static func keep(_ file: TemporaryFile) throws -> URL {
         let url = URL(fileURLWithPath: file.path + ".download")
         try FileManager.default.moveItem(at: URL(fileURLWithPath: file.path), to: url)
@@ -217,10 +276,10 @@ public final class HTTPTunnel: Sendable {
         return request.httpBody.map { $0.isEmpty ? .none : .data($0) } ?? .none
     }
 
-    /// The body in one piece, unless it is longer than it may be.
+    /// Collects the body; throws if it exceeds `options.maximumBodySize`.
     private func whole(_ reply: TunnelReply, of request: URLRequest) async throws(URLError) -> (Data, URLResponse) {
         let isEmpty = request.httpMethod == "HEAD" || [204, 304].contains(reply.response.statusCode)
-        // What the head says of a body with a coding is how long it was before it was decoded: hardly ever longer.
+        // With a content coding, Content-Length is the encoded size, which almost never exceeds the decoded size.
         if !isEmpty, reply.response.expectedContentLength > options.maximumBodySize { throw excess(reply) }
         var data = Data()
         while let piece = try await reply.body.storage.next() {
@@ -230,10 +289,10 @@ public final class HTTPTunnel: Sendable {
         return (data, reply.response)
     }
 
-    /// Gives up a response that is longer than it may be.
+    /// Cancels a response that is too long, and returns the error.
     private func excess(_ reply: TunnelReply) -> URLError {
         reply.body.cancel()
-        let reason = "the response's body has more than \(options.maximumBodySize) bytes (maximumBodySize)"
+        let reason = "the response's body exceeds the limit of \(options.maximumBodySize) bytes (maximumBodySize)"
         let error = ClientError(.overloaded, .answered, reason)
         return URLError(.dataLengthExceedsMaximum, reason: reason, underlying: error).failing(at: reply.response.url)
     }

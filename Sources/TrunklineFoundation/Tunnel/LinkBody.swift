@@ -1,21 +1,23 @@
 import Foundation
 import Trunkline
 
-/// The body of a response that comes over the link: hands out what came, and tells the gateway how much more it will take.
+/// The body of a response that arrives over the link: returns the received pieces, and tells the gateway how many more
+/// bytes it may send.
 final class LinkBody: Sendable {
     private struct State {
-        /// What came with the head.
+        /// The content that arrived with the head.
         var first: Data?
-        /// How it ended; `nil` while more comes.
+        /// How the body ended; `nil` before its end.
         var end: Result<Void, URLError>?
         var count = 0
-        /// Those who wait for a frame, or have one that is not counted yet.
+        /// The number of readers that wait for a frame, or have one that is not counted yet.
         var readers = 1
-        /// The last frame has come. With the last reader it is known whether the body is whole.
+        /// Whether the last frame has arrived. When no reader is left as well, it is known whether the body is
+        /// complete.
         var hasLast = false
-        /// What has been taken and the gateway has not been told of.
+        /// The bytes that were read and not yet acknowledged to the gateway.
         var owed = 0
-        /// Readers that came too late for the last frame, while others still count.
+        /// Readers that found no further frame while others still count theirs.
         var waiters: [Continuation<Void>] = []
     }
 
@@ -23,7 +25,7 @@ final class LinkBody: Sendable {
     private let frames: ReplyStream<Response>
     private let length: Int?
     private let window: Int
-    /// The longest wait for a piece, where the stream has none of its own.
+    /// The longest wait for a frame; `nil` if the stream has its own timeout.
     private let timeout: Duration?
 
     init(_ frames: ReplyStream<Response>, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?)
@@ -65,7 +67,7 @@ final class LinkBody: Sendable {
         return nil
     }
 
-    /// Joins the readers, unless the body is at its end.
+    /// Adds a reader. Returns `false` if the body has ended.
     private func begin() -> Bool {
         state.withLock { state in
             guard state.end == nil else { return false }
@@ -89,8 +91,8 @@ final class LinkBody: Sendable {
         }
     }
 
-    /// Counts what a reader has got, and checks that the frames and `Content-Length` speak of one body. Readers may get here in
-    /// another order than that of their frames.
+    /// Counts the content that a reader received, and checks that it agrees with `Content-Length`. Readers may call
+    /// this in an order that differs from that of their frames.
     private func count(_ data: Data, isLast: Bool) throws(URLError) {
         let (count, isWhole) = state.withLock { state in
             state.count += data.count
@@ -99,12 +101,12 @@ final class LinkBody: Sendable {
             return (state.count, state.hasLast && state.readers == 0)
         }
         if let length, count > length {
-            let error = URLError(.badServerResponse, reason: "more content than the response's Content-Length")
+            let error = URLError(.badServerResponse, reason: "the response has more content than its Content-Length")
             give(up: error)
             throw error
         }
         if let length, isWhole, count < length {
-            let error = URLError(.networkConnectionLost, reason: "\(count) of \(length) bytes came")
+            let error = URLError(.networkConnectionLost, reason: "the response ended after \(count) of \(length) bytes")
             give(up: error)
             throw error
         }
@@ -115,7 +117,7 @@ final class LinkBody: Sendable {
 
     private func give(up error: URLError) {
         state.withLock { state in
-            // What came whole and is not taken is dropped like all else.
+            // Content that has arrived and was not read is discarded too.
             if state.first != nil { (state.first, state.end) = (nil, .failure(error)) }
         }
         finish(.failure(error))
@@ -131,7 +133,8 @@ final class LinkBody: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Returns when it is known how the body ends. The stream is at its end, so nobody has to wait for a frame: this is soon.
+    /// Returns when it is known how the body ended. That is soon: the stream is at its end, so no reader waits for a
+    /// frame.
     private func untilEnd() async {
         await withContinuation { (waiter: Continuation<Void>) in
             let isKnown = state.withLock { state in
@@ -144,7 +147,7 @@ final class LinkBody: Sendable {
 
     // MARK: The window
 
-    /// Tells the gateway of half a window at a time.
+    /// Counts bytes that were read. Sends a window update when half a window is due.
     private func acknowledge(_ count: Int) async {
         let window = window
         let due = state.withLock { state in
@@ -155,7 +158,8 @@ final class LinkBody: Sendable {
         }
         guard due > 0 else { return }
         do throws(ClientError) { try await frames.post(TunnelWire.window(due)) } catch {
-            // If the request is over, the next frame says so. If only this task is, another may read on: told with the next.
+            // If the request has ended, the next frame reports it. If only this task was cancelled, another reader may
+            // continue: the next update then contains these bytes.
             if error.fate == .notSent { state.withLock { $0.owed += due } }
         }
     }

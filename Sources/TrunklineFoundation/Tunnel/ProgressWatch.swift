@@ -1,17 +1,19 @@
 import Trunkline
 
-/// Tells when nothing has moved for some time.
+/// Detects that there was no progress for a given time.
 final class ProgressWatch: Sendable {
     private let limit: Duration
     private let last = Lock(ContinuousClock.now)
 
-    /// - Parameter limit: At most a hundred years: clocks trap far beyond.
+    /// Creates a watch that starts now.
+    ///
+    /// - Parameter limit: At most a hundred years: clocks trap on much larger values.
     init(within limit: Duration) { self.limit = limit }
 
-    /// Something has moved.
+    /// Notes progress.
     func note() { last.withLock { $0 = .now } }
 
-    /// Returns when nothing has moved for so long, and throws when its task is cancelled.
+    /// Returns when there was no progress for the limit. Throws when the task is cancelled.
     func stall() async throws {
         while true {
             let due = last.withLock { $0 }.advanced(by: limit)

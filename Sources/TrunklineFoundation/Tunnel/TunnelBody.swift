@@ -1,19 +1,19 @@
 import Foundation
 import Trunkline
 
-/// What a request carries.
+/// The body of a request.
 enum TunnelBody: Sendable {
     case none
     case data(Data)
     case file(InputFile, URL)
     case stream(BodyStream)
 
-    /// Whether it can be sent once more.
+    /// Whether it can be sent again.
     var isRepeatable: Bool {
         if case .stream(let stream) = self { !stream.hasBegun } else { true }
     }
 
-    /// How long it is, if that is known.
+    /// The size in bytes; `nil` if it is unknown.
     var count: Int? {
         switch self {
         case .none: 0
@@ -23,12 +23,13 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// A regular file that must be there: to open a FIFO could take for ever, and nothing else has a length. It is opened
-    /// once, so that every attempt sends the file that was checked; directly, `URLSession` opens the path itself.
+    /// Opens a regular file as a body. Other kinds of files are rejected: opening a FIFO may block forever, and they
+    /// have no size. The file is opened once, so that every attempt over the link sends the file that was checked; a
+    /// direct request lets `URLSession` open the path again.
     static func file(at url: URL) async throws(URLError) -> TunnelBody {
         let path = url.path(percentEncoded: false)
         guard url.isFileURL, !path.hasZeroByte else {
-            throw URLError(.fileDoesNotExist, reason: "“\(path.withoutCredentials)” is no path of a file")
+            throw URLError(.fileDoesNotExist, reason: "“\(path.withoutCredentials)” is not a file path")
         }
         let opened = await Disk.run { Result { () throws(TransportError) in try InputFile(at: path) } }
         switch opened {
@@ -39,7 +40,7 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// Hands it over in pieces of at most `TunnelWire.pieceSize`.
+    /// Passes the body to `take`, in pieces of at most `TunnelWire.pieceSize`.
     func forEachPiece(_ take: @escaping @Sendable (Data) async throws -> Void) async throws {
         switch self {
         case .none: break
@@ -49,7 +50,9 @@ enum TunnelBody: Sendable {
             while start < file.count {
                 let (offset, size) = (start, min(file.count - start, TunnelWire.pieceSize))
                 let piece = await Disk.run { try? file.read(size, at: offset) }
-                guard let piece, !piece.isEmpty else { throw URLError(.cannotOpenFile, reason: "the file has shrunk") }
+                guard let piece, !piece.isEmpty else {
+                    throw URLError(.cannotOpenFile, reason: "the file became shorter while it was sent")
+                }
                 start += piece.count
                 try await take(piece)
             }
@@ -65,11 +68,11 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// For a URLSession, which must know the whole of it.
+    /// Returns the body for a URLSession, which needs it as a whole. A stream is collected first.
     ///
     /// - Parameters:
-    ///   - limit: How many bytes of a stream are collected.
-    ///   - timeout: How long the next piece of a stream may take.
+    ///   - limit: The maximum size of a stream in bytes.
+    ///   - timeout: The longest wait for the next piece of a stream.
     func originBody(limit: Int, timeout: Duration) async throws(URLError) -> OriginBody {
         switch self {
         case .none: return .none

@@ -6,7 +6,8 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
-/// A request on its way to one origin: what is left of a `URLRequest` when everything is said.
+/// One request to one origin: the parts of a `URLRequest` that the tunnel uses, with defaults applied. A redirect
+/// creates the next request.
 struct TunnelRequest: Sendable {
     var url: URL
     var method: String
@@ -15,7 +16,7 @@ struct TunnelRequest: Sendable {
     var timeout: Duration
     var handlesCookies: Bool
 
-    /// Whether to do it twice is to do it once (RFC 9110 §9.2.2).
+    /// Whether the method is idempotent (RFC 9110 §9.2.2).
     var isIdempotent: Bool { ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) }
 
     var isStream: Bool { if case .stream = body { true } else { false } }
@@ -23,7 +24,7 @@ struct TunnelRequest: Sendable {
     init(_ request: URLRequest, _ body: TunnelBody, adding fields: [String: String]) throws(URLError) {
         guard let url = request.url else { throw URLError(.badURL) }
         method = request.httpMethod ?? "GET"
-        // Anything may be in it, also no number; a century is as good as for ever, and clocks bear it.
+        // The value may be anything, even NaN. Clocks trap on very large values, so it is clamped to a hundred years.
         let interval = request.timeoutInterval
         timeout = interval.isNaN ? .seconds(60) : .seconds(min(max(0, interval), 100 * 365 * 86400))
         handlesCookies = request.httpShouldHandleCookies
@@ -40,14 +41,14 @@ struct TunnelRequest: Sendable {
             let pair = Data("\(user):\(url.password(percentEncoded: false) ?? "")".utf8)
             headers["Authorization"] = "Basic \(pair.base64EncodedString())"
         }
-        // From here on it is in the field alone: not in errors, nor in the URL of the response.
+        // From here on only the field contains the credentials: errors and the response's URL do not.
         self.url = url.withoutCredentials
         if case .none = body {
         } else {
             guard method != "GET" else {
-                throw URLError(.dataLengthExceedsMaximum, reason: "a GET cannot have a body")
+                throw URLError(.dataLengthExceedsMaximum, reason: "a GET request must not have a body")
             }
-            // As URLSession has it.
+            // The same default as URLSession's.
             if method == "POST", body.count != 0, headers["Content-Type"] == nil {
                 headers["Content-Type"] = "application/x-www-form-urlencoded"
             }
@@ -58,15 +59,15 @@ struct TunnelRequest: Sendable {
     private func checkURL() throws(URLError) {
         guard ["http", "https"].contains(url.scheme?.lowercased()) else { throw URLError(.unsupportedURL) }
         guard let host = url.host(percentEncoded: false), !host.isEmpty else {
-            throw URLError(.badURL, reason: "a URL without a host")
+            throw URLError(.badURL, reason: "the URL has no host")
         }
-        // A zero byte in it: who resolves it may see another name.
+        // A resolver may read a name with a zero byte as another name.
         guard host.unicodeScalars.allSatisfy({ $0.isPrinted && $0 != " " }) else {
-            throw URLError(.badURL, reason: "a host with a control or format character in it")
+            throw URLError(.badURL, reason: "the URL's host contains a space or a nonprintable character")
         }
     }
 
-    /// Scheme, host and port: what fields of one origin must not be told to another (RFC 6454).
+    /// Returns scheme, host and port (RFC 6454). Credentials and cookies of one origin must not be sent to another.
     static func origin(of url: URL) -> String {
         let scheme = url.scheme?.lowercased() ?? ""
         return "\(scheme)://\(url.host()?.lowercased() ?? ""):\(url.port ?? (scheme == "https" ? 443 : 80))"
@@ -74,7 +75,7 @@ struct TunnelRequest: Sendable {
 
     // MARK: Forms
 
-    /// The head for the gateway, with the target in absolute form.
+    /// Returns the head for the gateway, with the target in absolute form.
     func head(window: Int) throws(URLError) -> Bytes {
         let port = url.port.map { ":\($0)" } ?? ""
         let host = url.host(percentEncoded: true) ?? ""
@@ -91,7 +92,10 @@ struct TunnelRequest: Sendable {
         do throws(FrameError) {
             let head = try message.frame().body
             guard head.count <= HTTP1Opening.maximumHead else {
-                throw FrameError(.illegalLength, "a head of \(head.count) bytes")
+                throw FrameError(
+                    .illegalLength,
+                    "the head of \(head.count) bytes exceeds the limit of \(HTTP1Opening.maximumHead) bytes"
+                )
             }
             return head
         } catch {
@@ -99,9 +103,9 @@ struct TunnelRequest: Sendable {
         }
     }
 
-    /// The request for a URLSession.
+    /// Returns the request for a URLSession.
     func direct() throws(URLError) -> URLRequest {
-        // Refuses what would not be read as what it is: URLSession lets some of that pass.
+        // Rejects messages with a changed meaning, such as line breaks in fields: URLSession accepts some of them.
         _ = try head(window: 0)
         var request = URLRequest(url: url, cachePolicy: .reloadIgnoringLocalCacheData)
         request.httpMethod = method
@@ -114,7 +118,7 @@ struct TunnelRequest: Sendable {
 
     // MARK: Redirects
 
-    /// Where a response leads; `nil` when nowhere.
+    /// Returns the request that follows a redirect, or `nil` if `response` is not a redirect.
     func redirected(by response: HTTPURLResponse) throws(URLError) -> TunnelRequest? {
         guard [301, 302, 303, 307, 308].contains(response.statusCode),
             let location = response.value(forHTTPHeaderField: "Location"),

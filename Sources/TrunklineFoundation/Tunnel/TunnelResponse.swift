@@ -8,13 +8,13 @@ import TrunklineHTTP
     public import Foundation
 #endif
 
-/// The head of a response that came through a tunnel, or past it.
+/// The head of a response that a tunnel returns, with its route.
 ///
-/// Sendable as its superclass is: it adds constants.
+/// Sendable: the superclass is, and this class adds only constants.
 final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
-    /// Which way it came.
+    /// The route by which the response arrived.
     let way: HTTPTunnel.Route
-    /// What the gateway says of an answer of its own.
+    /// The gateway's reason, if the response is the gateway's own.
     let verdict: GatewayVerdict?
 
     init?(_ url: URL, _ status: Int, _ fields: [String: String], _ route: HTTPTunnel.Route, _ verdict: GatewayVerdict?)
@@ -23,24 +23,24 @@ final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         super.init(url: url, statusCode: status, httpVersion: "HTTP/1.1", headerFields: fields)
     }
 
-    /// A response that came over the link.
+    /// Creates a response that arrived over the link.
     convenience init?(_ response: HTTP1Response, from url: URL) {
         let fields = Self.merged(response.headers.map { ($0.name, $0.value) })
         let verdict = response.headers[TunnelWire.gatewayField].flatMap { GatewayVerdict($0) }
         self.init(url, response.status, fields, .link, verdict)
     }
 
-    /// A response of a URLSession.
+    /// Creates a response that arrived from a URLSession.
     convenience init?(_ response: HTTPURLResponse, from url: URL) {
         let fields = response.allHeaderFields.compactMap { key, value in
             (key as? String).flatMap { name in (value as? String).map { (name, $0) } }
         }
-        // A dictionary has no order of its own.
+        // Sorted, because a dictionary has no order.
         self.init(url, response.statusCode, Self.merged(fields.sorted { $0.0 < $1.0 }), .direct, nil)
     }
 
-    /// One field for each name, whatever the size of its letters (RFC 9110 §5.3), without the blanks around values (§5.5): the
-    /// URLSession of Linux does neither.
+    /// Joins fields whose names differ only in case (RFC 9110 §5.3), and removes whitespace around values (RFC 9110
+    /// §5.5). The URLSession of Linux does neither.
     private static func merged(_ fields: [(String, String)]) -> [String: String] {
         var merged: [String: String] = [:]
         var names: [String: String] = [:]
@@ -53,11 +53,11 @@ final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         return merged
     }
 
-    /// Not supported: a route is not archived.
+    /// Not supported: the route is not archived.
     required init?(coder: NSCoder) { nil }
 }
 
 extension URLResponse {
-    /// Which way it came; `nil` for a response that no tunnel returned.
+    /// The route by which the response arrived; `nil` if it was not returned by a tunnel.
     public var route: HTTPTunnel.Route? { (self as? TunnelResponse)?.way }
 }

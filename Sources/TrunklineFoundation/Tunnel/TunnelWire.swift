@@ -1,39 +1,41 @@
 package import Foundation
 package import Trunkline
 
-/// How HTTP messages travel in the frames of a link.
+/// The frames that carry HTTP messages over a link.
 ///
-/// | type | direction | body |
+/// | Type | Direction | Body |
 /// |---|---|---|
-/// | 0x404 | both | a piece of the message, more follow |
-/// | 0x403 | both | the whole message, or its last piece |
-/// | 0x405 | to the gateway | 4 bytes, big-endian: the gateway may send so many bytes more of the content |
-/// | 0x406 | to the client | the message ends here and is not whole: a code of `URLError` in decimal digits |
+/// | 0x404 | both | a part of the message; more parts follow |
+/// | 0x403 | both | the whole message, or its last part |
+/// | 0x405 | to the gateway | window update: 4 bytes, big-endian, further content bytes the gateway may send |
+/// | 0x406 | to the client | the message ends here, incomplete: a code of `URLError` in decimal digits |
 ///
-/// All frames of a request and its response have the serial of the first. A message is an HTTP/1.1 head (RFC 9112), whole within the first
-/// piece and of at most 64 KiB, and then the content, which ends with the frame 0x403. Requests have their target in
-/// absolute form (RFC 9112 §3.2.2) and `Trunkline-Window`, the bytes of content that the gateway may send at first. A piece of
-/// content counts for 256 bytes at least, so that a window bounds the frames as well; and no piece of a response is
-/// larger than half the first window, since a client tells of half a window at a time.
+/// All frames of a request and its response have the serial of the first frame. A message is an HTTP/1.1 head (RFC
+/// 9112) of at most 64 KiB, all of it in the first part, followed by the content, which ends with the frame 0x403.
+///
+/// A request has its target in absolute form (RFC 9112 §3.2.2), and the field `Trunkline-Window`: the number of content
+/// bytes that the gateway may send at first. Each part counts as at least 256 bytes, so that the window also bounds the
+/// number of frames. A part of a response has at most half of the first window, because a client sends window updates
+/// for half a window at a time.
 package enum TunnelWire {
     package static let messageType: UInt32 = 0x403
     package static let pieceType: UInt32 = 0x404
     package static let windowType: UInt32 = 0x405
     package static let abortType: UInt32 = 0x406
 
-    /// The field with the first window.
+    /// The field with the initial window.
     package static let windowField = "Trunkline-Window"
-    /// The field of answers that are the gateway's own.
+    /// The field that marks the gateway's own responses.
     package static let gatewayField = "Trunkline-Gateway"
-    /// How such fields begin; none is ever passed on.
+    /// The prefix of such fields. They are never forwarded.
     package static let reservedPrefix = "trunkline-"
 
-    /// The most content in one frame.
+    /// The maximum content of one frame in bytes.
     package static let pieceSize = 64 * 1024
-    /// The smallest window, and the largest.
+    /// The permitted initial windows in bytes.
     package static let windows = 64 * 1024...1 << 30
 
-    /// What a piece of `count` bytes takes from the window; the empty last one takes nothing.
+    /// Returns the part of the window that `count` bytes of content use. The empty last part uses nothing.
     package static func cost(of count: Int) -> Int { count == 0 ? 0 : max(256, count) }
 
     package static func window(_ count: Int) -> Request {
@@ -41,9 +43,11 @@ package enum TunnelWire {
         return Request(type: windowType, body: Bytes((0..<4).map { UInt8(truncatingIfNeeded: value >> (24 - 8 * $0)) }))
     }
 
-    /// What a frame of type 0x405 adds.
+    /// Returns the number of bytes that a frame of type 0x405 adds.
     package static func window(in frame: Frame) throws(FrameError) -> Int {
-        guard frame.body.count == 4 else { throw FrameError(.illegalLength, "a window of \(frame.body.count) bytes") }
+        guard frame.body.count == 4 else {
+            throw FrameError(.illegalLength, "a window update of \(frame.body.count) bytes, expected 4")
+        }
         return frame.body.reduce(0) { $0 << 8 | Int($1) }
     }
 
@@ -51,31 +55,31 @@ package enum TunnelWire {
         Frame(.response, type: abortType, body: Bytes("\(code.rawValue)"))
     }
 
-    /// The code in a response of type 0x406.
+    /// Returns the code in a response of type 0x406; `networkConnectionLost` if it is not a number.
     package static func abortCode(in response: Response) -> URLError.Code {
         Int(String(response.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
     }
 }
 
-/// Why a gateway answers itself, in its field: `unreachable; code=-1004`.
+/// The reason for a gateway's own response, as its field contains it: `unreachable; code=-1004`.
 package struct GatewayVerdict: Sendable, Hashable {
     package enum Reason: String, Sendable, Hashable {
-        /// The request is none, or not for gateways.
+        /// The request is invalid, or gateways do not forward it.
         case malformed
-        /// The origin is not on the gateway's list.
+        /// The origin is not on the gateway's list, or its name resolves to an address that is not public.
         case forbidden
-        /// The content is more than the gateway takes.
+        /// The content exceeds the gateway's limit.
         case tooLarge = "too-large"
-        /// The gateway has too much to do.
+        /// The gateway has too many requests in progress, or no room for the content.
         case busy
-        /// The origin could not be reached, and has not seen the request: see the code.
+        /// The origin could not be reached and has not received the request: see the code.
         case unreachable
-        /// The origin failed, and may have seen the request: see the code.
+        /// The origin failed and may have received the request: see the code.
         case failed
     }
 
     package var reason: Reason
-    /// What a URLSession said.
+    /// The code of the URLSession's error.
     package var code: URLError.Code?
 
     package init(_ reason: Reason, _ code: URLError.Code? = nil) { (self.reason, self.code) = (reason, code) }
@@ -102,7 +106,7 @@ package struct GatewayVerdict: Sendable, Hashable {
         }
     }
 
-    /// Whether the origin has not seen the request, so that it may be sent another way.
+    /// Whether the origin has not received the request, so that it may be sent directly.
     package var isUnperformed: Bool {
         switch reason {
         case .malformed, .forbidden, .tooLarge, .busy, .unreachable: true

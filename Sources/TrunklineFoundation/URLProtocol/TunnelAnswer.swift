@@ -5,7 +5,7 @@ import Trunkline
     import FoundationNetworking
 #endif
 
-/// What a session is told.
+/// The result that is reported to a session.
 enum TunnelAnswer: Sendable {
     case whole(Data, URLResponse)
     case failure(URLError)
@@ -21,21 +21,21 @@ enum TunnelAnswer: Sendable {
     }
 }
 
-/// One attempt to load, from `startLoading` on.
+/// One attempt to load a request, from `startLoading` on.
 ///
-/// Sendable although a `URLProtocol` is not: of it are used what is behind its lock, and `task` and `client`, which are
-/// constant.
+/// Sendable although a `URLProtocol` is not: it uses only the state behind the protocol's lock, and `task` and
+/// `client`, which are constant.
 struct TunnelLoading: @unchecked Sendable {
     let owner: TunnelURLProtocol
     let attempt: Int
 
     #if canImport(FoundationNetworking)
-        /// The session of Linux looks up what becomes of a task without a lock, on its work queue, and traps when the task has
-        /// ended: so it is told there alone. The one way onto that queue is to resume a task that runs: it calls `startLoading`
-        /// again, and does nothing for one that was cancelled.
+        /// The URLSession of Linux looks up a task's handler without a lock, on its work queue, and traps if the task
+        /// has ended. The result is therefore reported only on that queue. The one way onto that queue is to resume a
+        /// running task: the session then calls `startLoading` again, unless the task was cancelled.
         func run(_ request: URLRequest, through tunnel: HTTPTunnel) async {
             var request = request
-            // The session's: it does not keep what comes, so these may be old.
+            // These are the cookies of the session's storage, which does not store new ones, so they may be outdated.
             if tunnel.options.cookieStorage != nil { request.setValue(nil, forHTTPHeaderField: "Cookie") }
             let answer: TunnelAnswer
             do throws(URLError) {
@@ -45,9 +45,10 @@ struct TunnelLoading: @unchecked Sendable {
                 answer = .failure(error)
             }
             guard owner.keep(answer, of: attempt) else { return }
-            // One without a task was made by hand.
+            // Without a task, the protocol was created directly and not by a session.
             guard let task = owner.task else { return owner.startLoading() }
-            // It waits for that queue, which no task of the cooperative pool may do. One that is suspended will be resumed.
+            // `resume()` waits for that queue, so it must not be called on the cooperative pool. A suspended task
+            // receives its result when the app resumes it.
             DispatchQueue.global().async { if task.state == .running { task.resume() } }
         }
     #else
@@ -59,7 +60,7 @@ struct TunnelLoading: @unchecked Sendable {
                 while let piece = try await body.storage.next() { client.urlProtocol(owner, didLoad: piece) }
                 client.urlProtocolDidFinishLoading(owner)
             } catch {
-                // A session that has cancelled it knows.
+                // A session that has cancelled the task expects no report.
                 if error.code != .cancelled || !Task.isCancelled { client.urlProtocol(owner, didFailWithError: error) }
             }
         }

@@ -7,7 +7,7 @@ import Trunkline
     public import Foundation
 #endif
 
-/// Has the `URLSession`s of an app use a tunnel, with their code unchanged but for one line.
+/// A `URLProtocol` that sends the requests of a `URLSession` through an ``HTTPTunnel``.
 ///
 /// ```swift
 /// TunnelURLProtocol.register(tunnel) { $0.url?.host == "api.example.com" }
@@ -17,28 +17,33 @@ import Trunkline
 /// let session = URLSession(configuration: configuration)
 /// ```
 ///
-/// Differences from the tunnel's own calls, all of them `URLProtocol`'s: redirects are followed by the tunnel, so the
-/// session's delegate is not asked about them, and what a redirect sets as a cookie only `options.cookieStorage` learns of.
+/// The tunnel follows redirects. So the session does not call its delegate for them, and only `options.cookieStorage`
+/// stores cookies that a redirect sets.
 ///
-/// On Linux
-///
-/// - a protocol is not told that a task uploads or downloads when it is asked whether it takes it, sees no body of an upload
-///   task, and has no place for the file of a download task: both fail with `unsupportedURL`. Use data tasks with an
-///   `httpBody` or `httpBodyStream`, the tunnel's own `upload` and `download`, or a session without this protocol;
-/// - the body of an answer is handed over in one piece when it is whole, because a session would keep the last one alone for a
-///   completion handler. One of more than the tunnel's `options.maximumBodySize` fails with `dataLengthExceedsMaximum`. For
-///   bodies that do not fit into memory use `HTTPTunnel.bytes` or `download`;
-/// - a session writes the cookies of its storage into every request, and keeps none that come. With `options.cookieStorage`
-///   they are replaced by those of that storage, and so is a `Cookie` field of your own;
-/// - a task that is suspended goes on, and its answer waits until it is resumed: to begin anew could carry it out twice;
-/// - a session that has a cache may trap, with any protocol, when a task is cancelled before the cache was looked up: so give
-///   it none. What comes by a tunnel is not cached in any case; what your closure leaves to the session is not, either, then.
+/// On Linux:
+/// - Upload tasks and download tasks fail with `unsupportedURL`: the session does not pass the kind of a task to
+///   `canInit`, hides the body of an upload task, and cannot receive the file of a download task. Use data tasks with
+///   an `httpBody` or `httpBodyStream`, ``HTTPTunnel/upload(for:from:policy:)-5ue05`` and
+///   ``HTTPTunnel/download(for:policy:)``, or a session without this protocol.
+/// - The body of a response is delivered in one piece, after all of it has arrived. If it were delivered in several
+///   pieces, a completion handler would receive only the last one. A body of more than the tunnel's
+///   `options.maximumBodySize` bytes fails with `dataLengthExceedsMaximum`. For larger bodies use
+///   ``HTTPTunnel/bytes(for:policy:)`` or ``HTTPTunnel/download(for:policy:)``.
+/// - The session adds the cookies of its storage to every request and stores none that it receives. With
+///   `options.cookieStorage`, the cookies of that storage replace them, and also a `Cookie` field that the app sets.
+///   Without it, set the session's `httpCookieStorage` to `nil`.
+/// - The request of a suspended task continues, and its response is delivered when the task is resumed. If the request
+///   were started again, it could be performed twice.
+/// - A session with a cache may trap, with any `URLProtocol`, when a task is cancelled before the cache was looked up
+///   (`FoundationNetworking`: “Trying to access a behaviour for a task that in not in the registry”). Set `urlCache` to
+///   `nil`. Responses of a tunnel are never cached; without a cache, requests that the session handles itself are not
+///   cached either.
 public final class TunnelURLProtocol: URLProtocol {
-    /// Which requests a tunnel takes; ends with `unregister()`, and not by being let go.
+    /// The registration of a tunnel. It lasts until ``unregister()``, even if this value is discarded.
     public struct Registration: Sendable {
         fileprivate let id: UInt64
 
-        /// The tunnel takes no more requests by this registration.
+        /// Ends the registration. The tunnel receives no more requests through it.
         public func unregister() {
             registered.withLock { registered in registered.entries.removeAll { $0.id == id } }
         }
@@ -50,8 +55,15 @@ public final class TunnelURLProtocol: URLProtocol {
         let isMeant: @Sendable (URLRequest) -> Bool
     }
 
-    /// Has `tunnel` take the requests that `isMeant` is true of. Of several the latest counts. The tunnel and its client stay
-    /// until it is unregistered.
+    /// Registers `tunnel` for the requests for which `isMeant` returns `true`.
+    ///
+    /// If several registrations match, the latest is used. The registration holds the tunnel and its client until
+    /// ``Registration/unregister()``.
+    ///
+    /// - Parameters:
+    ///   - tunnel: The tunnel that sends the requests.
+    ///   - isMeant: Whether the tunnel handles a request. Called for `http` and `https` URLs only, on any thread,
+    ///     possibly several times for a request. Default: every request.
     @discardableResult
     public static func register(
         _ tunnel: HTTPTunnel,
@@ -66,37 +78,37 @@ public final class TunnelURLProtocol: URLProtocol {
 
     private static func tunnel(for request: URLRequest) -> HTTPTunnel? {
         guard ["http", "https"].contains(request.url?.scheme?.lowercased()) else { return nil }
-        // Asked outside the lock: it is the caller's code.
+        // Called outside the lock: `isMeant` is the caller's code.
         return registered.withLock { $0.entries }.last { $0.isMeant(request) }?.tunnel
     }
 
-    /// Whether a tunnel takes it.
+    /// Returns whether a registered tunnel handles the request.
     public override class func canInit(with request: URLRequest) -> Bool { tunnel(for: request) != nil }
 
-    /// The request as it is.
+    /// Returns the request unchanged.
     public override class func canonicalRequest(for request: URLRequest) -> URLRequest { request }
 
     private enum Stage {
         case idle
         case loading
-        /// The answer is there, and is to be told on the session's queue.
+        /// The result has arrived and will be reported on the session's queue.
         case loaded(TunnelAnswer)
         case told
     }
 
     private struct State {
         var stage = Stage.idle
-        /// Counts the times it has begun: what an earlier time brings is late.
+        /// The number of times loading has started. Results of an earlier attempt are ignored.
         var attempt = 0
         var task: Task<Void, Never>?
     }
 
     private let state = Lock(State())
 
-    /// Asks the tunnel.
+    /// Sends the request through its tunnel.
     public override func startLoading() {
         #if canImport(FoundationNetworking)
-            // A task that was cancelled meanwhile hears of that next; one that was suspended is resumed some time.
+            // A cancelled task is stopped next, and a suspended one continues when it is resumed.
             if let task, task.state != .running { return }
         #endif
         let (answer, attempt) = state.withLock { state -> (TunnelAnswer?, Int?) in
@@ -114,17 +126,17 @@ public final class TunnelURLProtocol: URLProtocol {
         if let answer { answer.tell(client, for: self) }
         guard let attempt else { return }
         guard let tunnel = Self.tunnel(for: request) else {
-            return refuse("no tunnel is registered for it any more")
+            return refuse("no tunnel is registered for the request any more")
         }
         #if canImport(FoundationNetworking)
             if task is URLSessionUploadTask || task is URLSessionDownloadTask {
                 return refuse(
-                    "on Linux TunnelURLProtocol takes data tasks alone; HTTPTunnel itself has upload and download"
+                    "on Linux, TunnelURLProtocol supports only data tasks; use HTTPTunnel.upload or HTTPTunnel.download"
                 )
             }
         #endif
         let (request, loading) = (request, TunnelLoading(owner: self, attempt: attempt))
-        // Not structured: the session has no task of ours. It ends with the answer, or by `stopLoading`.
+        // Unstructured: the session has no task to be its parent. It ends with the response, or in `stopLoading`.
         let task = Task { await loading.run(request, through: tunnel) }
         state.withLock { $0.task = task }
     }
@@ -134,10 +146,10 @@ public final class TunnelURLProtocol: URLProtocol {
         TunnelAnswer.failure(error).tell(client, for: self)
     }
 
-    /// Gives the request up, unless its answer is there.
+    /// Cancels the request, unless its response has arrived.
     public override func stopLoading() {
         #if canImport(FoundationNetworking)
-            // It is suspended, and perhaps resumed already.
+            // The task is suspended, and perhaps already resumed: not cancelled.
             if let task, task.state == .running || task.state == .suspended { return }
         #endif
         let task = state.withLock { state -> Task<Void, Never>? in
@@ -148,7 +160,7 @@ public final class TunnelURLProtocol: URLProtocol {
         task?.cancel()
     }
 
-    /// Keeps the answer of an attempt that is still wanted, and returns whether it is.
+    /// Stores the result of `attempt`. Returns `false` if the attempt is not the current one.
     func keep(_ answer: TunnelAnswer, of attempt: Int) -> Bool {
         state.withLock { state in
             guard case .loading = state.stage, state.attempt == attempt else { return false }

@@ -1,7 +1,7 @@
 import CTrunkline
 import Trunkline
 
-/// What a certificate is to say.
+/// The contents of a certificate to be created.
 struct CertificateRequest {
     var subject: String
     var names: [String] = []
@@ -12,9 +12,9 @@ struct CertificateRequest {
     init(subject: String) { self.subject = subject }
 }
 
-/// A certificate with its key, in OpenSSL.
+/// A certificate with its key, held by OpenSSL.
 ///
-/// Sendable although the compiler can't see it: nothing changes once it is made, and OpenSSL reads from any thread.
+/// Sendable, unchecked: it never changes after it is created, and OpenSSL may read it from any thread.
 @safe
 final class Certificate: @unchecked Sendable {
     private let api: UnsafePointer<trunkline_x509_functions>
@@ -22,23 +22,26 @@ final class Certificate: @unchecked Sendable {
     private let key: OpaquePointer
     let pin: PublicKeyPin
 
-    /// The addresses of functions, which never change.
+    /// The address of the function table, which never changes.
     private static let found: UInt? = {
         guard let crypto = CryptoLibrary.system else { return nil }
         return unsafe trunkline_x509_find(crypto.handle).map { UInt(bitPattern: $0) }
     }()
 
-    /// Signed by `authority`, or by itself.
+    /// Creates a certificate signed by `authority`, or by itself.
     init(_ request: CertificateRequest, signedBy authority: Certificate?) throws(TransportError) {
         guard let address = Self.found, let api = unsafe UnsafePointer<trunkline_x509_functions>(bitPattern: address)
         else {
             throw TransportError(
                 .tls(.libraryMissing),
-                "certificates are made by OpenSSL's libcrypto, which is not there"
+                "OpenSSL's libcrypto is not installed; test certificates need it"
             )
         }
-        let failure = TransportError(.tls(.configuration), "OpenSSL made no certificate for \(request.subject)")
-        // OpenSSL reads all names from one text, which ends at a zero byte, and with commas between them.
+        let failure = TransportError(
+            .tls(.configuration),
+            "OpenSSL could not create a certificate for \(request.subject)"
+        )
+        // OpenSSL takes all names in one text, separated by commas and ended by a zero byte.
         let isOneName = request.names.allSatisfy { !$0.hasZeroByte && !$0.contains(",") }
         guard isOneName, !request.subject.hasZeroByte else { throw failure }
         guard let key = unsafe Self.makeKey(api) else { throw failure }
@@ -130,7 +133,7 @@ final class Certificate: @unchecked Sendable {
             && api.pointee.X509_sign(certificate, authority.key, api.pointee.EVP_sha256()) > 0
     }
 
-    // MARK: Texts
+    // MARK: PEM
 
     func text() throws(TransportError) -> String {
         try unsafe written { bio in unsafe api.pointee.PEM_write_bio_X509(bio, certificate) == 1 }
@@ -149,7 +152,7 @@ final class Certificate: @unchecked Sendable {
         let bio = unsafe api.pointee.BIO_new(api.pointee.BIO_s_mem())
         defer { _ = unsafe api.pointee.BIO_free(bio) }
         var memory: UnsafePointer<UInt8>?
-        guard unsafe write(bio) else { throw TransportError(.tls(.configuration), "OpenSSL wrote no PEM") }
+        guard unsafe write(bio) else { throw TransportError(.tls(.configuration), "OpenSSL could not write PEM") }
         let count = unsafe api.pointee.BIO_ctrl(bio, 3, 0, &memory)  // BIO_CTRL_INFO
         return unsafe String(decoding: UnsafeBufferPointer(start: memory, count: count), as: UTF8.self)
     }

@@ -1,6 +1,8 @@
 public import Trunkline
 
-/// A certification authority for tests, made when the test runs: nothing secret is checked in, and nothing expires.
+/// A certificate authority for tests.
+///
+/// A test creates it at run time, so the repository contains no key or certificate that could leak or expire.
 ///
 /// ```swift
 /// let authority = try TestAuthority()
@@ -8,33 +10,39 @@ public import Trunkline
 ///     speaking: .standard,
 ///     options: LoopbackServer.Options { $0.tls = .init(try authority.identity(for: "127.0.0.1")) }
 /// )
-/// let client = Client(to: server.endpoint, speaking: .standard, options: ClientOptions { $0.tls.roots = .only(authority.root) })
+/// let client = Client(
+///     to: server.endpoint,
+///     speaking: .standard,
+///     options: ClientOptions { $0.tls.roots = .only(authority.root) }
+/// )
 /// ```
 ///
-/// Keys are of the curve P-256, certificates are valid from an hour ago for a day, unless told otherwise. Not for anything
-/// but tests: its own key is in memory, and it signs whatever it is asked to.
+/// Keys use the curve P-256. Certificates are valid from one hour ago until one day from now, unless the argument
+/// `validity` specifies another period. Use it only in tests: its private key is in memory, and it signs every
+/// certificate that is requested. It needs the system's OpenSSL.
 public final class TestAuthority: Sendable {
-    /// What a certificate is for (RFC 5280 §4.2.1.12).
+    /// The purpose of a certificate (RFC 5280 §4.2.1.12).
     public struct Usage: Sendable {
-        /// For a server.
+        /// The certificate of a server.
         public static let server = Usage(extensionValue: "serverAuth")
-        /// For a client that the server asks for a certificate.
+        /// The certificate of a client.
         public static let client = Usage(extensionValue: "clientAuth")
-        /// To sign code, which no link needs.
+        /// A certificate for signing code, which no link accepts.
         package static let code = Usage(extensionValue: "codeSigning")
 
         let extensionValue: String
     }
 
-    /// Its own certificate.
+    /// The root certificate of this authority. To make a client or a server trust it, pass it in their `roots`.
     public let root: PEM
     private let certificate: Certificate
-    /// The certificates between it and the root, its own first.
+    /// The intermediate certificates up to the root, which is not included; its own comes first.
     private let chain: [Certificate]
 
-    /// A new authority, which signs its own certificate.
+    /// Creates an authority that signs its own certificate.
     ///
-    /// Throws `tls(.libraryMissing)` where there is no OpenSSL.
+    /// - Throws: `TransportError` with the code `tls(.libraryMissing)` if OpenSSL is not installed, or
+    ///   `tls(.configuration)` if it cannot create the certificate.
     public init(named name: String = "Trunkline test authority") throws(TransportError) {
         var request = CertificateRequest(subject: name)
         request.isAuthority = true
@@ -49,7 +57,7 @@ public final class TestAuthority: Sendable {
         root = authority.root
     }
 
-    /// An authority below this one.
+    /// Creates an intermediate authority, signed by this one. It has the same ``root``.
     public func intermediate(
         named name: String = "Trunkline test intermediate"
     ) throws(TransportError) -> TestAuthority {
@@ -58,8 +66,13 @@ public final class TestAuthority: Sendable {
         return TestAuthority(try Certificate(request, signedBy: certificate), below: self)
     }
 
-    /// A certificate for `name` (a host name, also with a wildcard, or an IP address) and its key: see
-    /// `identity(forNames:)`.
+    /// Creates a certificate for `name` and its key.
+    ///
+    /// - Parameters:
+    ///   - name: A host name, which may contain a wildcard, or an IP address.
+    ///   - usage: The purpose of the certificate. Default: a server's.
+    ///   - passphrase: The passphrase that encrypts the key; `nil`, the default, for an unencrypted key.
+    /// - Throws: `TransportError` with the code `tls(.configuration)` if OpenSSL cannot create the certificate.
     public func identity(
         for name: String,
         usage: Usage = .server,
@@ -68,13 +81,16 @@ public final class TestAuthority: Sendable {
         try identity(forNames: [name], usage: usage, passphrase: passphrase)
     }
 
-    /// A certificate for `names` (host names, also with a wildcard, and IP addresses), and its key.
+    /// Creates a certificate for several names and its key.
     ///
     /// - Parameters:
-    ///   - usage: What it is for.
-    ///   - validity: From when until when, counted from now.
-    ///   - withChain: Whether it comes with the certificates between it and the root.
-    ///   - passphrase: What its key is encrypted with; `nil` for a key in the clear.
+    ///   - names: Host names, which may contain wildcards, and IP addresses. The first one is also the subject.
+    ///   - usage: The purpose of the certificate. Default: a server's.
+    ///   - validity: The period in which it is valid, relative to now. Default: from one hour ago until one day from
+    ///     now. Pass a range in the past for an expired certificate.
+    ///   - withChain: Whether the identity includes the certificates between it and the root. Default `true`.
+    ///   - passphrase: The passphrase that encrypts the key; `nil`, the default, for an unencrypted key.
+    /// - Throws: `TransportError` with the code `tls(.configuration)` if OpenSSL cannot create the certificate.
     public func identity(
         forNames names: [String],
         usage: Usage = .server,
@@ -94,17 +110,19 @@ public final class TestAuthority: Sendable {
         return TLSIdentity(certificates: .text(text), privateKey: key) { passphrase }
     }
 
-    /// Its own certificate, which it has signed itself, as the one of a server.
+    /// The authority's own, self-signed certificate as the identity of a server.
     package func selfSigned() throws(TransportError) -> TLSIdentity {
         TLSIdentity(certificates: root, privateKey: .text(try certificate.keyText(passphrase: nil)))
     }
 
-    /// The pin of its own key, which is in every chain that it has signed.
+    /// The pin of the authority's key. That key is in every certificate chain that the authority has signed.
     public var pin: PublicKeyPin { certificate.pin }
 }
 
 extension PEM {
-    /// Writes the text to a new file at `path` that nobody else may read, for servers that want files.
+    /// Writes the PEM text to a new file at `path` that only its owner may read.
+    ///
+    /// - Throws: `TransportError` if a file already exists at `path`, or if it cannot be written.
     public func write(toFile path: String) throws(TransportError) {
         try createFile(at: path, with: Array(try load()))
     }

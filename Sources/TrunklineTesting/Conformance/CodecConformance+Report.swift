@@ -1,54 +1,55 @@
 import Trunkline
 
 extension CodecConformance {
-    /// What a codec has to keep; `CodecConformance` lists them for users.
+    /// The rules that a codec must keep. The table at `CodecConformance` lists them for users.
     package enum Rule: String, Sendable, Hashable, CaseIterable {
-        /// What one side encodes the other decodes: the same frames, no more and no fewer, whatever is in their bodies.
+        /// Each side decodes what the other encodes: the same frames, whatever their bodies contain.
         case roundTrip
-        /// Frames become the bytes, and bytes the frames, that a sample says.
+        /// Frames are encoded as, and bytes decoded to, what a sample specifies.
         case vector
-        /// Copies of a codec share nothing: every link has its own state.
+        /// Copies of a codec share no state: every link has its own.
         case copies
-        /// The same bytes give the same frames, the same frame the same bytes.
+        /// The same bytes give the same frames, and the same frame gives the same bytes.
         case determinism
-        /// `encode` appends, whatever is in the buffer before it.
+        /// `encode` appends, whatever is already in the buffer.
         case append
-        /// A frame that is not complete is neither decoded nor refused, and does not become one when the connection ends.
+        /// An incomplete frame is neither decoded nor refused, and does not become a frame when the connection ends.
         case truncation
-        /// Where the bytes are split makes no difference.
+        /// The frames do not depend on where the bytes are split.
         case split
-        /// Each frame takes its own bytes and leaves those of the next.
+        /// Each frame consumes its own bytes and leaves those of the next.
         case merge
-        /// No frame without bytes.
+        /// No frame is decoded from zero bytes.
         case progress
-        /// What is too large is refused both ways, a length before its body is awaited; what one side encodes is not too
-        /// large for the other; no more than a frame is left to wait for more.
+        /// Frames that are too large are refused by both `encode` and `decode`, and a length is refused before its body
+        /// arrives. What one side encodes is not too large for the other. The codec does not wait for more bytes than
+        /// one frame can have. It need not call `await`.
         case limit
-        /// Every serial number of `matching` travels, and responses have those of their requests.
+        /// Every serial number of `matching` is transmitted, and responses carry the serials of their requests.
         case matching
-        /// Pings, and the answers to them, arrive as what they are.
+        /// Pings and their answers arrive as such.
         case heartbeat
-        /// A cancellation arrives as one, with the serial number of its request.
+        /// A cancellation arrives as such, with the serial number of its request.
         case cancellation
         /// Both sides agree on which frames of a client are window updates.
         case window
-        /// Bytes that a sample says are wrong are refused.
+        /// Bytes that a sample specifies as invalid are refused.
         case refusal
     }
 
-    /// Something that a codec does wrong.
+    /// A rule that the codec breaks.
     public struct Violation: Sendable, Hashable, CustomStringConvertible {
-        /// What it should have kept.
+        /// The rule that it broke.
         package let rule: Rule
-        /// What was done and what came of it.
+        /// The check that failed, and its result.
         public let message: String
-        /// What was fed, or what was encoded.
+        /// The bytes that were decoded or encoded in that check.
         public let bytes: [UInt8]
 
-        /// The name of the rule, as `CodecConformance` lists them.
+        /// The name of the broken rule; see the table at ``CodecConformance``.
         public var ruleName: String { rule.rawValue }
 
-        /// The rule, the message, and the first of the bytes in hexadecimal.
+        /// The rule, the message, and the first 64 bytes in hexadecimal.
         public var description: String {
             "\(rule.rawValue): \(message)" + (bytes.isEmpty ? "" : "\n    \(hexadecimal)")
         }
@@ -59,15 +60,17 @@ extension CodecConformance {
         }
     }
 
-    /// What came of a check.
+    /// The result of a check.
+    ///
+    /// If ``violations`` is empty, the codec follows all rules that could be checked.
     public struct Report: Sendable, CustomStringConvertible {
-        /// What is wrong: the first few of each rule.
+        /// The violations: the first three of each rule.
         public internal(set) var violations: [Violation] = []
-        /// How often each rule was seen broken.
+        /// The number of violations of each rule.
         package internal(set) var counts: [Rule: Int] = [:]
-        /// What could not be checked, and why.
+        /// The rules and samples that could not be checked, with the reasons.
         public internal(set) var unchecked: [String] = []
-        /// How many inputs were fed.
+        /// The number of inputs that were decoded.
         package internal(set) var inputs = 0
 
         static let shownPerRule = 3
@@ -78,7 +81,7 @@ extension CodecConformance {
             violations.append(Violation(rule: rule, message: message.asMessage, bytes: bytes))
         }
 
-        /// Every violation, how many more there are, and what was not checked.
+        /// Every violation, the number of further ones, and what was not checked.
         public var description: String {
             var lines = violations.map(\.description)
             for rule in Rule.allCases {

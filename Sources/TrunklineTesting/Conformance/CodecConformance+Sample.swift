@@ -13,25 +13,33 @@ extension CodecConformance {
         let receiver: Side
         /// The requests that the client has sent before it receives this.
         let answered: [Frame]
-        /// The bytes that the frames must become.
+        /// The bytes that the frames must be encoded as.
         var vector: [UInt8]?
-        /// Whether the end of the connection is the end of the last frame.
+        /// Whether the end of the connection completes the last frame.
         var endsWithConnection = false
 
-        /// A frame: sent by the client if it is a request, a cancellation, a ping or a pong, otherwise by the server.
+        /// Creates a sample of one frame.
+        ///
+        /// The client sends it if it is a request, a cancellation, a ping or a pong; otherwise the server does.
         ///
         /// - Parameters:
-        ///   - frame: As it is to arrive: what the protocol does not carry is left out. Named fields that it does not set
-        ///     may arrive with any value.
-        ///   - request: What it answers, for codecs that must know. The request is a sample too.
-        ///   - bytes: What it must become on the wire, if that is to be checked.
+        ///   - frame: The frame as the receiver must decode it. Do not set properties that the protocol does not
+        ///     transmit. Named fields that the frame does not set may arrive with any value.
+        ///   - request: The request that the frame answers, for codecs that need to know it. It is checked as a sample,
+        ///     too.
+        ///   - bytes: The bytes that the frame must be encoded as, or `nil`, the default, to leave them unchecked.
         public init(_ frame: Frame, answering request: Frame? = nil, bytes: [UInt8]? = nil) {
             self.init([frame], answering: request.map { [$0] } ?? [])
             vector = bytes
         }
 
-        /// Frames that come one after the other: an answer in parts, an error response and what follows. All have one
-        /// sender.
+        /// Creates a sample of frames that follow each other, such as the parts of a reply, or an error response and
+        /// the frames after it.
+        ///
+        /// - Parameters:
+        ///   - frames: The frames, all from the same sender.
+        ///   - requests: The requests that the frames answer, for codecs that need to know them. They are checked as
+        ///     samples, too.
         public init(_ frames: [Frame], answering requests: [Frame] = []) {
             content = .frames(frames)
             answered = requests
@@ -48,14 +56,18 @@ extension CodecConformance {
             self.answered = answered
         }
 
-        /// Bytes of whole frames as a real peer sends them, perhaps as no codec here would encode them.
+        /// Creates a sample of bytes that form complete frames, as a real peer sends them.
+        ///
+        /// Use it for bytes that the codec would not encode itself.
         ///
         /// - Parameters:
-        ///   - bytes: One frame or several.
-        ///   - frames: What they are; `nil` to leave that open and only check that it is always the same.
-        ///   - receiver: Who receives them.
-        ///   - requests: What the client has sent before.
-        ///   - endsWithConnection: Whether the connection ends after them and completes the last frame (`decodeEnd`).
+        ///   - bytes: The bytes of one or more complete frames.
+        ///   - frames: The frames that decoding must return. With `nil`, any frames are allowed, and only consistency
+        ///     is checked.
+        ///   - receiver: The side that receives them. Default: the client.
+        ///   - requests: The requests that the client has sent before.
+        ///   - endsWithConnection: Whether the connection ends after the bytes, which completes the last frame
+        ///     (`decodeEnd`). Default `false`.
         public static func bytes(
             _ bytes: [UInt8],
             are frames: [Frame]?,
@@ -68,9 +80,17 @@ extension CodecConformance {
             return sample
         }
 
-        /// Bytes that must be refused, however they are split, without any more of them: a header with a length above the
-        /// limit, a constant that is none. Returning a frame with `malformedReason` refuses them too. `code` is what
-        /// they are refused with, if that matters.
+        /// Creates a sample of bytes that the codec must refuse without waiting for further bytes, however they are
+        /// split.
+        ///
+        /// Examples are a header with a length above the limit, or a constant field with a wrong value. A codec may
+        /// throw, or return a frame with a `malformedReason`.
+        ///
+        /// - Parameters:
+        ///   - bytes: The invalid bytes.
+        ///   - code: The expected error code, or `nil`, the default, for any.
+        ///   - receiver: The side that receives them. Default: the client.
+        ///   - requests: The requests that the client has sent before.
         public static func refused(
             _ bytes: [UInt8],
             with code: FrameError.Code? = nil,

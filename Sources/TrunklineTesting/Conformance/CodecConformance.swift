@@ -1,6 +1,6 @@
 public import Trunkline
 
-/// Checks that a codec keeps what a `FrameCodec` promises, on sample frames and on what can become of their bytes.
+/// Checks that a codec follows the rules of `FrameCodec`, with sample frames and many variants of their bytes.
 ///
 /// ```swift
 /// let report = CodecConformance(
@@ -11,34 +11,34 @@ public import Trunkline
 /// #expect(report.violations.isEmpty, "\(report)")
 /// ```
 ///
-/// Every sample is encoded by one side and decoded by the other (`serverSide()`), then fed in every split and merge, cut
-/// short, made too large and corrupted; below is what is looked for. All of it is decided by the seed and takes a
-/// second or two in a debug build. Give codecs with a large limit a smaller one to be checked with: a limit of some kilobytes is
-/// checked faster and no less well.
+/// One side encodes every sample and the other (`serverSide()`) decodes it. Then the bytes are split and merged in
+/// every way, cut short, made too large, and corrupted. The seed determines all random choices, so a check is
+/// repeatable. It takes one or two seconds in a debug build. If the codec has a large limit, check it with a limit of a
+/// few kilobytes: the check is faster and finds the same errors.
 ///
-/// | Rule | |
+/// | Rule | Meaning |
 /// |---|---|
-/// | `roundTrip` | What one side encodes the other decodes: the same frames, no more and no fewer, whatever is in their bodies |
-/// | `vector` | Frames become the bytes, and bytes the frames, that a sample says |
-/// | `copies` | Copies of a codec share nothing: every link has its own state |
-/// | `determinism` | The same bytes give the same frames, the same frame the same bytes |
-/// | `append` | `encode` appends, whatever is in the buffer before it |
-/// | `truncation` | A frame that is not complete is neither decoded nor refused, also when the connection ends |
-/// | `split`, `merge` | Where the bytes are split makes no difference; each frame takes its own bytes and no others |
-/// | `progress` | No frame without bytes |
-/// | `limit` | What is too large is refused both ways, a length before its body is awaited |
-/// | `matching` | Every serial number of `matching` travels, and responses have those of their requests |
-/// | `heartbeat`, `cancellation` | Pings, pongs and cancellations arrive as what they are |
+/// | `roundTrip` | Each side decodes what the other encodes: the same frames, whatever their bodies contain |
+/// | `vector` | Frames are encoded as, and bytes decoded to, what a sample specifies |
+/// | `copies` | Copies of a codec share no state: every link has its own |
+/// | `determinism` | The same bytes give the same frames, and the same frame gives the same bytes |
+/// | `append` | `encode` appends, whatever is already in the buffer |
+/// | `truncation` | An incomplete frame is neither decoded nor refused, also when the connection ends |
+/// | `split`, `merge` | The frames do not depend on where bytes are split; each frame consumes its own bytes only |
+/// | `progress` | No frame is decoded from zero bytes |
+/// | `limit` | `encode` and `decode` refuse frames that are too large, and `decode` does so before the body arrives |
+/// | `matching` | Every serial number of `matching` is transmitted, and responses carry the serials of their requests |
+/// | `heartbeat`, `cancellation` | Pings, pongs and cancellations arrive as such |
 /// | `window` | Both sides agree on which frames of a client are window updates |
-/// | `refusal` | Bytes that a sample says are wrong are refused |
+/// | `refusal` | Bytes that a sample specifies as invalid are refused |
 ///
-/// A codec that traps ends the process, and one that never returns hangs it: `announcesInputs` then says on what.
+/// A codec that traps ends the process, and one that never returns hangs it. Set ``announcesInputs`` to find the input.
 public struct CodecConformance: Sendable {
-    /// Who receives.
+    /// The side of a connection that receives a sample.
     public enum Side: Sendable, Hashable {
-        /// The codec itself.
+        /// The client: the codec itself.
         case client
-        /// Its `serverSide()`.
+        /// The server: the codec's `serverSide()`.
         case server
     }
 
@@ -47,36 +47,51 @@ public struct CodecConformance: Sendable {
     let samples: [Sample]
     let maximumFrameSize: Int
 
-    /// The same protocol with a limit at least twice as high, to make frames with that are too large for the codec; set
-    /// for layouts. Without it, lengths are only raised by corruption, and by samples that are `refused` with
-    /// `illegalLength`: headers of frames that are too large, one for each side.
+    /// A codec for the same protocol with a limit at least twice as high. The check uses it to encode frames that are
+    /// too large for the checked codec.
+    ///
+    /// Set automatically for layouts, otherwise `nil`. If it is `nil`, pass a sample that must be `refused` with
+    /// `illegalLength` for each side: the header of a frame that is too large. Apart from such samples, only corrupted
+    /// bytes then contain lengths above the limit.
     public var relaxed: (any FrameCodec)?
-    /// Whether `serverSide()` decodes requests and encodes responses; true unless set. Without, requests are encoded and
-    /// not decoded, and what the server sends must be given as bytes.
+    /// Whether `serverSide()` decodes requests and encodes responses. Default `true`.
+    ///
+    /// If `false`, requests are encoded but not decoded, and samples of what the server sends must be bytes.
     public var hasServerSide = true
-    /// Whether any bytes are a body; true unless set. Set it to false where bodies have a grammar of their own, so that
-    /// other bytes than the samples' may be refused, or arrive as others than were sent.
+    /// Whether a body may contain any bytes. Default `true`.
+    ///
+    /// Set it to `false` if bodies have their own syntax, so that bodies other than those of the samples may be refused
+    /// or changed.
+    ///
+    /// With either value `encode` may refuse a body, for example in a frame that has none. With `true`, every body that
+    /// `encode` accepts must arrive unchanged. The check tries other bodies in the first sample that consists of one
+    /// request, of one response, and of one push. Begin the samples with frames that may have any body.
     public var bodiesAreOpaque = true
-    /// Whether parts end where the network happened to cut them, so that only the reply that is joined from them is the
-    /// same at every split; false unless set.
+    /// Whether the boundaries of parts depend on how the network splits the bytes. Default `false`.
+    ///
+    /// If `true`, the parts of a reply are joined before they are compared.
     public var joinsParts = false
-    /// Decides everything that is random. 1 unless set; check with several for more inputs.
+    /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
-    /// How many corrupted samples and runs of random bytes each side is fed; 3000 unless set.
+    /// The number of corrupted samples and runs of random bytes that each side decodes. Default 3000.
     package var garbageInputs = 3000
-    /// With how many single-byte corruptions of the samples each side is fed at most; 65,536 unless set. Up to 257 bytes of
-    /// samples, these are every value of every byte.
+    /// The most single-byte corruptions of the samples that each side decodes. Default 65,536. For samples of up to 257
+    /// bytes in total, that covers every value of every byte.
     package var corruptedInputs = 65_536
-    /// Writes every input to standard error before it is fed: when the codec traps or hangs, the last line says on what.
+    /// Whether every input is written to standard error before it is decoded. Default `false`. If the codec traps or
+    /// hangs, the last line is the input.
     public var announcesInputs = false
 
-    /// A check of `codec`.
+    /// Creates a check of `codec`.
     ///
     /// - Parameters:
-    ///   - codec: The protocol as a client sees it, as it is before anything was decoded.
-    ///   - samples: Frames, or bytes, of every kind that the protocol has.
-    ///   - maximumFrameSize: The size of the largest whole frame that the codec takes, in bytes on the wire.
-    ///   - file, line: Named when the program is stopped for a size that no frame has.
+    ///   - codec: The client's codec, in its initial state.
+    ///   - samples: Frames or bytes of every kind that the protocol has.
+    ///   - maximumFrameSize: The size of the largest complete frame that the codec accepts, in bytes on the wire. If it
+    ///     depends on the direction or on the type of the frame, pass the largest; smaller limits are then checked only
+    ///     by samples that are `refused`. Must be positive; otherwise the program stops.
+    ///   - file: The file to report if the program stops.
+    ///   - line: The line to report if the program stops.
     public init(
         of codec: some FrameCodec,
         samples: [Sample],
@@ -84,7 +99,7 @@ public struct CodecConformance: Sendable {
         file: StaticString = #fileID,
         line: UInt = #line
     ) {
-        require(maximumFrameSize > 0, "CodecConformance: maximumFrameSize \(maximumFrameSize)", file, line)
+        require(maximumFrameSize > 0, "maximumFrameSize must be positive, not \(maximumFrameSize)", file, line)
         client = codec
         server = codec._serverSide()
         self.samples = samples
@@ -95,14 +110,19 @@ public struct CodecConformance: Sendable {
         }
     }
 
-    /// A check of `layout` with the limit that it has, or 64 KiB if that is less: of a larger one nothing more is learnt.
+    /// Creates a check of `layout` with its own limit, or 64 KiB if that is smaller: a larger limit would not find more
+    /// errors.
+    ///
+    /// - Parameters:
+    ///   - layout: The client's layout.
+    ///   - samples: Frames or bytes of every kind that the protocol has.
     public init(of layout: FrameLayout, samples: [Sample]) {
         var layout = layout
         layout.maximumFrameSize = min(layout.maximumFrameSize, 64 * 1024)
         self.init(of: layout, samples: samples, maximumFrameSize: layout.maximumFrameSize)
     }
 
-    /// Checks everything and says what is wrong.
+    /// Performs all checks and returns the result.
     public func check() -> Report {
         var run = ConformanceRun(self)
         run.checkAll()

@@ -1,24 +1,24 @@
 package import Trunkline
 
-/// The receiving end of one link, as a connection drives it: decodes every complete frame, puts back what is not one.
+/// The receiving end of one link, driven as a connection drives it: decodes every complete frame and keeps the rest.
 package struct ConformanceLink {
     private var codec: any FrameCodec
     private var input = ReceiveBuffer()
-    /// What the codec must not leave undecoded, in bytes.
+    /// The most bytes that the codec may leave undecoded.
     private let limit: Int
     /// Whether parts count as one frame with the response that they belong to.
     private let joinsParts: Bool
     private var parts: [UInt8] = []
 
     package private(set) var frames: [Frame] = []
-    /// How many bytes were taken when each of `frames` was complete.
+    /// The number of bytes consumed when each of `frames` was complete.
     package private(set) var ends: [Int] = []
     package private(set) var received = 0
-    /// What the codec refused the bytes with. Nothing is decoded after it.
+    /// The error with which the codec refused the bytes. Nothing is decoded after it.
     package private(set) var refusal: FrameError?
-    /// What the codec must never do, whatever it is fed.
+    /// The first broken rule that holds for every input.
     package private(set) var fault: (rule: CodecConformance.Rule, message: String)?
-    /// The largest size that was announced by `await`.
+    /// The largest size announced by `await`.
     package private(set) var awaited = 0
 
     package init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
@@ -30,18 +30,18 @@ package struct ConformanceLink {
         }
     }
 
-    /// How many bytes are not decoded.
+    /// The number of bytes that are not decoded.
     package var left: Int { input.count }
-    /// What the bytes were refused with, all of them or the last frame alone.
+    /// The code with which the bytes, or the last frame alone, were refused.
     package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.malformedReason }
     private var isOver: Bool { refusal != nil || fault != nil }
 
-    /// Takes `bytes` in, as one read of a socket.
+    /// Receives `bytes`, as one read of a socket.
     package mutating func receive(_ bytes: ArraySlice<UInt8>) {
         guard !isOver, !bytes.isEmpty else { return }
         received += bytes.count
         if input.isEmpty {
-            // Storage without a byte to spare, so that reading beyond it cannot go unnoticed.
+            // Storage without a spare byte, so that reading beyond its end is detected.
             input = ReceiveBuffer(bytes)
         } else {
             var rest = bytes
@@ -78,9 +78,11 @@ package struct ConformanceLink {
         }
         awaited = max(awaited, input.awaitedCount)
         if input.awaitedCount > limit {
-            fault = (.limit, "decode awaits \(input.awaitedCount) bytes, but a frame has \(limit) at most")
+            fault = (.limit, "decode awaits \(input.awaitedCount) bytes; a frame has at most \(limit) bytes")
         } else if input.count > limit {
-            fault = (.limit, "decode waits for more with \(input.count) bytes there, but a frame has \(limit) at most")
+            fault = (
+                .limit, "decode waits for more although it has \(input.count) bytes; a frame has at most \(limit) bytes"
+            )
         }
     }
 
@@ -95,14 +97,14 @@ package struct ConformanceLink {
         ends.append(received - input.count)
     }
 
-    /// The peer ends the connection in good order.
+    /// The peer ends the connection cleanly.
     package mutating func end() {
         while !isOver {
             let count = input.count
             do throws(FrameError) {
                 guard let frame = try codec._decodeEnd(&input) else { return }
                 keep(frame)
-                // Taking what remains, even if that is nothing, completes a frame once.
+                // A frame completed by the end, even from zero bytes, is completed only once.
                 if input.count == count { return }
             } catch {
                 refusal = error

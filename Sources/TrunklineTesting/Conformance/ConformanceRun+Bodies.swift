@@ -1,6 +1,6 @@
 import Trunkline
 
-/// Bodies of any bytes: whatever is encoded is one frame to the other side, and that one.
+/// Bodies of any bytes: the other side must decode exactly one frame, the same one.
 extension ConformanceRun {
     mutating func checkBodies() {
         var done: Set<[UInt8]> = []
@@ -41,12 +41,16 @@ extension ConformanceRun {
         let link = feedChecked([bytes[...]], to: side, sent: sample.answered, as: name)
         guard link.fault == nil else { return }
         if link.frames.count > 1 || link.frames.count == 1 && (link.left > 0 || link.refusal != nil) {
-            let rest = link.refusal.map { "\($0)" } ?? "\(link.left) bytes"
-            return violate(.roundTrip, "\(name) is \(link.frames.count) frames to the \(side), and \(rest)", bytes)
+            let rest = link.refusal.map { "\($0)" } ?? "\(link.left) undecoded bytes"
+            return violate(
+                .roundTrip,
+                "the \(side) decoded \(name), which is one frame, as \(link.frames.count) frames and \(rest)",
+                bytes
+            )
         }
         guard kit.bodiesAreOpaque else { return }
         if let refusal = link.refusal {
-            violate(.roundTrip, "encode took \(name), but the \(side) refused it: \(refusal)", bytes)
+            violate(.roundTrip, "encode accepted \(name), but the \(side) refused it: \(refusal)", bytes)
         } else if link.frames.first?.body != frame.body {
             let found = link.frames.first.map { "a body of \($0.body)" } ?? "no frame"
             violate(.roundTrip, "\(name), decoded by the \(side): \(found) instead of \(frame.body)", bytes)

@@ -1,8 +1,8 @@
 import Trunkline
 
-/// What the client relies on without looking: codecs are values, encode appends, the same gives the same.
+/// Assumptions of the client: codecs are values, `encode` appends, and both directions are deterministic.
 extension ConformanceRun {
-    /// Two links at once, and a link that is copied half-way. Returns whether all went well.
+    /// Decodes on two links at once, and on a link that is copied half-way. Returns whether all went well.
     mutating func checkCopies() -> Bool {
         var isGood = true
         for side in [Side.client, .server] {
@@ -19,14 +19,14 @@ extension ConformanceRun {
         let halves = [stream.bytes[..<middle], stream.bytes[middle...]]
         let ends = stream.endsWithConnection
         let alone = feed(halves, to: side, sent: stream.sent, ends: ends, as: "\(stream.name) in halves")
-        // What goes wrong without a copy is a matter of splits.
+        // A failure without a copy is reported by the check of splits.
         guard alone.frames == stream.frames, alone.refusal == nil else { return true }
         let cut = [other.bytes.dropLast(), other.bytes.suffix(1)]
         let otherAlone = feed(cut, to: side, sent: other.sent, ends: other.endsWithConnection, as: "\(other.name) cut")
         guard otherAlone.frames == other.frames, otherAlone.refusal == nil else { return true }
         var first = feed([stream.bytes[..<middle]], to: side, sent: stream.sent, as: "half of \(stream.name)")
         let copy = first
-        var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name) but for a byte")
+        var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name), cut short")
         announce("the rest of \(stream.name) and of \(other.name)", halves, to: side)
         first.receive(stream.bytes[middle...])
         second.receive(other.bytes.suffix(1))
@@ -39,7 +39,7 @@ extension ConformanceRun {
         if other.endsWithConnection { second.end() }
         for (link, stream) in [(first, stream), (second, other), (third, stream)] {
             if link.frames == stream.frames, link.refusal == nil, link.fault == nil { continue }
-            let outcome = link.refusal.map { "threw \($0)" } ?? "gave other frames"
+            let outcome = link.refusal.map { "threw \($0)" } ?? "gave different frames"
             violate(
                 .copies,
                 "decode of \(stream.name) \(outcome) while a copy of the codec decoded \(other.name): copies share state",
@@ -50,7 +50,7 @@ extension ConformanceRun {
         return true
     }
 
-    /// Each sample's frames once more: behind other bytes, after each other, twice.
+    /// Encodes each sample again: after other bytes, one after the other, and twice.
     mutating func checkEncoding() {
         for (index, sample) in kit.samples.enumerated() {
             guard case .frames(let frames) = sample.content else { continue }
@@ -64,9 +64,9 @@ extension ConformanceRun {
         var (first, second) = (before, before)
         guard let alone = try? bytes(of: frames, by: &first) else { return }
         if alone != (try? bytes(of: frames, by: &second)) {
-            violate(.determinism, "\(name) is encoded as other bytes the second time", alone)
+            violate(.determinism, "encoding \(name) twice gave different bytes", alone)
         }
-        // A long piece is held by reference, so that what follows begins a run of its own.
+        // A long run is held by reference, so that what follows begins a new run.
         for prefix in [[0xA5], [UInt8](repeating: 0xA5, count: 5000)] {
             var codec = before
             var output = SendBuffer()
@@ -78,7 +78,7 @@ extension ConformanceRun {
             if output.bytes != prefix + alone {
                 violate(
                     .append,
-                    "\(name) is encoded as other bytes behind \(prefix.count) that were there before",
+                    "encoding \(name) after \(prefix.count) other bytes gave different bytes",
                     output.bytes.dropFirst(prefix.count)
                 )
             }

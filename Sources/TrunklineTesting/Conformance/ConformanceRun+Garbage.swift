@@ -1,6 +1,6 @@
 import Trunkline
 
-/// What must be refused, and what may be anything but must not go wrong.
+/// Inputs that must be refused, and random inputs that must not break a rule.
 extension ConformanceRun {
     mutating func checkRefusals() {
         for (index, sample) in kit.samples.enumerated() {
@@ -36,8 +36,8 @@ extension ConformanceRun {
         }
     }
 
-    /// Every value of every byte; of long samples every value of the first bytes, as far as a half of the inputs go, and a
-    /// choice of the others.
+    /// Tries every value of every byte. For long samples: every value of the first bytes, with half of the inputs, and
+    /// a random choice for the others.
     private mutating func checkEveryByte(_ streams: [ConformanceStream], _ side: Side, atMost limit: Int) {
         let total = streams.reduce(0) { $0 + $1.bytes.count }
         let isAll = total <= limit / 255
@@ -62,7 +62,7 @@ extension ConformanceRun {
         feedGarbage(bytes, stream.receiver, stream.sent, what)
     }
 
-    /// Numbers made small or large, bytes taken out or put in, the order changed.
+    /// Makes numbers small or large, removes or inserts bytes, and changes their order.
     private mutating func corrupted(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
         for _ in 0...random.below(3) {
@@ -80,7 +80,7 @@ extension ConformanceRun {
         return bytes
     }
 
-    /// Anything may come of `bytes`, but the same wherever they are split.
+    /// Decodes `bytes`. Any result is valid, but it must be the same wherever the bytes are split.
     private mutating func feedGarbage(
         _ bytes: [UInt8],
         _ side: Side,
@@ -94,7 +94,7 @@ extension ConformanceRun {
         guard split.fault == nil else { return }
         if split.frames != whole.frames || (split.refusal == nil) != (whole.refusal == nil) {
             let (one, two) = (outcome(whole), outcome(split))
-            violate(.split, "\(what()) is \(one), but \(two) in pieces of \(cut) and \(bytes.count - cut)", bytes)
+            violate(.split, "\(what()) gave \(one), but \(two) in pieces of \(cut) and \(bytes.count - cut)", bytes)
         }
     }
 

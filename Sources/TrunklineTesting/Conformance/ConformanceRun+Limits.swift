@@ -14,20 +14,24 @@ extension ConformanceRun {
         }
         for side in [Side.client, .server] where !grown.contains(side) && !streams(to: side).isEmpty {
             skip(
-                "what the \(side) does about frames that are too large: no sample of one frame has a body that can grow"
+                "whether the \(side) refuses frames that are too large, because no one-frame sample has a body that can grow"
             )
         }
         checkWaiting()
     }
 
-    /// Returns false when nothing can be said, as the frame's body cannot be any bytes.
+    /// Returns false if the limit cannot be checked, because the frame's body cannot be any bytes.
     private mutating func checkLimit(of frame: Frame, _ sample: CodecConformance.Sample, _ name: String) -> Bool {
         guard let sender = sender(of: sample), let overhead = overhead(of: frame, sample, sender) else { return false }
         let limit = kit.maximumFrameSize
         if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: sender), bytes.count > limit {
-            violate(.limit, "encode took \(name) with \(bytes.count) bytes, but a frame has \(limit) at most", bytes)
+            violate(
+                .limit,
+                "encode accepted \(name) with \(bytes.count) bytes; a frame has at most \(limit) bytes",
+                bytes
+            )
         }
-        // A length that is written in as few bytes as it needs makes the header longer.
+        // The header grows with a length that is written in as few bytes as possible.
         var largest: [UInt8]?
         for slack in 0...16 where largest == nil {
             largest = encode(frame, bodySize: limit - overhead - slack, by: sender)
@@ -44,7 +48,7 @@ extension ConformanceRun {
         return true
     }
 
-    /// Whether a sample is refused for its length: then `checkRefusals` looks after that.
+    /// Whether a sample is refused for its length. If so, `checkRefusals` covers it.
     private func refusesLength(_ side: Side) -> Bool {
         kit.samples.contains { sample in
             guard case .refused(_, .illegalLength?) = sample.content else { return false }
@@ -55,12 +59,12 @@ extension ConformanceRun {
     private static func howToCheckLengths(_ side: Side, _ limit: Int) -> String {
         let sample = ".refused(bytes, with: .illegalLength, receivedBy: .\(side))"
         return
-            "whether the \(side) refuses a length above the limit before its body is there: set `relaxed` to the same "
+            "whether the \(side) refuses a length above the limit before the body arrives: set `relaxed` to the same "
             + "codec with a limit of at least \(limit <= .max / 2 ? 2 * limit : limit) bytes, or add the sample \(sample) "
             + "where `bytes` is a header that announces more than \(limit) bytes"
     }
 
-    /// How many bytes `frame` has besides its body, if that can be anything as long as one byte, or as the sample's own.
+    /// The size of `frame` without its body, if the body can be any bytes of length one, or of the sample's own length.
     private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: any FrameCodec) -> Int? {
         for size in [1, frame.body.count] where size > 0 {
             guard let one = encode(frame, bodySize: size, by: sender),
@@ -72,7 +76,7 @@ extension ConformanceRun {
         return nil
     }
 
-    /// The bytes of `frame` with another body; `nil` when it is refused.
+    /// The bytes of `frame` with a body of `bodySize` bytes, or `nil` if it is refused.
     private func encode(_ frame: Frame, bodySize: Int, by sender: any FrameCodec) -> [UInt8]? {
         guard bodySize >= 0 else { return nil }
         var (frame, sender) = (frame, sender)
@@ -80,8 +84,8 @@ extension ConformanceRun {
         return try? bytes(of: [frame], by: &sender)
     }
 
-    /// The largest frame that one side sends: the other takes it. Returns the size of the header after which it knows how
-    /// long the frame is, if it says so.
+    /// Checks that the largest frame of one side is accepted by the other. Returns the size of the header after which
+    /// the frame's length is known, if the codec announces it.
     private mutating func checkLargest(
         _ bytes: [UInt8],
         _ frame: Frame,
@@ -94,11 +98,11 @@ extension ConformanceRun {
         let link = feedChecked([bytes[...]], to: side, sent: sample.answered, as: what)
         guard link.fault == nil else { return nil }
         if let refusal = link.refusal {
-            violate(.limit, "encode took \(what), but decode threw \(refusal)", bytes)
+            violate(.limit, "encode accepted \(what), but decode threw \(refusal)", bytes)
         } else if link.frames.count != 1 || link.left > 0 {
             violate(
                 .limit,
-                "\(what), decoded by the \(side), is \(link.frames.count) frames and \(link.left) bytes",
+                "\(what), decoded by the \(side), gave \(link.frames.count) frames and \(link.left) undecoded bytes",
                 bytes
             )
         }
@@ -111,7 +115,7 @@ extension ConformanceRun {
         return nil
     }
 
-    /// A frame that is too large, sent by one who does not mind: it is refused with the header, where there is one,
+    /// Checks that a frame above the limit, sent by a relaxed codec, is refused: after its header if there is one,
     /// otherwise at the limit.
     private mutating func checkRefusal(
         of bytes: [UInt8],
@@ -122,20 +126,20 @@ extension ConformanceRun {
         let count = min(bytes.count, header.map { $0 + 8 } ?? bytes.count)
         let what = "the first \(count) of \(bytes.count) bytes of \(name), made too large"
         let link = feedChecked([bytes[..<count]], to: sample.receiver, sent: sample.answered, as: what)
-        // A codec that finds its way again may say so with the frame instead.
+        // A codec that can resume after the frame may report it with the frame instead.
         if link.refusalCode == nil, link.fault == nil {
             let limit = kit.maximumFrameSize
             violate(
                 .limit,
-                "the \(sample.receiver) did not refuse \(what); a frame has \(limit) at most",
+                "the \(sample.receiver) did not refuse \(what); a frame has at most \(limit) bytes",
                 bytes[..<count]
             )
         }
     }
 
-    // MARK: Without end
+    // MARK: Endless input
 
-    /// Bytes that go on and on: by the time that more than a frame has come, the codec has found frames or refused.
+    /// Feeds endless bytes: when more than one frame's worth has arrived, the codec must have found frames or refused.
     private mutating func checkWaiting() {
         let size = kit.maximumFrameSize + 1
         var budget = max(size, 8 << 20)
@@ -152,7 +156,7 @@ extension ConformanceRun {
                         var bytes = stream.bytes
                         for index in offset..<offset + width { bytes[index] = 0xFF }
                         let filler = [UInt8](repeating: UInt8(ascii: "a"), count: size)
-                        let what = "\(stream.name), 0xff in \(width) bytes from \(offset), and \(size) bytes behind"
+                        let what = "\(stream.name), 0xff in \(width) bytes from \(offset), and \(size) bytes after it"
                         _ = feedChecked([bytes[...], filler[...]], to: side, sent: stream.sent, as: what)
                     }
                 }

@@ -1,11 +1,11 @@
 import Trunkline
 
-/// Serial numbers, pings, cancellations.
+/// Serial numbers, pings, cancellations and window updates.
 extension ConformanceRun {
     mutating func checkSerials() {
         for stream in streams(to: .client) { checkAnswer(stream) }
         guard case .serial(let range) = kit.client.matching, kit.hasServerSide else { return }
-        guard let request = request else { return skip("every serial number travels: no sample is a request") }
+        guard let request = request else { return skip("whether every serial is sent, because no sample is a request") }
         let middle = range.lowerBound + (range.upperBound - range.lowerBound) / 2
         for serial in [range.lowerBound, middle, range.upperBound] {
             var frame = request
@@ -14,7 +14,7 @@ extension ConformanceRun {
             else { continue }
             if received.first?.serial != serial {
                 let found = received.first.map { "\($0.serial)" } ?? "nothing"
-                violate(.matching, "a request with serial \(serial) arrived with \(found)", bytes)
+                violate(.matching, "a request has serial \(serial), but the server decoded \(found)", bytes)
             }
         }
     }
@@ -28,27 +28,31 @@ extension ConformanceRun {
         return kit.samples.lazy.compactMap(\.answered.first).first
     }
 
-    /// A response has the serial of a request, or none.
+    /// Checks that a response has the serial of a request, or none if it is matched in order.
     private mutating func checkAnswer(_ stream: ConformanceStream) {
         for frame in stream.frames where frame.kind == .response || frame.kind == .part {
             checkRepetition(frame, stream)
             switch kit.client.matching {
             case .inOrder:
                 guard frame.serial != 0 else { continue }
-                violate(.matching, "\(stream.name) has serial \(frame.serial), but matches in order", stream.bytes)
+                violate(
+                    .matching,
+                    "\(stream.name) has serial \(frame.serial), but the codec matches responses in order",
+                    stream.bytes
+                )
             case .serial(let range):
                 if !range.contains(frame.serial) {
-                    let message = "\(stream.name) answers serial \(frame.serial), which no request has: \(range)"
+                    let message = "\(stream.name) has serial \(frame.serial), outside \(range)"
                     violate(.matching, message, stream.bytes)
                 } else if !stream.sent.isEmpty, !stream.sent.contains(where: { $0.serial == frame.serial }) {
                     let asked = stream.sent.map { "\($0.serial)" }.joined(separator: ", ")
-                    violate(.matching, "\(stream.name) answers serial \(frame.serial), not \(asked)", stream.bytes)
+                    violate(.matching, "\(stream.name) has serial \(frame.serial); expected \(asked)", stream.bytes)
                 }
             }
         }
     }
 
-    /// What answers a request in a sample passes the codec's own check.
+    /// Checks that a response of a sample passes the codec's own check against its request.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = kit.client.matching != .inOrder
         guard kit.client._checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
@@ -57,7 +61,7 @@ extension ConformanceRun {
         do throws(FrameError) {
             try kit.client._check(frame, against: request)
         } catch {
-            violate(.matching, "check of \(stream.name) against its request threw \(error)", stream.bytes)
+            violate(.matching, "the codec's check of \(stream.name) against its request threw \(error)", stream.bytes)
         }
     }
 
@@ -74,30 +78,30 @@ extension ConformanceRun {
         let other: Side = side == .client ? .server : .client
         guard let ping = codec(of: side)._ping(number: number) else { return }
         let what = "ping \(number) of the \(side)"
-        if ping.kind != .ping { violate(.heartbeat, "\(what) is a \(ping.kind)") }
+        if ping.kind != .ping { violate(.heartbeat, "\(what) has the kind \(ping.kind)") }
         guard let (received, bytes) = roundTrip([ping], to: other, .heartbeat, what), kit.hasServerSide else { return }
         guard received.count == 1, let arrived = received.first, arrived.kind == .ping else {
             let found = received.map { "\($0.kind)" }.joined(separator: ", ")
-            return violate(.heartbeat, "\(what) arrived as \(found.isEmpty ? "nothing" : found)", bytes)
+            return violate(.heartbeat, "\(what) was decoded as \(found.isEmpty ? "nothing" : found)", bytes)
         }
         guard let pong = codec(of: other)._pong(answering: arrived) else { return }
         guard let (answer, pongBytes) = roundTrip([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
         else { return }
         let look = codec(of: side)._pongsLookLikePings
         guard answer.count == 1, let last = answer.first, last.kind == .pong || last.kind == .ping else {
-            return violate(.heartbeat, "the pong to \(what) arrived as \(answer.map(\.kind))", pongBytes)
+            return violate(.heartbeat, "the pong to \(what) was decoded as \(answer.map(\.kind))", pongBytes)
         }
         if look, last.kind == .pong {
-            violate(.heartbeat, "pongsLookLikePings is true, but the pong to \(what) arrived as a pong", pongBytes)
+            violate(.heartbeat, "pongsLookLikePings is true, but the pong to \(what) was decoded as a pong", pongBytes)
         } else if !look, last.kind == .ping {
-            violate(.heartbeat, "the pong to \(what) arrived as a ping, but pongsLookLikePings is false", pongBytes)
+            violate(.heartbeat, "the pong to \(what) was decoded as a ping, but pongsLookLikePings is false", pongBytes)
         }
         if last.serial != 0, last.serial != ping.serial {
             violate(.heartbeat, "the pong to \(what) has serial \(last.serial), not 0 or \(ping.serial)", pongBytes)
         }
     }
 
-    /// What arrives of `frames`, and their bytes; `nil` after reporting that nothing does.
+    /// The frames that arrive when `frames` are sent, and their bytes. Returns `nil` after reporting a failure.
     private mutating func roundTrip(
         _ frames: [Frame],
         to side: Side,
@@ -128,13 +132,13 @@ extension ConformanceRun {
         guard let request else { return }
         guard let cancel = kit.client._cancelFrame(for: request.serial, type: request.type) else { return }
         let what = "the cancellation of serial \(request.serial)"
-        if cancel.kind != .cancel { violate(.cancellation, "\(what) is a \(cancel.kind)") }
+        if cancel.kind != .cancel { violate(.cancellation, "\(what) has the kind \(cancel.kind)") }
         guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
         guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
-            return violate(.cancellation, "\(what) arrived as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
+            return violate(.cancellation, "\(what) was decoded as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
         }
         if arrived.serial != request.serial {
-            violate(.cancellation, "\(what) arrived as that of serial \(arrived.serial)", bytes)
+            violate(.cancellation, "\(what) was decoded with serial \(arrived.serial)", bytes)
         }
     }
 
@@ -143,7 +147,7 @@ extension ConformanceRun {
     mutating func checkWindowUpdates() {
         for stream in streams(to: .server) {
             for frame in stream.frames where kit.client._isWindowUpdate(frame) != kit.server._isWindowUpdate(frame) {
-                violate(.window, "\(stream.name) is a window update for one side, and not for the other", stream.bytes)
+                violate(.window, "\(stream.name) is a window update for one side, but not for the other", stream.bytes)
             }
         }
     }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// Round trips, and the streams of bytes that everything else begins with.
+/// Round trips, and the streams of bytes with which all other checks begin.
 extension ConformanceRun {
     mutating func prepare() {
         for (index, sample) in kit.samples.enumerated() {
@@ -18,7 +18,7 @@ extension ConformanceRun {
         case .bytes(let bytes, let frames): decode(bytes, sample, expecting: frames, .vector, name)
         case .frames(let frames):
             guard sample.receiver == .server || kit.hasServerSide else {
-                return skip("frames that the server sends, as the codec has no server side: give them as bytes")
+                return skip("frames that the server sends, because the codec has no server side; pass them as bytes")
             }
             var bytes: [UInt8] = []
             do throws(FrameError) {
@@ -29,7 +29,7 @@ extension ConformanceRun {
             }
             if let vector = sample.vector, vector != bytes {
                 let wanted = vector.map(twoDigits).joined(separator: " ")
-                violate(.vector, "\(name) was encoded as other bytes than \(wanted)", bytes)
+                violate(.vector, "\(name) was encoded as other bytes; expected \(wanted)", bytes)
             }
             guard sample.receiver == .client || kit.hasServerSide else { return }
             decode(bytes, sample, expecting: frames, .roundTrip, name)
@@ -54,11 +54,11 @@ extension ConformanceRun {
             return violate(rule, "\(name), decoded by the \(side): \(difference)", bytes)
         }
         guard link.left == 0 else {
-            return violate(rule, "\(link.left) bytes are left after \(name) is decoded by the \(side)", bytes)
+            return violate(rule, "\(link.left) undecoded bytes are left after \(name), decoded by the \(side)", bytes)
         }
         let again = feed([bytes[...]], to: side, sent: sample.answered, ends: ends, as: "\(name) again")
         if again.frames != link.frames || again.refusal != nil {
-            return violate(.determinism, "\(name) decodes to other frames the second time", bytes)
+            return violate(.determinism, "decoding \(name) twice gave different frames", bytes)
         }
         streams.append(
             ConformanceStream(
@@ -75,7 +75,8 @@ extension ConformanceRun {
 
     // MARK: Comparing
 
-    /// In what `decoded` differs from `expected` that the protocol should have carried; `nil` if in nothing.
+    /// The first difference between `decoded` and `expected` that the protocol should have preserved, or `nil` for
+    /// none.
     func difference(of decoded: [Frame], from expected: [Frame], received side: Side) -> String? {
         guard decoded.count == expected.count else {
             return "\(decoded.count) frames instead of \(expected.count)"

@@ -1,10 +1,11 @@
 import Trunkline
 
-/// Incomplete frames and several at once.
+/// Incomplete frames, and several frames at once.
 extension ConformanceRun {
-    /// Samples up to this long are split everywhere; longer ones at the ends and in as many places between.
+    /// Samples up to this length are split everywhere. Longer ones are split at both ends and in as many places
+    /// between.
     private static let everySplit = 256
-    /// Samples up to this long are split in three in every way.
+    /// Samples up to this length are split into three pieces in every way.
     private static let everyThird = 32
 
     mutating func checkSplits() {
@@ -25,7 +26,7 @@ extension ConformanceRun {
         }
     }
 
-    /// Where to split `count` bytes in two.
+    /// The positions at which to split `count` bytes in two.
     private mutating func positions(in count: Int) -> [Int] {
         guard count > Self.everySplit else { return Array(1..<max(1, count)) }
         let edge = Self.everySplit / 4
@@ -33,7 +34,7 @@ extension ConformanceRun {
         return Array(1...edge) + between.sorted() + Array(count - edge..<count)
     }
 
-    /// The first `count` bytes hold the frames that are complete in them; with the rest come the others.
+    /// Checks that the first `count` bytes give the frames that are complete in them, and the rest gives the others.
     private mutating func checkPrefix(_ count: Int, of stream: ConformanceStream) {
         let what = "the first \(count) of \(stream.bytes.count) bytes of \(stream.name)"
         let prefix = stream.bytes[..<count]
@@ -49,7 +50,7 @@ extension ConformanceRun {
                 prefix
             )
         } else if link.frames != Array(expected) {
-            violate(.split, "decode of \(what) gave other frames than of all at once", prefix)
+            violate(.split, "decode of \(what) gave different frames from decode of all bytes at once", prefix)
         } else {
             if !stream.endsWithConnection, stream.ends.allSatisfy({ $0 != count }) {
                 var cut = link
@@ -81,11 +82,11 @@ extension ConformanceRun {
             let frames = "\(link.frames.count) frames: \(link.frames.map(\.description).joined(separator: ", "))"
             violate(
                 .split,
-                "decode of \(stream.name) \(how) gave other frames than of all at once, \(frames)",
+                "decode of \(stream.name) \(how) gave different frames from decode of all bytes at once: \(frames)",
                 stream.bytes
             )
         } else if link.left > 0 {
-            violate(.split, "\(link.left) bytes are left after \(stream.name) \(how)", stream.bytes)
+            violate(.split, "\(link.left) undecoded bytes are left after \(stream.name) \(how)", stream.bytes)
         }
     }
 
@@ -94,7 +95,7 @@ extension ConformanceRun {
     mutating func checkMerges() {
         for side in [Side.client, .server] {
             let streams = streams(to: side).filter(\.canBeFollowed)
-            // In one buffer: each with itself, all together, all together with one that is not complete behind.
+            // In one buffer: each sample twice, all samples, and all samples followed by an incomplete one.
             for stream in streams { checkMerge([stream, stream], side) }
             if streams.count > 1 {
                 checkMerge(streams, side)
@@ -118,7 +119,7 @@ extension ConformanceRun {
         let part = tail.map { $0.bytes.prefix(cut) } ?? []
         let bytes = streams.flatMap(\.bytes) + part
         var what = streams.map(\.name).joined(separator: " and ") + " in one buffer"
-        if let tail { what += " with \(part.count) of \(tail.bytes.count) bytes of \(tail.name) behind" }
+        if let tail { what += " with \(part.count) of \(tail.bytes.count) bytes of \(tail.name) after it" }
         let sent = streams.flatMap(\.sent) + (tail?.sent ?? [])
         let link = feedChecked([bytes[...]], to: side, sent: sent, as: what)
         guard link.fault == nil else { return }
@@ -136,13 +137,13 @@ extension ConformanceRun {
         if link.frames != expected {
             violate(
                 .merge,
-                "decode of \(what) gave \(link.frames.count) frames, not the \(expected.count) there",
+                "decode of \(what) gave \(link.frames.count) frames, not the \(expected.count) expected",
                 bytes
             )
         } else if link.ends != ends {
             violate(
                 .merge,
-                "decode of \(what) took bytes of a frame for those of another: \(link.ends), not \(ends)",
+                "decode of \(what) split frames at \(link.ends) instead of \(ends)",
                 bytes
             )
         }

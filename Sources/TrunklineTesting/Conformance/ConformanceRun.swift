@@ -1,13 +1,13 @@
 import Trunkline
 
-/// One check: what was found so far, and what the next steps need.
+/// One check: the findings so far, and what the next steps need.
 struct ConformanceRun {
     typealias Side = CodecConformance.Side
     typealias Rule = CodecConformance.Rule
 
     let kit: CodecConformance
     var report = CodecConformance.Report()
-    /// The samples as bytes, with what they decode to.
+    /// The samples as bytes, with the frames that they decode to.
     var streams: [ConformanceStream] = []
     var random: SeededGenerator
 
@@ -18,7 +18,7 @@ struct ConformanceRun {
 
     mutating func checkAll() {
         prepare()
-        // What state that is shared breaks else is not worth reading.
+        // If copies share state, all other findings are consequences.
         guard checkCopies() else { return }
         checkEncoding()
         checkSplits()
@@ -33,7 +33,7 @@ struct ConformanceRun {
         checkGarbage()
     }
 
-    // MARK: Words
+    // MARK: Findings
 
     mutating func violate(_ rule: Rule, _ message: String, _ bytes: some Sequence<UInt8> = []) {
         report.add(rule, message, Array(bytes))
@@ -49,7 +49,7 @@ struct ConformanceRun {
 
     func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
 
-    /// The codec that sends `sample`, after it has received what is answered; `nil` when it cannot receive that.
+    /// The codec that sends `sample`, after it has received what `sample` answers; `nil` if it cannot receive that.
     func sender(of sample: CodecConformance.Sample) -> (any FrameCodec)? {
         sender(to: sample.receiver, answering: sample.answered)
     }
@@ -64,7 +64,7 @@ struct ConformanceRun {
         return server
     }
 
-    /// What `codec` encodes `frames` as.
+    /// The bytes that `codec` encodes `frames` as.
     func bytes(of frames: [Frame], by codec: inout any FrameCodec) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         for frame in frames {
@@ -74,7 +74,7 @@ struct ConformanceRun {
         return output.bytes
     }
 
-    /// Says what is about to be fed, for the case that nobody will be there to say it afterwards.
+    /// Announces the next input, in case the codec traps or hangs on it.
     mutating func announce(_ what: @autoclosure () -> String, _ pieces: [ArraySlice<UInt8>], to side: Side) {
         report.inputs += 1
         guard kit.announcesInputs else { return }
@@ -82,7 +82,7 @@ struct ConformanceRun {
         writeToStandardError("\(side) decodes \(what()): \(hexadecimal)\n")
     }
 
-    /// What `side` makes of `pieces`, one read each.
+    /// Feeds `pieces` to `side`, each as one read.
     mutating func feed(
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
@@ -97,7 +97,7 @@ struct ConformanceRun {
         return link
     }
 
-    /// As above; what the codec must never do is reported.
+    /// Like `feed`, but reports a fault.
     mutating func feedChecked(
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
@@ -111,7 +111,7 @@ struct ConformanceRun {
     }
 }
 
-/// One sample as the bytes that one side receives, and the frames that it makes of them.
+/// One sample as the bytes that one side receives, with the frames that they decode to.
 struct ConformanceStream {
     let name: String
     let receiver: CodecConformance.Side
@@ -119,7 +119,7 @@ struct ConformanceStream {
     let sent: [Frame]
     let bytes: [UInt8]
     let frames: [Frame]
-    /// How many bytes were taken when each of `frames` was complete.
+    /// The number of bytes consumed when each of `frames` was complete.
     let ends: [Int]
     /// Whether the end of the connection completes the last frame.
     let endsWithConnection: Bool

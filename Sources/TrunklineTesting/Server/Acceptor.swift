@@ -1,12 +1,12 @@
 import Trunkline
 
-/// The listening socket of a `LoopbackServer`, which is opened before there is a server, and again and again.
+/// The listening socket of a `LoopbackServer`. It is opened before the server exists, and may be closed and reopened.
 actor Acceptor: ListenerHandler, TransportHandler {
     nonisolated let loop: any EventLoop
     private var listener: (any Listener)?
-    /// Where it listens, with the port it was given, also while it does not.
+    /// The address that it listens on, with the assigned port. Kept while the socket is closed.
     private var address: SocketAddress?
-    /// While it listens no more, but may again.
+    /// Holds the port while listening is paused.
     private var reservation: PortReservation?
     private weak var server: LoopbackServer?
 
@@ -14,7 +14,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
 
     init(on loop: any EventLoop) { self.loop = loop }
 
-    /// Listens, and returns the address with its port.
+    /// Starts to listen and returns the address with its port.
     @discardableResult
     func listen(on address: SocketAddress) throws(TransportError) -> SocketAddress {
         let listener = try loop.listen(on: address, handler: self)
@@ -23,7 +23,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
         return listener.address
     }
 
-    /// Gives what is accepted from now on to `server`. Until then connections wait in the backlog, or are closed.
+    /// Hands connections accepted from now on to `server`. Before that they wait in the backlog, or are closed.
     func accept(for server: LoopbackServer) { self.server = server }
 
     func close() {
@@ -31,14 +31,14 @@ actor Acceptor: ListenerHandler, TransportHandler {
         (listener, reservation) = (nil, nil)
     }
 
-    /// Refuses connections until `listenAgain`. Nobody else gets the port meanwhile.
+    /// Refuses connections until `listenAgain`. No other process can take the port meanwhile.
     func pause() {
         guard let listener else { return }
         reservation = listener.closeKeepingPort()
         self.listener = nil
     }
 
-    /// Listens where it did before it paused.
+    /// Resumes listening at the same address.
     func listenAgain() throws(TransportError) {
         guard listener == nil, let address else { return }
         reservation = nil
@@ -48,7 +48,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
     nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
         let handover = Handover(transport)
         return assumeIsolated { acceptor -> any TransportHandler in
-            guard let server = acceptor.server else { return acceptor }  // nobody keeps the transport: it closes
+            guard let server = acceptor.server else { return acceptor }  // the transport is released, which closes it
             return server.assumeIsolated { unsafe $0.accept(handover.transport) }
         }
     }
@@ -56,15 +56,15 @@ actor Acceptor: ListenerHandler, TransportHandler {
     nonisolated func transport(_ id: UInt64, did event: TransportEvent) {}
 }
 
-/// Carries an accepted transport, which nobody else has, into the actor of the loop it lives on.
+/// Carries an accepted transport, which has no other owner, into the actor of its loop.
 private struct Handover {
-    /// Safe in truth: it is made and used on the loop only.
+    /// Safe: created and used only on the event loop.
     nonisolated(unsafe) let transport: any Transport
     init(_ transport: any Transport) { unsafe self.transport = transport }
 }
 
 extension SocketAddress {
-    /// The address as clients name it.
+    /// The address in the form that clients use.
     var endpoint: Endpoint {
         switch self {
         case .unix(let path): .unix(path: path)

@@ -1,65 +1,73 @@
 public import Trunkline
 
 extension LoopbackServer {
-    /// What a server has seen and done since it was started.
+    /// A record of what a server has received and done since it was started.
+    ///
+    /// The journal is a value that does not change: read the server's `journal` again for newer counts, or use
+    /// ``LoopbackServer/wait(within:until:)`` to wait for one.
     public struct Journal: Sendable {
-        /// Why the server ended a connection by itself last: the client's bytes were no frame, or a frame of the server could
-        /// not be encoded (`FrameError`), the TLS handshake failed (`TransportError`), or `Reaction.perform` threw.
+        /// The latest error for which the server itself ended a connection, or `nil` for none.
+        ///
+        /// - A `FrameError`: the client's bytes were not a valid frame, or the codec could not encode a frame of the
+        ///   server.
+        /// - A `TransportError`: the TLS handshake failed.
+        /// - Any other error: the body of ``Reaction/perform(_:)`` threw it.
         public internal(set) var lastFailure: (any Error)?
-        /// Requests received, those of handshakes and restored subscriptions among them.
+        /// The number of requests received, including those of handshakes and of restored subscriptions.
         public internal(set) var requestCount = 0
-        /// Cancel frames received.
+        /// The number of cancel frames received.
         package internal(set) var cancelCount = 0
-        /// Pings received.
+        /// The number of pings received.
         public internal(set) var pingCount = 0
-        /// Pongs received: answers to pings of ours.
+        /// The number of pongs received, which answer the server's pings.
         public internal(set) var pongCount = 0
-        /// Frames that belonged to a request that was under way, or had been: pieces of it and window updates, of which
-        /// `requestCount` and `received` know nothing. See `Reaction.perform`.
+        /// The number of frames received that belong to a request of `Reaction.perform`: further parts of the request
+        /// and window updates, during the exchange or after it. `requestCount` and `received` do not include them.
         package internal(set) var requestPartCount = 0
-        /// Bodies of `Reaction.perform` that ended without a reply, and their connections with them.
+        /// The number of bodies of `Reaction.perform` that ended without a reply. Their connections were closed.
         package internal(set) var unansweredCount = 0
-        /// What the last of those threw; `nil` if it returned.
+        /// The error that the last of those bodies threw, or `nil` if it returned.
         package internal(set) var lastBodyFailure: (any Error)? {
             didSet { lastFailure = lastBodyFailure ?? lastFailure }
         }
-        /// Replies that were put on their way.
+        /// The number of replies queued for writing.
         package internal(set) var replyCount = 0
-        /// Delayed or held replies that were dropped because their request was cancelled.
+        /// The number of delayed or held replies that were dropped because their request was cancelled.
         package internal(set) var droppedReplyCount = 0
-        /// Connections that are open.
+        /// The number of open connections.
         public internal(set) var connectionCount = 0
-        /// Connections that were ever accepted.
+        /// The number of connections accepted since the start.
         public internal(set) var totalConnections = 0
-        /// Connections that were closed at once because there were `Options.maximumConnections`.
+        /// The number of connections closed at once because `Options.maximumConnections` was reached.
         package internal(set) var refusedConnectionCount = 0
-        /// TLS handshakes that were completed.
+        /// The number of completed TLS handshakes.
         package internal(set) var handshakeCount = 0
-        /// Those of them that took up an earlier session.
+        /// The number of TLS handshakes that resumed an earlier session.
         package internal(set) var resumptionCount = 0
-        /// TLS handshakes that failed.
+        /// The number of failed TLS handshakes.
         package internal(set) var handshakeFailureCount = 0
-        /// Why the last of those failed, as the server saw it.
+        /// Why the last TLS handshake failed, as seen by the server.
         package internal(set) var lastHandshakeFailure: TransportError? {
             didSet { lastFailure = lastHandshakeFailure ?? lastFailure }
         }
-        /// Connections that were closed because the client sent what is no frame.
+        /// The number of connections closed because the client sent bytes that are not a valid frame.
         package internal(set) var malformedCount = 0
-        /// Why the last of those was closed.
+        /// Why the last of those connections was closed.
         package internal(set) var lastMalformation: FrameError? {
             didSet { lastFailure = lastMalformation ?? lastFailure }
         }
-        /// Frames of ours that the codec could not encode. They were not sent, and their connections were closed.
+        /// The number of the server's frames that the codec could not encode. They were not sent, and their connections
+        /// were closed.
         package internal(set) var unencodableCount = 0
-        /// Why the last of those could not be encoded.
+        /// Why the last of those frames could not be encoded.
         package internal(set) var lastEncodingFailure: FrameError? {
             didSet { lastFailure = lastEncodingFailure ?? lastFailure }
         }
-        /// Connections that were reset because the client did not read: see `Options.maximumUnsent`.
+        /// The number of connections reset because the client left more than `Options.maximumUnsent` bytes unread.
         package internal(set) var overflowCount = 0
-        /// Bytes received.
+        /// The number of bytes received.
         package internal(set) var bytesReceived = 0
-        /// Bytes that the kernel took from us.
+        /// The number of bytes that the kernel accepted for sending.
         package internal(set) var bytesSent = 0
 
         /// The latest requests and cancel frames, oldest first.
@@ -73,14 +81,15 @@ extension LoopbackServer {
             self.maximumBytes = max(0, maximumBytes)
         }
 
-        /// The requests and cancel frames in the order of their arrival: the latest of them, as many as
-        /// `Options.recordedFrames` and `recordedBytes` allow.
+        /// The latest requests and cancel frames, oldest first, within `Options.recordedFrames` and `recordedBytes`.
         package var received: [Frame] { (0..<latest.count).map { latest[$0] } }
 
-        /// The requests in the order of their arrival: the latest 10,000, of 16 MiB at most.
+        /// The latest requests, oldest first.
+        ///
+        /// The journal keeps the latest 10,000 requests and cancel frames, and at most 16 MiB of them.
         public var requests: [Frame] { received.filter { $0.kind != .cancel } }
 
-        /// The cancel frames in the order of their arrival, the latest of them.
+        /// The latest cancel frames, oldest first, within the limits of ``requests``.
         public var cancels: [Frame] { received.filter { $0.kind == .cancel } }
 
         mutating func note(_ frame: Frame) {
@@ -93,7 +102,7 @@ extension LoopbackServer {
             }
         }
 
-        /// An empty journal, but for the connections that are still open.
+        /// An empty journal, except for the number of open connections.
         var emptied: Journal {
             var journal = Journal(maximumFrames: maximumFrames, maximumBytes: maximumBytes)
             journal.connectionCount = connectionCount
@@ -103,23 +112,23 @@ extension LoopbackServer {
 }
 
 extension LoopbackServer.Journal: CustomStringConvertible {
-    /// The counts that are not zero, and why the last frame was refused that was.
+    /// The counts that are not zero, and the last error of each kind.
     public var description: String {
         let counts = [
             (requestCount, "requests"), (cancelCount, "cancels"), (pingCount, "pings"), (pongCount, "pongs"),
             (requestPartCount, "request parts"),
             (replyCount, "replies"),
             (droppedReplyCount, "dropped replies"), (connectionCount, "open connections"),
-            (totalConnections, "connections in all"), (malformedCount, "malformed connections"),
+            (totalConnections, "connections in total"), (malformedCount, "malformed connections"),
             (refusedConnectionCount, "refused connections"), (handshakeFailureCount, "failed handshakes"),
-            (unansweredCount, "bodies without a reply"), (unencodableCount, "frames not encodable"),
+            (unansweredCount, "perform bodies without a reply"), (unencodableCount, "frames that could not be encoded"),
             (overflowCount, "overflows"),
         ]
         var words = counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
         if let lastHandshakeFailure { words.append("last failed handshake: \(lastHandshakeFailure)") }
-        if let lastMalformation { words.append("last malformation: \(lastMalformation)") }
+        if let lastMalformation { words.append("last malformed frame: \(lastMalformation)") }
         if let lastEncodingFailure { words.append("last encoding failure: \(lastEncodingFailure)") }
-        if let lastBodyFailure { words.append("last failure of a body: \("\(lastBodyFailure)".asMessage)") }
-        return words.isEmpty ? "nothing" : words.joined(separator: ", ")
+        if let lastBodyFailure { words.append("last error of a perform body: \("\(lastBodyFailure)".asMessage)") }
+        return words.isEmpty ? "empty" : words.joined(separator: ", ")
     }
 }

@@ -1,12 +1,12 @@
 public import Trunkline
 
-/// What a test makes the server do.
+/// Methods by which a test controls the server.
 extension LoopbackServer {
-    // MARK: On its own account
+    // MARK: Frames without a request
 
-    /// Pushes `frame` to every connected client. Returns to how many.
+    /// Sends `frame` as a push to every connected client, and returns the number of clients.
     ///
-    /// Throws when the codec cannot encode it.
+    /// - Throws: `FrameError` if the codec cannot encode the frame.
     @discardableResult
     public func push(_ frame: Frame) throws(FrameError) -> Int {
         var push = frame
@@ -14,9 +14,9 @@ extension LoopbackServer {
         return try broadcast(push)
     }
 
-    /// Writes `frame` as it is to every connected client. Returns to how many.
+    /// Writes `frame`, unchanged, to every connected client, and returns the number of clients.
     ///
-    /// Throws when the codec cannot encode it.
+    /// - Throws: `FrameError` if the codec cannot encode the frame.
     @discardableResult
     public func broadcast(_ frame: Frame) throws(FrameError) -> Int {
         defer { settle() }
@@ -30,17 +30,20 @@ extension LoopbackServer {
 
     // MARK: Reactions
 
-    /// Does `reactions` about the next requests, one each, before it asks the handler again. Adds to an earlier script.
+    /// Answers each of the next requests with one of `reactions`, in order. After that, the handler is called again. If
+    /// an earlier script has not ended, the reactions are added to it.
     public func script(_ reactions: Reaction...) {
         for reaction in reactions { scripted.append(reaction) }
     }
 
-    /// Does `reaction` about each of the next `count` requests, before it asks the handler again.
+    /// Answers each of the next `count` requests with `reaction`. After that, the handler is called again. If an
+    /// earlier script has not ended, the reactions are added to it.
     public func script(_ reaction: Reaction, times count: Int) {
         for _ in 0..<max(0, count) { scripted.append(reaction) }
     }
 
-    /// Does the reactions that `outOfOrder` holds, in the order of their requests.
+    /// Performs the reactions that ``Reaction/outOfOrder(window:_:)`` holds, on each connection in the order of the
+    /// requests.
     public func releaseHeld() {
         for link in sortedLinks {
             for program in exchange(&link.held, with: []) { run(program) }
@@ -50,9 +53,10 @@ extension LoopbackServer {
 
     // MARK: Connections
 
-    /// Closes every connection: in good order, or with a reset. Clients may connect again.
+    /// Closes every connection. Clients may connect again.
     ///
-    /// In good order means that everything is written that the kernel takes at once; delayed replies are dropped.
+    /// - Parameter reset: `true` resets the connections at once. `false`, the default, first writes what the kernel
+    ///   accepts at once, then closes the connections cleanly. Delayed replies are dropped in both cases.
     public func disconnectAll(reset: Bool = false) {
         for link in sortedLinks {
             if !reset { _ = link.flush(sent: &record.bytesSent) }
@@ -61,17 +65,21 @@ extension LoopbackServer {
         settle()
     }
 
-    /// Stops listening: clients that try to connect are refused. Connections stay.
+    /// Stops listening. Clients that try to connect are refused; open connections stay.
     public func stopAccepting() { acceptor.assumeIsolated { $0.pause() } }
 
-    /// Dies as a process does: stops listening and resets every connection, in one step, so that no client comes back in
-    /// between. `resumeAccepting` revives it at the same endpoint, and the journal goes on.
+    /// Stops listening and resets every connection in one step, as if the process had been killed.
+    ///
+    /// No client can reconnect between the two actions. ``resumeAccepting()`` starts the server again at the same
+    /// endpoint, with the same journal.
     public func kill() {
         stopAccepting()
         disconnectAll(reset: true)
     }
 
-    /// Listens again at the same endpoint. Throws when somebody else has taken it.
+    /// Listens again at the same endpoint, after ``stopAccepting()`` or ``kill()``. Does nothing after ``stop()``.
+    ///
+    /// - Throws: `TransportError` if the address is taken.
     public func resumeAccepting() throws(TransportError) {
         guard !isStopped else { return }
         let result = acceptor.assumeIsolated { acceptor -> Result<Void, TransportError> in
@@ -80,13 +88,13 @@ extension LoopbackServer {
         try result.get()
     }
 
-    /// Reads nothing from any connection, present or future; TCP pushes back on the clients.
+    /// Stops reading from all connections, present and future, so that TCP applies back-pressure to the clients.
     public func pauseReading() {
         isPaused = true
         for link in sortedLinks { updateReading(link) }
     }
 
-    /// Reads from every connection again.
+    /// Resumes reading from every connection.
     public func resumeReading() {
         isPaused = false
         for link in sortedLinks {
@@ -96,6 +104,6 @@ extension LoopbackServer {
         settle()
     }
 
-    /// In the order in which they connected.
+    /// The links in the order in which they connected.
     var sortedLinks: [ServerLink] { links.sorted { $0.key < $1.key }.map(\.value) }
 }

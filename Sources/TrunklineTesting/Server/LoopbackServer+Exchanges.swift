@@ -1,17 +1,17 @@
 import Trunkline
 
-/// Bodies of `Reaction.perform`: what they do, and what reaches them.
+/// Exchanges: how bodies of `Reaction.perform` run, and how they receive frames.
 extension LoopbackServer {
-    // MARK: From begin to end
+    // MARK: Beginning and end
 
-    /// Frames with the serial of `request` go to the body that is to be run about it.
+    /// Registers an exchange for `request`. Further frames with its serial go to the body that will run.
     func open(_ request: Frame, on link: ServerLink) -> OpenExchange {
         let open = OpenExchange(request, on: link.transport.id, isAddressed: true)
         link.exchanges[request.serial] = open
         return open
     }
 
-    /// Runs `body` about the request of `program`, which goes on when it has ended.
+    /// Runs `body` for the request of `program`. The program continues when the body has ended.
     func begin(
         _ body: @escaping @Sendable (ServerExchange) async throws -> Void,
         _ program: inout Program,
@@ -24,7 +24,7 @@ extension LoopbackServer {
         open.program = program
         link.running.append(open)
         let exchange = ServerExchange(request: program.request, server: self, open: open)
-        // Not structured: it begins on the loop, where nobody can await it, and it ends with its exchange: `end` cancels it.
+        // Unstructured: it starts on the loop, which cannot await it. It ends with its exchange: `end` cancels it.
         open.task = Task(executorPreference: loop.callbackExecutor) {
             var failure: (any Error)?
             do { try await body(exchange) } catch { failure = error }
@@ -35,7 +35,7 @@ extension LoopbackServer {
     private func bodyEnded(_ open: OpenExchange, _ failure: (any Error)?) {
         defer { settle() }
         open.task = nil
-        let left = open.program.take()  // it knows the exchange: neither would be let go
+        let left = open.program.take()  // breaks a reference cycle: the program refers to the exchange
         guard let link = links[open.link], let program = left else { return }
         link.running.removeAll { $0 === open }
         guard !link.isEnding, open.state != .ended else { return }
@@ -48,7 +48,7 @@ extension LoopbackServer {
         run(program)
     }
 
-    /// The client does not want the reply any more, or its link is gone.
+    /// Ends an exchange because its request was cancelled or its link has ended.
     func end(_ open: OpenExchange, on link: ServerLink) {
         guard open.state != .ended else { return }
         let wasOpen = open.state == .open
@@ -71,19 +71,19 @@ extension LoopbackServer {
         link.unfinished.removeAll()
     }
 
-    /// Its reply is on its way, or there will be none.
+    /// Closes an exchange whose reply is queued, or which will have no reply.
     func close(_ open: OpenExchange, on link: ServerLink) {
         guard open.state == .open else { return }
         open.state = .replied
         if open.isAddressed {
             link.exchanges[open.request.serial] = nil
-            // Not to be taken for requests: the client says when there are no more.
+            // Later parts with this serial are not new requests. The client's last part removes the entry.
             if !open.isComplete { link.unfinished.insert(open.request.serial) }
         }
         let readers = exchange(&open.readers, with: [])
         for reader in readers { reader.continuation.resume(returning: .success(nil)) }
         empty(open, on: link)
-        // The clients that did not tell are no clients of ours.
+        // A bound on memory: a client that never completes its requests loses the connection.
         if link.unfinished.count > 65_536 { finish(link) }
     }
 
@@ -95,7 +95,7 @@ extension LoopbackServer {
 
     // MARK: Frames of the client
 
-    /// Whether `frame` belongs to a request that is, or was, under way, and not to the handler.
+    /// Whether `frame` belongs to an exchange, present or past, and not to the handler.
     func isRequestPart(_ frame: Frame, on link: ServerLink) -> Bool {
         let isUpdate = codec._isWindowUpdate(frame)
         if let open = link.exchanges[frame.serial] {
@@ -129,7 +129,7 @@ extension LoopbackServer {
         if !link.isEnding { resume(link) }
     }
 
-    // MARK: What a body asks for
+    // MARK: Methods of an exchange
 
     func next(of open: OpenExchange) async throws -> Frame? {
         lastID += 1
@@ -149,7 +149,7 @@ extension LoopbackServer {
                     return settle()
                 }
                 open.readers.append((id, continuation))
-                // As in `wait`: on the way here it may have been cancelled.
+                // As in `wait`: the task may have been cancelled before the reader was registered.
                 if Task.isCancelled { stopReader(id, of: open) }
             }
         } onCancel: {
@@ -171,7 +171,7 @@ extension LoopbackServer {
         let mark = link.sentCount + link.unsentCount
         let failure = await withTaskCancellationHandler {
             await withContinuation { (continuation: Continuation<CancellationError?>) in
-                // Asked here: on the way here it may have been written, or have ended.
+                // Checked here: before this point the part may have been written, or the exchange may have ended.
                 let isWritten = link.sentCount >= mark
                 if isWritten, link.transport.takenMark <= link.transport.sentMark {
                     return continuation.resume(returning: nil)
@@ -194,25 +194,25 @@ extension LoopbackServer {
         link.writers.remove(at: index).continuation.resume(returning: CancellationError())
     }
 
-    /// Lets those go on whose bytes are with the kernel.
+    /// Resumes the bodies whose bytes the kernel has accepted.
     func serveWriters(of link: ServerLink) {
         let transport = link.transport
         guard let first = link.writers.first, first.mark <= link.sentCount else { return }
-        // Encrypted, and perhaps waiting for the socket. One that has failed is for reading to find out.
+        // Bytes may be encrypted and waiting for the socket. If it has failed, the next read reports that.
         if transport.takenMark > transport.sentMark, case .failed = unsafe transport.write([]) { return }
         let taken = transport.takenMark
         for index in link.writers.indices {
             guard link.writers[index].mark <= link.sentCount else { break }
             if link.writers[index].takenMark == nil { link.writers[index].takenMark = taken }
         }
-        // More may have been encrypted since: on a busy link there is always something that waits.
+        // More bytes may have been encrypted since: on a busy link, some are always waiting.
         while let mark = link.writers.first?.takenMark {
             guard mark <= transport.sentMark else { return transport.awaitsWritable = true }
             link.writers.removeFirst().continuation.resume(returning: nil)
         }
     }
 
-    /// Replies.
+    /// Writes the reply and closes the exchange.
     func reply(_ frame: Frame, to open: OpenExchange) throws {
         var frame = frame
         frame.kind = .response
@@ -225,9 +225,11 @@ extension LoopbackServer {
         settle()
     }
 
-    /// Puts a frame of the reply on its way.
+    /// Queues a frame of the reply.
     private func emit(_ frame: Frame, of open: OpenExchange) throws -> ServerLink {
-        guard open.state != .replied else { throw FrameError(.malformed, "the exchange has its reply already") }
+        guard open.state != .replied else {
+            throw FrameError(.malformed, "a reply to this request was already sent")
+        }
         guard open.state == .open, let link = links[open.link], !link.isEnding, let program = open.program else {
             throw CancellationError()
         }
@@ -240,20 +242,20 @@ extension LoopbackServer {
 }
 
 extension LoopbackServer {
-    /// How much there is of exchanges that have not ended: themselves, bodies that run, serials that are waited for, parts
-    /// that wait for the kernel, connections that are not read on their account.
+    /// The number of resources held by exchanges that have not ended: exchanges, running bodies, expected serials,
+    /// parts waiting for the kernel, and connections not read because of them.
     package var exchangeCount: Int {
         links.values.reduce(0) {
             $0 + $1.exchanges.count + $1.running.count + $1.unfinished.count + $1.writers.count + $1.crowdedCount
         }
     }
 
-    /// How many frames wait for bodies.
+    /// The number of frames waiting for bodies.
     package var heldCount: Int { links.values.flatMap(\.exchanges.values).reduce(0) { $0 + $1.inbox.count } }
 
-    /// Whether a connection is not read on account of them.
+    /// Whether a connection is not read because too many frames wait for a body.
     package var hasCrowdedLinks: Bool { links.values.contains { $0.crowdedCount > 0 } }
 
-    /// How many bytes wait for the kernel.
+    /// The number of bytes waiting for the kernel.
     package var unsentCount: Int { links.values.reduce(0) { $0 + $1.unsentCount } }
 }

@@ -1,30 +1,30 @@
 public import Trunkline
 
-/// What the server has seen, and waiting until it has.
+/// The journal, and waiting for what it records.
 extension LoopbackServer {
-    /// What the server has seen and done so far.
+    /// A record of what the server has received and done so far.
     public var journal: Journal { record }
 
-    /// The latest requests and cancel frames, in the order of their arrival; see `Journal`.
+    /// The latest requests and cancel frames, oldest first; see `Journal`.
     package var received: [Frame] { record.received }
 
-    /// Connections that are open.
+    /// The number of open connections.
     package var connectionCount: Int { record.connectionCount }
 
-    /// Connections that were ever accepted.
+    /// The number of connections accepted since the start.
     package var totalConnections: Int { record.totalConnections }
 
-    /// Starts the journal anew.
+    /// Clears the journal, except for the number of open connections.
     package func forget() { record = record.emptied }
 
     // MARK: Waiting
 
-    /// Why a fact was not awaited to the end.
+    /// The error of a wait that ended before its condition was met.
     public struct WaitError: Error, Sendable, CustomStringConvertible {
-        /// What came first.
+        /// The reason why a wait ended.
         @nonexhaustive
         public enum Reason: Sendable, Hashable {
-            /// The time was over.
+            /// The time limit passed.
             case timedOut
             /// The waiting task was cancelled.
             case cancelled
@@ -32,24 +32,28 @@ extension LoopbackServer {
             case stopped
         }
 
-        /// What came first.
+        /// The reason why the wait ended.
         public let reason: Reason
-        /// What the server had seen by then.
+        /// A record of what the server had received and done when the wait ended.
         public let journal: Journal
 
-        /// The reason, and what the server had seen.
-        public var description: String { "\(reason) while waiting; the server had seen: \(journal)" }
+        /// The reason, and a summary of the journal.
+        public var description: String { "\(reason) while waiting for the server; journal: \(journal)" }
     }
 
-    /// Returns as soon as `condition` holds of the journal, at once if it does already. It is asked after every change,
-    /// on the server's loop.
+    /// Waits until `condition` returns `true` for the journal, and returns that journal.
+    ///
+    /// Returns at once if the condition is already true.
     ///
     /// ```swift
     /// try await server.wait { $0.connectionCount == 1 }
     /// try await server.wait { $0.requestCount >= 500 }
     /// ```
     ///
-    /// - Parameter limit: How long to wait at most, from this call.
+    /// - Parameters:
+    ///   - limit: The longest wait, counted from this call. Default 10 s.
+    ///   - condition: Called after every change, on the server's event loop. It must not block.
+    /// - Throws: ``WaitError`` if the limit passes, the task is cancelled, or the server is stopped first.
     @discardableResult
     public func wait(
         within limit: Duration = .seconds(10),
@@ -60,12 +64,13 @@ extension LoopbackServer {
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {
             await withContinuation { (continuation: Continuation<WaitError.Reason?>) in
-                // Asked here and not before: each `await` above may let the loop do other things first.
+                // Checked here and not earlier: before this point the loop may have run other work.
                 if condition(record) { return continuation.resume(returning: nil) }
                 if isStopped { return continuation.resume(returning: .stopped) }
                 waiters[id] = FactWaiter(condition: condition, deadline: deadline, continuation: continuation)
                 if Task.isCancelled { stopWaiting(id, .cancelled) }
-                // Asked again: on the way here the task may have been suspended, and the fact may have come.
+                // Checked again: the task may have been suspended before this point, and the condition may be true by
+                // now.
                 settle()
             }
         } onCancel: {
@@ -75,7 +80,13 @@ extension LoopbackServer {
         return record
     }
 
-    /// Waits for a cancel frame and returns the first: of the request `serial`, or of any if it is `nil`.
+    /// Waits for a cancel frame, and returns the first one. If the journal already contains such a frame, the call
+    /// returns it at once.
+    ///
+    /// - Parameters:
+    ///   - serial: The serial number of the cancelled request, or `nil`, the default, for any.
+    ///   - limit: The longest wait. Default 10 s.
+    /// - Throws: ``WaitError`` if the limit passes, the task is cancelled, or the server is stopped first.
     @discardableResult
     public func waitForCancel(
         of serial: SerialNumber? = nil,
@@ -85,7 +96,13 @@ extension LoopbackServer {
         return try await waitForFrame(within: limit, where: isMeant)
     }
 
-    /// Waits for a request that satisfies `predicate` and returns the first.
+    /// Waits for a request that satisfies `predicate`, and returns the first one. If the journal already contains such
+    /// a request, the call returns it at once.
+    ///
+    /// - Parameters:
+    ///   - limit: The longest wait. Default 10 s.
+    ///   - predicate: Called on the server's event loop. It must not block. Default: any request.
+    /// - Throws: ``WaitError`` if the limit passes, the task is cancelled, or the server is stopped first.
     @discardableResult
     public func waitForRequest(
         within limit: Duration = .seconds(10),
@@ -94,12 +111,12 @@ extension LoopbackServer {
         try await waitForFrame(within: limit) { $0.kind != .cancel && predicate($0) }
     }
 
-    /// Waits until so many requests have come in all.
+    /// Waits until `count` requests have been received in total.
     package func waitForRequests(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
         try await wait(within: limit) { $0.requestCount >= count }
     }
 
-    /// Waits until exactly so many connections are open.
+    /// Waits until exactly `count` connections are open.
     package func waitForConnections(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
         try await wait(within: limit) { $0.connectionCount == count }
     }
@@ -116,7 +133,7 @@ extension LoopbackServer {
 
     // MARK: On the loop
 
-    /// Lets those go on whose condition holds, or who would wait in vain.
+    /// Resumes the waiters whose condition is true. If the server is stopped, resumes all others too.
     func serveWaiters() {
         guard !waiters.isEmpty else { return }
         for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) {
@@ -141,7 +158,7 @@ extension LoopbackServer {
     }
 }
 
-/// Who waits for a fact. Leaves the server's table once, and is told once.
+/// A task that waits for a condition. It leaves the server's table once and is resumed once.
 struct FactWaiter {
     let condition: @Sendable (LoopbackServer.Journal) -> Bool
     let deadline: Instant
@@ -165,6 +182,6 @@ extension LoopbackServer: TimerTarget {
 }
 
 extension LoopbackServer {
-    /// How many replies wait for their time.
+    /// The number of delayed replies.
     package var delayedCount: Int { delayed.count }
 }

@@ -4,11 +4,12 @@ public import Trunkline
 extension LoopbackServer {
     // MARK: Commands
 
-    /// Pings every connected client. Returns how many; the journal counts their pongs. Throws when the protocol has no
-    /// ping. The ping is the codec's own, without a serial number.
+    /// Pings every connected client, and returns the number of clients. The journal counts the pongs.
     ///
-    /// In protocols in which pings and pongs look alike a client answers one ping a second at most, and none while it
-    /// waits for the answer to its own.
+    /// The codec creates the ping, without a serial number. In protocols whose pings and pongs look alike, a client
+    /// answers at most one ping per second, and no ping while it waits for the answer to a ping that it sent.
+    ///
+    /// - Throws: `FrameError` if the protocol has no ping.
     @discardableResult
     public func ping() throws(FrameError) -> Int {
         let count = try broadcast(codec.serverPing)
@@ -16,17 +17,22 @@ extension LoopbackServer {
         return count
     }
 
-    /// Answers pings from now on, `delay` after they come, or not at all. Pongs that are on their way still go out.
+    /// Sets whether pings are answered from now on, and after what delay. Pongs that are already delayed are still
+    /// sent.
+    ///
+    /// - Parameters:
+    ///   - answers: `false` to answer no pings.
+    ///   - delay: The time between a ping and its pong. Default: zero.
     public func answerPings(_ answers: Bool = true, after delay: Duration = .zero) {
         answersPings = answers
         pongDelay = delay
     }
 
-    /// Writes nothing from now on, to no connection, but goes on reading: as a process that hangs. What there is to be
-    /// written waits for `speakAgain()`.
+    /// Stops writing to all connections but continues to read, like a process that hangs. What the server writes in the
+    /// meantime is queued until ``speakAgain()``.
     public func fallSilent() { isSilent = true }
 
-    /// Ends `fallSilent()`: writes what has waited.
+    /// Ends ``fallSilent()`` and writes what was queued.
     public func speakAgain() {
         isSilent = false
         for link in sortedLinks { markDirty(link) }
@@ -35,12 +41,12 @@ extension LoopbackServer {
 
     // MARK: On the loop
 
-    /// A ping, or a pong, has come.
+    /// Handles a ping or a pong.
     func heartbeatReceived(_ frame: Frame, on link: ServerLink) {
         guard frame.kind == .ping else { return pongReceived(on: link) }
         if link.codec._pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
-            // Our pings have no serial. Where the client's have one, this is a pong. Where they have none it may be a
-            // ping as well, and an answer too many does no harm, while one too few can cost the link.
+            // The server's pings have no serial. If the client's pings have one, this frame is a pong. If they have
+            // none, it may also be a ping. An unnecessary pong is harmless, but a missing one can end the link.
             pongReceived(on: link)
             if link.codec._ping(number: 0)?.serial != 0 { return }
         } else {
@@ -61,7 +67,7 @@ extension LoopbackServer {
 }
 
 extension FrameCodec {
-    /// A ping on the server's own account. Users' codecs may need more than its kind to encode it.
+    /// A ping that the server sends. Custom codecs may need more than its kind to encode it.
     var serverPing: Frame {
         var ping = _ping(number: 0) ?? Frame(.ping)
         ping.serial = 0

@@ -2,12 +2,12 @@ package import Trunkline
 
 /// Connections, bytes in and bytes out.
 extension LoopbackServer: TransportHandler {
-    /// How much is read in one go, so that writing and timers get their turn.
+    /// The most bytes read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
-    /// Takes a connection over; returns who hears of its socket.
+    /// Accepts a connection and returns the handler of its socket.
     func accept(_ socket: any Transport) -> any TransportHandler {
-        guard !isStopped else { return acceptor }  // nobody keeps it: it closes
+        guard !isStopped else { return acceptor }  // the socket is released, which closes it
         guard links.count < options.maximumConnections else {
             record.refusedConnectionCount += 1
             settle()
@@ -88,7 +88,7 @@ extension LoopbackServer: TransportHandler {
         if isReading(link) { handle(frame, on: link) } else if !link.isEnding { link.backlog.append(frame) }
     }
 
-    /// Goes on with what arrived before reading stopped, and with reading.
+    /// Handles the frames that arrived before reading stopped, then resumes reading.
     func resume(_ link: ServerLink) {
         while isReading(link), let frame = link.backlog.popFirst() { handle(frame, on: link) }
         updateReading(link)
@@ -100,10 +100,10 @@ extension LoopbackServer: TransportHandler {
         case .cancel:
             record.note(frame)
             link.unfinished.remove(frame.serial)
-            // In order, a response that does not come would shift all that follow.
+            // When matched in order, a missing response would shift all that follow.
             if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: frame.serial, on: link) }
         default:
-            // A codec without a server side of its own takes what it receives for a response.
+            // A codec without a separate server side decodes requests as responses.
             var request = frame
             if request.kind != .part { request.kind = .request }
             let isInOrder = link.codec.matching == .inOrder
@@ -117,13 +117,13 @@ extension LoopbackServer: TransportHandler {
 
     // MARK: Out
 
-    /// Encodes `frame` to be written at the end of the turn. Returns whether it could be encoded.
+    /// Encodes `frame`, to be written at the end of the turn. Returns whether it could be encoded.
     @discardableResult
     func send(_ frame: Frame, on link: ServerLink) -> Bool {
         encode(on: link) { () throws(FrameError) in try link.append(frame) } && markDirty(link)
     }
 
-    /// Runs `body`. If it fails, takes note of that and closes the link, so that nobody waits for what does not come.
+    /// Runs `body`. If it throws, records the error and closes the link, so that the client does not wait in vain.
     func encode(on link: ServerLink, _ body: () throws(FrameError) -> Void) -> Bool {
         do throws(FrameError) {
             try body()
@@ -136,7 +136,7 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// The link has something to write at the end of this turn.
+    /// Marks the link for writing at the end of this turn.
     @discardableResult
     func markDirty(_ link: ServerLink) -> Bool {
         guard !link.isDirty else { return true }
@@ -178,7 +178,7 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// Puts TLS between `link` and its socket. A connection without plaintext is nothing that could begin it.
+    /// Puts TLS between `link` and its socket. A connection that is already secured cannot start TLS: it is closed.
     private func startTLS(_ link: ServerLink) {
         guard let tls, link.received.isEmpty, link.backlog.isEmpty, !(link.transport is SecuredTransport) else {
             record.malformedCount += 1
@@ -207,17 +207,17 @@ extension LoopbackServer: TransportHandler {
         close(link, .gone)
     }
 
-    /// When the time of the oldest handshake is over that is under way.
+    /// The deadline of the oldest TLS handshake in progress.
     var handshakeDeadline: Instant? {
         while let first = handshakes.first, links[first.link]?.isHandshaking != true { _ = handshakes.popFirst() }
         return handshakes.first?.deadline
     }
 
-    /// Closes connections whose handshake takes too long.
+    /// Closes connections whose TLS handshake takes too long.
     func endHandshakes(at now: Instant) {
         while let deadline = handshakeDeadline, deadline <= now, let first = handshakes.popFirst() {
             guard let link = links[first.link], let timeout = options.tls?.handshakeTimeout else { continue }
-            handshakeFailed(on: link, TransportError(.timedOut, "no TLS handshake within \(timeout)"))
+            handshakeFailed(on: link, TransportError(.timedOut, "TLS handshake not completed within \(timeout)"))
         }
     }
 
@@ -225,7 +225,7 @@ extension LoopbackServer: TransportHandler {
 
     enum Closing { case gracefully, reset, gone }
 
-    /// Reads nothing more, and closes when everything is written.
+    /// Stops reading, and closes the link when everything is written.
     func finish(_ link: ServerLink) {
         link.appendClose()
         markDirty(link)
@@ -244,7 +244,7 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// To be called at the end of everything that may have changed something.
+    /// Flushes, resumes waiters and arms the timer. Must be called after everything that may have changed something.
     func settle() {
         if !dirty.isEmpty, !isFlushScheduled {
             isFlushScheduled = true
@@ -256,7 +256,7 @@ extension LoopbackServer: TransportHandler {
 }
 
 extension LoopbackServer: LoopWork {
-    /// The end of a turn in which something was queued.
+    /// Runs at the end of a turn in which something was queued.
     package nonisolated func runOnLoop() {
         assumeIsolated { $0.flushDirty() }
     }

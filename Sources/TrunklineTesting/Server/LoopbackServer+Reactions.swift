@@ -2,7 +2,7 @@ import Trunkline
 
 /// Performs reactions.
 extension LoopbackServer {
-    /// `keepsTurn` for a request whose response is known by its place among the others.
+    /// Performs `reaction`. `keepsTurn` is true for a request whose response is matched in order.
     func perform(
         _ reaction: Reaction,
         for request: Frame,
@@ -12,7 +12,7 @@ extension LoopbackServer {
     ) {
         if keepsTurn, link.isHeldUp {
             link.line.append(Program(reaction, for: request, on: link.transport.id, keepsTurn: true))
-        } else if case .echo = reaction.action {  // the usual case, without a program
+        } else if case .echo = reaction.action {  // the common case, without a program
             guard !link.isEnding else { return }
             if send(reply(Frame(.response), to: request, echoing: true, on: link), on: link) { record.replyCount += 1 }
         } else {
@@ -20,7 +20,7 @@ extension LoopbackServer {
         }
     }
 
-    /// Does what is left of `program`, until it ends or has to wait.
+    /// Performs the remaining steps of `program`, until it ends or has to wait.
     func run(_ program: Program) {
         var program = program
         let heldUp = program.holdsUp
@@ -40,13 +40,13 @@ extension LoopbackServer {
         if heldUp { runLine(of: link) }
     }
 
-    /// Does what waited for the reply of a delayed program, up to the next that has to wait.
+    /// Runs the programs that waited for the reply of a delayed one, up to the next that has to wait.
     func runLine(of link: ServerLink) {
         link.isHeldUp = false
         while !link.isHeldUp, let program = link.line.popFirst() { run(program) }
     }
 
-    /// Does one step. Returns `false` when the rest of the program is kept for later.
+    /// Performs one step. Returns `false` if the rest of the program is kept for later.
     private func perform(_ action: Reaction.Action, of program: inout Program, on link: ServerLink) -> Bool {
         switch action {
         case .noReply: break
@@ -108,7 +108,7 @@ extension LoopbackServer {
 
     // MARK: Replies
 
-    /// `frame` as the reply to `request`.
+    /// `frame`, filled in as the reply to `request`.
     func reply(
         _ frame: Frame,
         to request: Frame,
@@ -121,7 +121,7 @@ extension LoopbackServer {
         reply.malformedReason = nil
         reply.serial = request.serial
         let layout = link.codec as? FrameLayout
-        // Parts with types of their own get one from the codec.
+        // Parts with their own types get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
         if !echoing { layout?.repeatFields(of: request, in: &reply) }
         if echoing || (reply.status == 0 && !reply.isErrorResponse) {
@@ -196,21 +196,21 @@ extension LoopbackServer {
         for program in batch { run(program) }
     }
 
-    /// Runs the programs whose time has come, in the order of their deadlines and then of their making.
+    /// Runs the programs that are due, in the order of their deadlines and then of their creation.
     func runDelayed(at now: Instant) {
         var due: [RequestID] = []
         while let id = deadlines.popDue(at: now) { due.append(id) }
         let programs = due.compactMap { id in delayed[id].map { (id: id, deadline: $0.deadline) } }
             .sorted { ($0.deadline, $0.id) < ($1.deadline, $1.id) }
         for (id, _) in programs {
-            // One before it may have closed the link, and so dropped it.
+            // An earlier program may have closed the link, which drops this one.
             guard let program = delayed.removeValue(forKey: id)?.program else { continue }
             links[program.link]?.removeDelayed(id, serial: program.request.serial)
             run(program)
         }
     }
 
-    /// The client does not want these replies any more.
+    /// Drops the delayed and held replies to a request that the client has cancelled.
     func dropReplies(to serial: SerialNumber, on link: ServerLink) {
         for id in link.delayed.removeValue(forKey: serial) ?? [] {
             delayed[id] = nil

@@ -1,7 +1,7 @@
 public import Trunkline
 
 extension LoopbackServer {
-    /// How a test server secures its connections.
+    /// The TLS options of a test server.
     ///
     /// ```swift
     /// let authority = try TestAuthority()
@@ -11,24 +11,26 @@ extension LoopbackServer {
     /// )
     /// ```
     public struct TLS: Sendable {
-        /// Who the server is.
+        /// The certificate and key that the server presents.
         public var identity: TLSIdentity
-        /// The oldest version to agree to. Default TLS 1.2.
+        /// The oldest TLS version that the server accepts. Default TLS 1.2.
         public var minimumVersion = TLSVersion.tls12
-        /// Who is believed about clients, which must show a certificate then; `nil`, the default, asks for none.
+        /// The root certificates that client certificates must lead to. If set, clients must present a certificate.
+        /// Default `nil`: the server requests no certificate.
         public var clientRoots: PEM?
-        /// Whether a connection begins with TLS. If not, the reaction `startTLS` begins it. Default true.
+        /// Whether a connection begins with TLS. If `false`, ``Reaction/startTLS`` begins it. Default `true`.
         public var beginsAtOnce = true
-        /// How long a handshake may take, from the connection, or from the reaction `startTLS`. A connection that is not secured
-        /// by then is closed, and counted as a failed handshake (`timedOut`). Default 10 s.
+        /// How long a TLS handshake may take, from the connection or from the reaction `startTLS`. Default 10 s. A
+        /// connection that is not secured by then is closed and counted as a failed handshake (`timedOut`).
         package var handshakeTimeout = Duration.seconds(10)
-        /// What it speaks, by ALPN, the best first: clients that offer none of them are refused. Default: whatever.
+        /// The protocols that the server offers by ALPN, in order of preference. Clients that offer none of them are
+        /// refused. Default empty: no protocol is negotiated.
         public var applicationProtocols: [String] = []
 
-        /// A server that is `identity`, and asks its clients for nothing.
+        /// Creates settings for a server with `identity`, which requests no client certificates.
         public init(_ identity: TLSIdentity) { self.identity = identity }
 
-        /// A server that is `identity`, but for what `change` changes.
+        /// Creates settings for a server with `identity`, modified by `change`.
         public init(_ identity: TLSIdentity, _ change: (inout TLS) -> Void) {
             self.identity = identity
             change(&self)

@@ -1,6 +1,6 @@
 public import Trunkline
 
-/// A server for tests, scripted to behave well or badly.
+/// A scripted server for tests, over real sockets or in a simulated network.
 ///
 /// ```swift
 /// let server = try await LoopbackServer.start(speaking: .standard) { request in
@@ -12,73 +12,88 @@ public import Trunkline
 /// await server.stop()
 /// ```
 ///
-/// It listens on a port of 127.0.0.1 that the system chooses. It speaks every codec that has a `serverSide()`; each
-/// connection starts with a fresh copy. Bytes that are no frame end their connection and are counted. All servers share
-/// one event loop of their own, unless told otherwise; on a simulation's loop they are part of the simulation. A server
-/// that is let go closes its sockets, so keep it. Do a client's requests fail with `connectionLost`? Perhaps the two speak
-/// differently: `journal` knows.
+/// The handler returns a ``Reaction`` to each request; ``script(_:)`` sets the reactions to the next ones. By default
+/// the server listens on a free port of 127.0.0.1. It uses the server side of the codec (`serverSide()`, or the codec
+/// itself if it has none). Each connection starts with a fresh copy. Bytes that are not a valid frame end their
+/// connection and are counted in the journal.
+///
+/// Servers share one event loop, separate from those of the clients, unless you pass other loops to
+/// ``start(speaking:options:on:handler:)``. In a ``SimulatedNetwork``, use
+/// ``SimulatedNetwork/startServer(at:speaking:options:handler:)``.
+///
+/// Keep a reference to the server: when it is deallocated, it closes its sockets. If requests fail with
+/// `connectionLost`, the client and the server may use different protocols: see ``Journal-swift.struct/lastFailure``.
 public actor LoopbackServer {
-    /// What to do about a request. Called on the server's loop: it must not block.
+    /// Returns the reaction to a request. Called on the server's event loop: it must not block.
+    ///
+    /// The handler does not learn which connection the request came on, and neither does a ``ServerExchange``. To test
+    /// a protocol whose server keeps state for each connection, start a server for each client. If every new link
+    /// begins with the same request, such as a login, the handler can begin a new state with it. Otherwise the test has
+    /// to discard the state when it ends the connection, for example next to ``disconnectAll(reset:)``.
     public typealias Handler = @Sendable (_ request: Frame) -> Reaction
 
-    /// Where the server listens.
+    /// The endpoint that clients connect to.
     public nonisolated let endpoint: Endpoint
     nonisolated let loop: any EventLoop
     nonisolated let options: Options
     let acceptor: Acceptor
-    /// What connections are secured with, if they are.
+    /// The TLS context of the connections, if they are secured.
     let tls: (any TLSContext)?
-    /// Every connection starts with a copy.
+    /// Copied for every connection.
     let codec: any FrameCodec
     let handler: Handler
 
     var isStopped = false
-    /// Reading is paused on every connection.
+    /// Whether reading is paused on every connection.
     var isPaused = false
-    /// Pings are answered, and how long after.
+    /// Whether pings are answered, and after which delay.
     var answersPings: Bool
     var pongDelay: Duration
-    /// Nothing is written on any connection.
+    /// Whether writing is paused on every connection.
     var isSilent = false
-    /// Open connections by the number of their transport.
+    /// Open connections by the ID of their transport.
     var links: [UInt64: ServerLink] = [:]
-    /// Connections with a TLS handshake, which may be over, and when its time is: in that order, as all have as long.
+    /// Connections with a TLS handshake, which may be over, and its deadline. Sorted by deadline, because all
+    /// handshakes have the same timeout.
     var handshakes = Deque<(link: UInt64, deadline: Instant)>()
     var record: Journal
-    /// Reactions to the next requests, before the handler is asked.
+    /// Reactions to the next requests, used before the handler is called.
     var scripted = Deque<Reaction>()
 
-    /// Programs that wait for their time, and when the next of them comes.
+    /// Programs that wait for their deadlines, and those deadlines.
     var delayed: [RequestID: Delayed] = [:]
     var deadlines = DeadlineQueue()
-    /// Who waits for a fact.
+    /// Tasks that wait for a condition of the journal.
     var waiters: [RequestID: FactWaiter] = [:]
-    /// For `delayed` and `waiters`.
+    /// The last ID given to an entry of `delayed` or `waiters`, or to a waiting body.
     var lastID: RequestID = 0
-    /// Fires at the earliest deadline of `deadlines` and `waiters`.
+    /// Fires at the earliest deadline: of `deadlines`, `waiters` or the TLS handshakes.
     var timer: LoopTimer?
 
-    /// Links that have something to write at the end of this turn.
+    /// Links with something to write at the end of this turn.
     var dirty: [ServerLink] = []
     var isFlushScheduled = false
     /// Reused from batch to batch.
     var decoded: [Frame] = []
 
-    /// The event loop: everything in this actor runs there.
+    /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
-    /// The loop of all test servers that do not say otherwise: apart from the clients' loops, as a server would be.
+    /// The loop of test servers that are given no other. Separate from the clients' loops, as a real server would be.
     private static let loops = EventLoops(count: 1)
 
     // MARK: Starting and stopping
 
-    /// Starts a server that does what `handler` says about every request; without a handler it echoes.
+    /// Starts a server that answers every request with the reaction of `handler`.
     ///
     /// - Parameters:
-    ///   - codec: The protocol, as a client sees it.
-    ///   - loops: Where the server lives; `nil` for the loop that all test servers share.
-    ///   - handler: What to do about a request; called on the server's loop, so it must not block.
-    /// - Throws: When it cannot listen, for one because `options.port` or `options.unixPath` is taken.
+    ///   - codec: The codec that a client uses. The server uses its `serverSide()`, if it has one.
+    ///   - options: The settings of the server.
+    ///   - loops: The event loops to run on, or `nil`, the default, for the loop that test servers share.
+    ///   - handler: Returns the reaction to a request. Called on the server's event loop: it must not block. Without a
+    ///     handler the server echoes.
+    /// - Throws: `TransportError` if the server cannot listen, for example because `options.port` or `options.unixPath`
+    ///   is taken, or if `options.tls` cannot be loaded.
     public static func start(
         speaking codec: some FrameCodec,
         options: Options = Options(),
@@ -89,8 +104,8 @@ public actor LoopbackServer {
         return try await start(at: address, speaking: codec, options: options, on: loops, handler: handler)
     }
 
-    /// Starts a server that listens on `address`, whatever `options` say of it; clients know it as `endpoint` if that
-    /// is not the address itself.
+    /// Starts a server that listens on `address`, whatever `options` say. Clients use `endpoint`, or the address if it
+    /// is `nil`.
     package static func start(
         at address: SocketAddress,
         knownAs endpoint: Endpoint? = nil,
@@ -136,8 +151,14 @@ public actor LoopbackServer {
         record = Journal(maximumFrames: options.recordedFrames, maximumBytes: options.recordedBytes)
     }
 
-    /// Stops listening and closes every connection in good order; what clients have not read by then is given a second.
-    /// Delayed replies are dropped, bodies of `Reaction.perform` are cancelled and not awaited, whoever waits for a fact is told `stopped`. For good; idempotent.
+    /// Stops listening and closes every connection cleanly. Has no effect when called again.
+    ///
+    /// - Clients have one second to read what was written.
+    /// - Delayed replies are dropped.
+    /// - Bodies of ``Reaction/perform(_:)`` are cancelled; `stop` does not wait for them.
+    /// - Waiting tasks throw ``WaitError`` with the reason `stopped`.
+    ///
+    /// A stopped server cannot be started again.
     public func stop() {
         guard !isStopped else { return }
         isStopped = true
@@ -148,7 +169,9 @@ public actor LoopbackServer {
     }
 }
 
-/// Starts a server, runs `body` with it and stops it on every way out. Parameters are those of `LoopbackServer.start`.
+/// Starts a server, runs `body` with it, and stops it when `body` returns or throws.
+///
+/// The other parameters are those of ``LoopbackServer/start(speaking:options:on:handler:)``.
 public nonisolated(nonsending) func withLoopbackServer<Result>(
     speaking codec: some FrameCodec,
     options: LoopbackServer.Options = LoopbackServer.Options(),

@@ -1,35 +1,35 @@
 import Trunkline
 
-/// A reaction that is being performed: what is left of it to do about one request.
+/// A reaction in progress: the steps that are left for one request.
 struct Program {
     enum Step {
         case react(Reaction)
-        /// Ends the scope of a way of writing.
+        /// Restores the way of writing that was in effect before the previous reaction.
         case write(Writing)
     }
 
-    /// How bytes are written.
+    /// The way in which bytes are written.
     enum Writing {
         case whole
         case pieces(Int)
-        /// The first half, and then the link is closed.
+        /// The first half, after which the link is closed.
         case half
         /// The first half, and then nothing more.
         case halfForEver
-        /// With this bit wrong.
+        /// With this bit inverted.
         case flipped(Int)
     }
 
     let link: UInt64
     let request: Frame
-    /// The last one is next.
+    /// The remaining steps in reverse order: the next one is last.
     var steps: [Step]
     var writing = Writing.whole
-    /// Whether the reactions to later requests wait for the reply.
+    /// Whether the reactions to later requests must wait for the reply.
     var keepsTurn = false
-    /// Whether they do wait.
+    /// Whether such reactions are waiting.
     var holdsUp = false
-    /// Where further frames of the client go, if a body is run.
+    /// The exchange that receives further frames of the client, if a body runs.
     var exchange: OpenExchange?
 
     init(
@@ -46,12 +46,12 @@ struct Program {
         self.keepsTurn = keepsTurn
     }
 
-    /// Whether there is more to do than to end a way of writing.
+    /// Whether the remaining steps include a reaction.
     var hasReactions: Bool {
         steps.contains { if case .react = $0 { true } else { false } }
     }
 
-    /// Does `reaction` next, writing its bytes as `writing` says.
+    /// Performs `reaction` next, with `writing` as the way of writing.
     mutating func enter(_ writing: Writing, _ reaction: Reaction) {
         steps.append(.write(self.writing))
         steps.append(.react(reaction))
@@ -59,7 +59,7 @@ struct Program {
     }
 }
 
-/// A program that waits for its time.
+/// A program that waits for its deadline.
 struct Delayed {
     var program: Program
     var deadline: Instant

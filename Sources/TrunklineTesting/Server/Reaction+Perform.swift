@@ -1,5 +1,5 @@
 extension Reaction {
-    /// Runs `body`, which replies at its own pace: in parts, while more of the request comes.
+    /// Runs `body`, an asynchronous closure that can reply in parts, or while more of the request arrives.
     ///
     /// ```swift
     /// .perform { exchange in
@@ -11,26 +11,29 @@ extension Reaction {
     /// }
     /// ```
     ///
-    /// While the exchange is open, further frames with the serial of its request go to `body` and not to the handler. It is
-    /// open from the request, also while the reaction waits (`after`), until the reply, the client's cancel frame or the end
-    /// of the connection.
+    /// While the exchange is open, further frames with the serial of its request go to `body` and not to the handler.
+    /// The exchange opens with the request, even if ``after(_:_:)`` delays the body. It closes with the reply, the
+    /// client's cancel frame, or the end of the connection.
     ///
-    /// `body` runs in a task of its own: on the ordinary pool of threads, or in a simulation on its loop, where it must not
-    /// wait for anything but the simulation (`network.clock.sleep`, not `Task.sleep`). The task is cancelled when the
-    /// client cancels the request, when the connection ends, and when the server stops, which
-    /// does not wait for it. A running body keeps its server alive.
+    /// `body` runs in its own task:
+    /// - Over real sockets the task runs on the global thread pool. In a simulation it runs on the simulation's loop,
+    ///   where it must not wait for anything outside the simulation: use `network.clock.sleep`, not `Task.sleep`.
+    /// - The task is cancelled when the client cancels the request, when the connection ends, and when the server
+    ///   stops. The server does not wait for it.
+    /// - A running body keeps its server alive.
     ///
-    /// A body that throws before it has replied, or returns without a reply and without a reaction behind it in a `sequence`,
-    /// closes the connection, so that its client does not wait in vain: `journal.lastFailure` is what it threw.
+    /// A body must reply, unless another reaction follows it in a ``sequence(_:)``. If it returns without a reply, or
+    /// throws before it has replied, the server closes the connection, so that the client does not wait in vain.
+    /// ``LoopbackServer/Journal-swift.struct/lastFailure`` holds the error that it threw.
     ///
-    /// In protocols matched in order the reactions to later requests of the connection wait until it has replied.
+    /// In protocols matched in order, the reactions to later requests of the connection wait until `body` has replied.
     public static func perform(_ body: @escaping @Sendable (ServerExchange) async throws -> Void) -> Reaction {
         Reaction(.perform(body))
     }
 }
 
 extension Reaction {
-    /// Whether a body is run sooner or later.
+    /// Whether the reaction runs a body, now or later.
     var performs: Bool {
         switch action {
         case .perform: true

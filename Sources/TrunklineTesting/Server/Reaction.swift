@@ -1,14 +1,23 @@
 public import Trunkline
 
-/// What a `LoopbackServer` does about a request: reply, reply late, twice or wrongly, push, fall silent, hang up.
+/// The action of a ``LoopbackServer`` in response to a request.
 ///
-/// A value that the server's handler returns. The server performs it on its event loop with timers, never with tasks (but for
-/// `perform`), so that a simulation is reproducible. Everything that reactions to one batch of requests write goes out in one write. What
-/// the codec cannot encode closes the connection, so that a test fails at once, and `journal.lastFailure` says why.
+/// The server's handler returns a reaction: it can reply (also late, twice or incorrectly), push, not reply at all, or
+/// close the connection. The server performs it on its event loop, with timers instead of tasks (except
+/// ``perform(_:)``), so that a simulation is reproducible. The output of immediate reactions to requests that arrive
+/// together is sent in one write.
 ///
-/// With `HTTP1Codec`, `reply` of bytes is a response 200 with that content, `echo` one with the request's, `status` one with
-/// that status, and parts are chunks. A body that begins with `HTTP/1.` is a whole message, for fields of your own:
-/// `.reply(try HTTP1Response(…).frame())`.
+/// A frame that the codec cannot encode closes the connection, so that a test fails at once.
+/// ``LoopbackServer/Journal-swift.struct/lastFailure`` holds the error.
+///
+/// With `HTTP1Codec`:
+///
+/// - A reply with a body is a 200 response with that content.
+/// - ``echo`` is a 200 response with the content of the request.
+/// - ``status(_:_:)`` is a response with that status.
+/// - Parts are sent as chunks.
+/// - A body that begins with `HTTP/1.` is sent as a complete message with its own header fields:
+///   `.reply(try HTTP1Response(…).frame())`.
 public struct Reaction: Sendable {
     indirect enum Action: Sendable {
         case noReply
@@ -47,35 +56,53 @@ extension Reaction {
     /// Sends the request back: its type, serial, fields and body, with a status of success.
     public static let echo = Reaction(.echo)
 
-    /// Replies with `body`, and with the type of the request; to a piece of a request too, whose type may not be that of a
-    /// reply: give a `Frame` there.
+    /// Replies with `body` and the type of the request.
+    ///
+    /// The type of a part of a request may not be valid in a reply. To reply to a part, pass a `Frame` instead.
     public static func reply(_ body: Bytes) -> Reaction { reply(Frame(.response, body: body)) }
 
-    /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0, the fields that the layout's
-    /// role `responsesRepeat` names unless it sets them, and a status of success if its own is 0 and it is not an error
-    /// response.
+    /// Replies with `frame`, after setting these values:
+    ///
+    /// - The serial is always that of the request.
+    /// - The type is that of the request if the frame's is 0.
+    /// - The fields that the layout's role `responsesRepeat` names are copied from the request unless the frame sets
+    ///   them.
+    /// - The status is a status of success if the frame's is 0 and it is not an error response.
     public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
 
-    /// Replies with an error: `send` throws `rejected`, with `HTTP1Codec` for the statuses that it rejects. The protocol must
-    /// have a status or another mark of error responses, and `.standard` has neither: otherwise the connection is
-    /// closed, and `journal.lastFailure` says why.
+    /// Replies with an error response, so that `send` throws `rejected`.
+    ///
+    /// The frame has the type of the request, like the frame of ``reply(_:)-(Bytes)``. If error responses have a
+    /// separate type, pass a frame instead: `.reply(Frame(.response, type: 3, isErrorResponse: true, body: "no"))`.
+    ///
+    /// The protocol must have a status or another mark of error responses. `.standard` has neither; there the server
+    /// closes the connection, and ``LoopbackServer/Journal-swift.struct/lastFailure`` holds the error. With
+    /// `HTTP1Codec`, `send` throws only for the statuses that the codec rejects.
     public static func status(_ status: UInt32, _ body: Bytes = Bytes()) -> Reaction {
         reply(Frame(.response, status: status, isErrorResponse: true, body: body))
     }
 
-    /// Writes a part of the reply; nothing ends the reply but a `reply`, an `echo` or a `status`.
+    /// Writes a part of the reply. Only ``reply(_:)-(Bytes)``, ``echo`` or ``status(_:_:)`` ends the reply.
     ///
-    /// The server's codec must tell parts from responses.
+    /// The protocol must distinguish parts from responses.
     public static func part(_ body: Bytes) -> Reaction { part(Frame(.part, body: body)) }
 
-    /// Writes `frame` as a part of the reply. It is filled in as for `reply`.
+    /// Writes `frame` as a part of the reply.
+    ///
+    /// Its kind is set to `part`. Its other values are set as in ``reply(_:)-(Frame)``, except for the type in
+    /// protocols whose parts have separate types.
     public static func part(_ frame: Frame) -> Reaction {
         var part = frame
         part.kind = .part
         return Reaction(.part(part))
     }
 
-    /// Writes a part for each of `bodies` and then does `reaction`, which replies; `delay` before each but the first.
+    /// Writes a part for each of `bodies`, then performs `reaction`.
+    ///
+    /// - Parameters:
+    ///   - bodies: The bodies of the parts.
+    ///   - delay: The time before each step except the first. Default: zero.
+    ///   - reaction: The reaction after the last part. It must end the reply. Default: an echo.
     public static func parts(
         _ bodies: [Bytes],
         every delay: Duration = .zero,
@@ -86,8 +113,13 @@ extension Reaction {
         return sequence(steps.enumerated().map { $0 == 0 ? $1 : after(delay, $1) })
     }
 
-    /// Writes a part with `body` every `delay`, at least 1 ms, until the request is cancelled or the connection ends;
-    /// none while the client leaves more than 1 MiB unread.
+    /// Writes a part with `body` every `delay`, until the request is cancelled or the connection ends.
+    ///
+    /// If the client does not read, the server stops writing parts while more than 1 MiB waits to be sent.
+    ///
+    /// - Parameters:
+    ///   - body: The body of each part.
+    ///   - delay: The time between two parts. At least 1 ms, which is the default.
     public static func endlessParts(_ body: Bytes, every delay: Duration = .milliseconds(1)) -> Reaction {
         Reaction(.endlessParts(Frame(.part, body: body), every: max(.milliseconds(1), delay)))
     }
@@ -98,91 +130,114 @@ extension Reaction {
     /// Replies twice with an echo.
     package static let twice = sequence([.echo, .echo])
 
-    /// Echoes under a serial that nobody has used: the last one that the protocol has.
+    /// Echoes with a serial that no request has used: the last one that the protocol has.
     package static let unknownSerial = Reaction(.unknownSerial)
 }
 
 // MARK: - Order and time
 
 extension Reaction {
-    /// Waits `delay` and then does `reaction`. A request that is cancelled meanwhile gets no reply, unless
-    /// `answersCancelled`. Replies to later requests overtake it, but not in a protocol whose responses match in order:
-    /// there the reactions to later requests of the connection wait until it has replied.
+    /// Waits for `delay`, then performs `reaction`.
+    ///
+    /// A request that is cancelled in the meantime gets no reply, unless ``LoopbackServer/Options/answersCancelled`` is
+    /// set. Replies to later requests are not delayed, except in protocols matched in order: there, the reactions to
+    /// later requests of the connection wait until this one has replied.
     public static func after(_ delay: Duration, _ reaction: Reaction) -> Reaction {
         Reaction(.after(delay, reaction))
     }
 
-    /// Does one after the other; an `after` delays those that follow it.
+    /// Performs `reactions` one after the other. If one of them is an ``after(_:_:)``, it also delays those that follow
+    /// it.
     public static func sequence(_ reactions: [Reaction]) -> Reaction { Reaction(.sequence(reactions)) }
 
-    /// Holds the reactions to `window` requests of a connection and then does them in reverse order.
+    /// Holds the reactions to `window` requests of a connection, then performs them in reverse order.
     ///
-    /// Fewer than `window` are held until `LoopbackServer.releaseHeld()`.
+    /// If fewer than `window` requests arrive, their reactions are held until ``LoopbackServer/releaseHeld()``.
+    ///
+    /// - Parameters:
+    ///   - window: The number of requests, at least 1.
+    ///   - reaction: The reaction to each of them. Default: an echo.
     public static func outOfOrder(window: Int, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: nil, reaction))
     }
 
-    /// As `outOfOrder(window:)`, in an order that follows from `seed`.
+    /// Like `outOfOrder(window:)`, but in an order drawn from `seed`.
     package static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: seed, reaction))
     }
 }
 
-// MARK: - On the server's own account
+// MARK: - Frames without a request
 
 extension Reaction {
-    /// Pushes `frames`, in one write with what comes before and after.
+    /// Pushes `frames`. They are sent in one write with the output of the reactions before and after.
     public static func push(_ frames: Frame...) -> Reaction {
         frames.count == 1 ? Reaction(.push(frames[0])) : sequence(frames.map { Reaction(.push($0)) })
     }
 
-    /// Asks the client for a sign of life.
+    /// Pings the client.
     package static let ping = Reaction(.ping)
 
-    /// Goes on with TLS once everything before is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`. The server
-    /// needs `options.tls`, with `beginsAtOnce = false`; bytes that have come in plaintext meanwhile close the connection.
+    /// Starts TLS once everything before it is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`.
+    ///
+    /// The server needs ``LoopbackServer/Options/tls``, with ``LoopbackServer/TLS/beginsAtOnce`` set to `false`. If the
+    /// client has already sent more plaintext, the connection is closed.
     public static let startTLS = Reaction(.startTLS)
 }
 
-// MARK: - Trouble
+// MARK: - Faults
 
 extension Reaction {
-    /// Does `reaction` and writes its bytes one at a time, one in each turn of the loop.
+    /// Performs `reaction`, and writes its bytes one at a time, one in each turn of the event loop.
     package static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
 
-    /// Does `reaction` and writes its bytes in pieces of `size` (at least 1), one in each turn of the loop.
+    /// Performs `reaction`, and writes its bytes in pieces of `size` bytes, one in each turn of the event loop.
+    ///
+    /// - Parameters:
+    ///   - size: The number of bytes in a piece, at least 1.
+    ///   - reaction: The reaction. Default: an echo.
     public static func inPieces(of size: Int, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.inPieces(of: max(1, size), reaction))
     }
 
-    /// Writes the first half of a reply's bytes and closes the connection.
+    /// Performs `reaction`, but writes only the first half of the frame's bytes and closes the connection.
     public static func closeMidFrame(_ reaction: Reaction = .echo) -> Reaction { Reaction(.half(reaction)) }
 
-    /// Writes the first half of a reply's bytes, and then nothing more to this connection, which stays: as a server that hangs
-    /// in the midst of a frame. What else there is to be written waits until the connection ends.
+    /// Performs `reaction`, but writes only the first half of the frame's bytes, and then nothing more on this
+    /// connection.
+    ///
+    /// The connection stays open, like that of a server that hangs in the middle of a frame. What the server writes
+    /// afterwards is queued until the connection ends.
     public static func hangMidFrame(_ reaction: Reaction = .echo) -> Reaction { Reaction(.halfForEver(reaction)) }
 
-    /// Does `reaction` with one bit wrong in every frame that it writes: `bit` counts from the highest of the first byte. A
-    /// frame that has no such bit is written as it is. With a bit of the length the client loses framing: it takes what follows for
-    /// a piece of one long frame.
+    /// Performs `reaction`, and inverts one bit in every frame that it writes.
+    ///
+    /// If the bit is in a length, the client no longer knows where frames begin: it may read the following bytes as the
+    /// rest of one long frame.
+    ///
+    /// - Parameters:
+    ///   - bit: The position of the bit: 0 is the highest bit of the first byte, 8 that of the second. A frame that is
+    ///     too short for it is written unchanged. A negative position counts as 0.
+    ///   - reaction: The reaction. Default: an echo.
     public static func flippingBit(_ bit: Int, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.flippingBit(max(0, bit), reaction))
     }
 
-    /// Closes the connection in good order, once everything before is written. What the client sends is not heeded.
+    /// Closes the connection cleanly, once everything before it is written. Ignores what the client sends from then on.
     public static let close = Reaction(.close)
 
-    /// Resets the connection at once; what is not written yet is lost.
+    /// Resets the connection at once. Bytes that are not written yet are lost.
     public static let reset = Reaction(.reset)
 
-    /// Reads nothing more from this connection until `LoopbackServer.resumeReading()`; TCP pushes back on the client.
+    /// Reads nothing more from this connection until `LoopbackServer.resumeReading()`, so that TCP applies
+    /// back-pressure.
     package static let stopReading = Reaction(.stopReading)
 
-    /// Writes `bytes` as they are.
+    /// Writes `bytes` unchanged.
     public static func garbage(_ bytes: Bytes) -> Reaction { Reaction(.bytes(bytes)) }
 
-    /// Writes the header of a reply whose length is the largest that its field holds, and no body.
+    /// Writes the header of a reply whose length is the largest that its field can hold, and no body.
     ///
-    /// For a `FrameLayout`; of another codec it knows no header and writes 64 bytes of 0xFF.
+    /// For codecs other than `FrameLayout` the header is unknown, so 64 bytes of 0xFF are written.
     package static let absurdLength = Reaction(.absurdLength)
 }

@@ -1,23 +1,30 @@
 public import Trunkline
 
-/// One request and its reply, in the hands of the body of `Reaction.perform`.
+/// One request and its reply, handled by the body of ``Reaction/perform(_:)``.
 ///
-/// Its methods may be called from several tasks at once. When the client has cancelled the request, its connection has
-/// ended or the server was stopped, they throw `CancellationError`, and nothing more is written.
+/// The methods may be called from several tasks at once. They throw `CancellationError`, and write nothing more, once
+/// the client has cancelled the request, its connection has ended, or the server was stopped.
 public struct ServerExchange: Sendable {
-    /// The request, or its first piece: its kind is `part` then.
+    /// The request, or its first part, whose kind is `part`.
     public let request: Frame
     let server: LoopbackServer
     let open: OpenExchange
 
-    /// Writes a part of the reply and returns when the kernel has it, so that a client that is slow to read holds up the
-    /// body, and no more than this part waits in memory.
+    /// Writes a part of the reply, and returns when the kernel has accepted it.
     ///
-    /// Throws `FrameError` when the codec cannot encode it, which closes the connection.
+    /// So a client that reads slowly slows down the body, and at most one part is buffered in memory.
+    ///
+    /// - Throws: `FrameError` if the codec cannot encode the part, which closes the connection, or if the reply was
+    ///   already sent. `CancellationError` if the exchange has ended.
     public func part(_ body: Bytes) async throws { try await part(Frame(.part, body: body)) }
 
-    /// Writes `frame` as a part of the reply. It is filled in as for `reply`, but its type, where parts have types of their
-    /// own.
+    /// Writes `frame` as a part of the reply, and returns when the kernel has accepted it.
+    ///
+    /// Its kind is set to `part`. Its other values are set as in ``Reaction/reply(_:)-(Frame)``, except for the type in
+    /// protocols whose parts have separate types.
+    ///
+    /// - Throws: `FrameError` if the codec cannot encode the part, which closes the connection, or if the reply was
+    ///   already sent. `CancellationError` if the exchange has ended.
     public func part(_ frame: Frame) async throws {
         var frame = frame
         frame.kind = .part
@@ -26,33 +33,43 @@ public struct ServerExchange: Sendable {
 
     /// Replies with `body`, and returns without waiting for the kernel.
     ///
-    /// The exchange is over then: `next` returns `nil`, what is left unread of the request is dropped, and what the client still
-    /// sends of it as well.
+    /// This closes the exchange: ``next()`` returns `nil`. Parts of the request that were not read, or that the client
+    /// sends later, are discarded.
+    ///
+    /// - Throws: `FrameError` if the codec cannot encode the reply, which closes the connection, or if a reply was
+    ///   already sent. `CancellationError` if the exchange has ended.
     public func reply(_ body: Bytes) async throws { try await reply(Frame(.response, body: body)) }
 
-    /// Replies with `frame`. It gets the request's serial, the request's type if its own is 0 (that of the last piece, if
-    /// the request came in pieces), and a status of success if its own is 0 and it is not an error response.
+    /// Replies with `frame`, and returns without waiting for the kernel. This closes the exchange.
     ///
-    /// Throws `FrameError` when the codec cannot encode it, which closes the connection, or when there was a reply already.
+    /// - The serial is always that of the request.
+    /// - The type is that of the request (of its last part, if it came in parts) if the frame's is 0.
+    /// - The status is a status of success if the frame's is 0 and it is not an error response.
+    ///
+    /// - Throws: `FrameError` if the codec cannot encode the reply, which closes the connection, or if a reply was
+    ///   already sent. `CancellationError` if the exchange has ended.
     public func reply(_ frame: Frame) async throws { try await server.reply(frame, to: open) }
 
-    /// The next frame of the client with the request's serial: a piece of the request, or how much more of the reply it
-    /// will take. `nil` after the reply; in protocols without serials there are none.
+    /// Waits for the next frame with the request's serial, and returns it: a further part of the request, or a window
+    /// update.
     ///
-    /// Of what nobody asks for, 256 frames or 1 MiB are held; then nothing more is read from the connection, cancel frames and
-    /// pings included, until half of that is taken.
+    /// Returns `nil` after the reply, and always in protocols without serials.
+    ///
+    /// Frames that the body has not read are buffered. When 256 frames or 1 MiB are buffered, the server reads nothing
+    /// more from the connection, not even cancel frames and pings, until at most half of that is left.
+    ///
+    /// - Throws: `CancellationError` if the exchange has ended, or if the calling task is cancelled.
     public func next() async throws -> Frame? { try await server.next(of: open) }
 }
 
-/// A request whose reaction runs a body, or will. Confined to the server's loop.
+/// A request whose reaction runs a body, now or later. Confined to the server's loop.
 ///
-/// Sendable although it is not checked: those who hold it elsewhere only hand it back to the server, in whose isolation all
-/// of it is touched.
+/// Sendable: other code only hands it back to the server, which accesses its contents within its isolation.
 final class OpenExchange: @unchecked Sendable {
     enum State {
         case open
         case replied
-        /// The client does not want the reply any more, or is gone.
+        /// The request was cancelled, or its connection has ended.
         case ended
     }
 
@@ -60,22 +77,22 @@ final class OpenExchange: @unchecked Sendable {
 
     let link: UInt64
     let request: Frame
-    /// Whether frames of the client find it by its serial.
+    /// Whether further frames with the request's serial are routed to the exchange.
     let isAddressed: Bool
     var state = State.open
-    /// What performs it while the body runs.
+    /// The program that runs the body.
     var program: Program?
     var task: Task<Void, Never>?
-    /// Whether the client has sent all of the request.
+    /// Whether the client has sent the complete request.
     var isComplete: Bool
-    /// The type that a reply has unless it says otherwise.
+    /// The default type of the reply.
     var type: UInt32
-    /// Frames that nobody has asked for yet, and about how many bytes they are.
+    /// Frames that the body has not read yet, and about how many bytes they hold.
     var inbox = Deque<Frame>()
     var inboxBytes = 0
-    /// Whether reading is paused on account of these.
+    /// Whether reading is paused because of these frames.
     var isCrowded = false
-    /// Who waits for a frame.
+    /// Tasks that wait for a frame.
     var readers: [(id: RequestID, continuation: Reader)] = []
 
     init(_ request: Frame, on link: UInt64, isAddressed: Bool) {
@@ -90,13 +107,13 @@ final class OpenExchange: @unchecked Sendable {
     var isRoomy: Bool { inbox.count <= 128 && inboxBytes <= 512 * 1024 }
 }
 
-/// A body that waits until the kernel has what it wrote. Leaves its link once, and is told once.
+/// A body that waits until the kernel has accepted what it wrote. It leaves its link once and is resumed once.
 struct PartWriter {
     let id: RequestID
     let open: OpenExchange
-    /// How many bytes of the link will have been written then.
+    /// The link's `sentCount` once this part is written.
     let mark: Int
-    /// The transport's `sentMark` at which the kernel has them; `nil` until they are written.
+    /// The transport's `sentMark` at which the kernel has accepted this part; `nil` until it is written.
     var takenMark: Int?
     let continuation: Continuation<CancellationError?>
 }

@@ -5,61 +5,62 @@ final class ServerLink {
     var transport: any Transport
     var codec: any FrameCodec
     var received = ReceiveBuffer()
-    /// Frames that arrived before reading stopped and wait for it to go on.
+    /// Frames that arrived before reading stopped, kept until it resumes.
     var backlog = Deque<Frame>()
-    /// Reading is stopped for this link alone.
+    /// Whether reading is stopped for this link alone.
     var isStopped = false
-    /// Its TLS handshake is under way.
+    /// Whether its TLS handshake is in progress.
     var isHandshaking = false
-    /// Nothing more is read, nor done, but what is in the way out is still written.
+    /// Whether the link is closing: nothing more is read or performed, but queued bytes are still written.
     var isEnding = false
-    /// Whether the link is in its server's list of those that have something to write.
+    /// Whether the link is in the server's list of links with something to write.
     var isDirty = false
 
-    /// Pings of ours whose answer has not come.
+    /// The number of the server's pings that are not answered yet.
     var unansweredPings = 0
 
     /// Delayed programs by the serial of their request.
     var delayed: [SerialNumber: Set<RequestID>] = [:]
-    /// A program that is delayed has yet to reply, and its protocol knows responses by their order alone.
+    /// Whether a delayed program has yet to reply, in a protocol matched in order.
     var isHeldUp = false
-    /// Programs that wait for it.
+    /// Programs that wait for that reply.
     var line = Deque<Program>()
-    /// Replies held to be sent out of order.
+    /// Programs held by `outOfOrder`.
     var held: [Program] = []
 
     /// Requests whose reaction runs a body, by their serials, until the reply.
     var exchanges: [SerialNumber: OpenExchange] = [:]
-    /// Those whose body runs, also after the reply, and also without serials.
+    /// Exchanges whose body is running, also after the reply and in protocols without serials.
     var running: [OpenExchange] = []
-    /// Serials of requests that were answered before all of them had come.
+    /// Serials of requests that were answered before they were complete.
     var unfinished: Set<SerialNumber> = []
-    /// How many of `exchanges` hold so much that nothing more is read.
+    /// How many of `exchanges` hold so many frames that reading is paused.
     var crowdedCount = 0
-    /// Bodies that wait until the kernel has what they wrote, in order.
+    /// Bodies that wait until the kernel has accepted what they wrote, in order.
     var writers: [PartWriter] = []
-    /// How many bytes were written.
+    /// The number of bytes written.
     var sentCount = 0
 
-    /// What is written next, in as few writes as possible.
+    /// The output that is written next, in as few writes as possible.
     private var out = SendBuffer()
-    /// What comes after `out`, and then what comes after that.
+    /// The output that is written after `out`; `tail` follows it.
     private var later = Deque<Output>()
     private var tail = SendBuffer()
-    /// Bytes in `later`.
+    /// The number of bytes in `later`.
     private var laterCount = 0
 
-    /// A buffer gives its memory back only when all of it is written, so none may grow on and on.
+    /// The size at which a new buffer begins. A buffer frees its memory only when all of it is written, so none may
+    /// grow without bound.
     private static let bufferSize = 256 * 1024
 
-    /// Something that does not simply join what is before it.
+    /// Output that cannot be appended to the bytes before it.
     private enum Output {
         case bytes(SendBuffer)
-        /// So many bytes in each turn of the loop.
+        /// `size` bytes in each turn of the loop.
         case pieces([UInt8], start: Int, size: Int)
         case startTLS
         case close
-        /// Nothing behind it is ever written.
+        /// Nothing: the output that follows is never written.
         case hang
     }
 
@@ -68,10 +69,10 @@ final class ServerLink {
         self.codec = codec
     }
 
-    /// How many bytes wait to be written.
+    /// The number of bytes waiting to be written.
     var unsentCount: Int { out.count + laterCount + tail.count }
 
-    /// The delayed program of `id` runs.
+    /// Removes the delayed program `id`, which is about to run.
     func removeDelayed(_ id: RequestID, serial: SerialNumber) {
         delayed[serial]?.remove(id)
         if delayed[serial]?.isEmpty == true { delayed[serial] = nil }
@@ -79,7 +80,7 @@ final class ServerLink {
 
     // MARK: Queueing
 
-    /// Encodes `frame` behind everything else.
+    /// Encodes `frame` after everything queued.
     func append(_ frame: Frame) throws(FrameError) {
         if later.isEmpty, tail.isEmpty, out.count < Self.bufferSize {
             try Self.encode(frame, with: &codec, into: &out)
@@ -89,7 +90,7 @@ final class ServerLink {
         }
     }
 
-    /// Makes room for something that does not join the bytes before it.
+    /// Moves `tail` into `later`, so that something else can follow.
     private func sealTail() {
         guard !tail.isEmpty else { return }
         laterCount += tail.count
@@ -115,11 +116,11 @@ final class ServerLink {
             buffer.rollBack(to: mark)
             throw error
         }
-        // Here and not when it is written: nothing is taken back any more, and the order is the same.
+        // Noted here and not when it is written: nothing is removed from the queue, and the order is the same.
         if codec._notesSent { codec._noteSent(frame) }
     }
 
-    /// Writes `bytes` behind everything else, `size` of them in each turn of the loop; `nil` for all at once.
+    /// Writes `bytes` after everything queued, `size` of them in each turn of the loop; `nil` for all at once.
     func append(_ bytes: [UInt8], inPiecesOf size: Int? = nil) {
         guard !bytes.isEmpty else { return }
         if let size {
@@ -133,7 +134,7 @@ final class ServerLink {
         }
     }
 
-    /// Closes in good order once everything is written.
+    /// Closes the connection cleanly once everything is written.
     func appendClose() {
         isEnding = true
         transport.isReading = false
@@ -147,7 +148,7 @@ final class ServerLink {
         later.append(.hang)
     }
 
-    /// Goes on with TLS once everything is written.
+    /// Starts TLS once everything is written.
     func appendStartTLS() {
         sealTail()
         later.append(.startTLS)
@@ -156,18 +157,18 @@ final class ServerLink {
     // MARK: Writing
 
     enum Flush {
-        /// Nothing is left, or the socket takes no more and will say when it does.
+        /// Nothing is left, or the socket accepts no more and will report when it does.
         case done
         /// More is to be written in the next turn.
         case again
-        /// Everything in plaintext is written: the link is to be secured.
+        /// All plaintext is written: TLS can start.
         case startTLS
-        /// Everything is written: the link is to be closed in good order.
+        /// Everything is written: the link can be closed cleanly.
         case close
         case failed
     }
 
-    /// Writes as much as the socket takes and this turn allows; counts the bytes in `sent`.
+    /// Writes as much as the socket accepts and this turn allows. Adds the number of bytes to `sent`.
     func flush(sent: inout Int) -> Flush {
         transport.awaitsWritable = false
         for _ in 0..<64 {
@@ -251,7 +252,7 @@ final class ServerLink {
         do throws(FrameError) {
             try codec.decodeAll(&received, into: &frames)
             if received.count > Self.maximumUndecoded {
-                throw FrameError(.illegalLength, "no frame within \(Self.maximumUndecoded) bytes")
+                throw FrameError(.illegalLength, "no complete frame within \(Self.maximumUndecoded) bytes")
             }
         } catch {
             return .malformed(error)
@@ -259,7 +260,7 @@ final class ServerLink {
         return .bytes(count, mayHaveMore: count == offered)
     }
 
-    /// The client has ended its direction: decodes what that completes.
+    /// Decodes the frame that the end of the client's direction completes, if there is one.
     private func end(into frames: inout [Frame]) -> Read {
         do throws(FrameError) {
             try codec.decodeAllAtEnd(&received, into: &frames)

@@ -1,7 +1,7 @@
-/// Bytes in the order they were written.
+/// A queue of bytes: first in, first out.
 struct ByteQueue {
     private var storage: [UInt8] = []
-    /// Where the first byte lies within `storage`.
+    /// The offset of the first byte in `storage`.
     private var head = 0
 
     var count: Int { storage.count - head }

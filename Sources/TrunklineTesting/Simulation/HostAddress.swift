@@ -12,7 +12,7 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// Reads an IP address as it is written (without a zone), or `unix:` and a path; `nil` when `text` is neither.
+    /// Reads an IP address (without a zone), or `unix:` and a path. Returns `nil` for other text.
     init?(_ text: String) {
         if text.hasPrefix("unix:") {
             self = .unix(path: String(text.dropFirst(5)))
@@ -31,7 +31,7 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// The address that stands for every address of its family, on a listener.
+    /// The address with which a listener accepts on every address of its family.
     var wildcard: HostAddress {
         switch self {
         case .ip(let bytes): .ip([UInt8](repeating: 0, count: bytes.count))
@@ -39,7 +39,7 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// 127.0.0.1 or ::1; a path stays as it is.
+    /// 127.0.0.1 or ::1 of the same family; a path stays as it is.
     var loopback: HostAddress {
         switch self {
         case .ip(let bytes) where bytes.count == 4: .ip([127, 0, 0, 1])
@@ -48,7 +48,7 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// Whether it needs no interface: a loopback address or a path.
+    /// Whether it is a loopback address or a path, which need no interface.
     var isLoopback: Bool { socketAddress(port: 0).isLoopback }
 
     var isUnix: Bool {
@@ -61,7 +61,7 @@ enum HostAddress: Hashable {
 }
 
 extension HostAddress: CustomStringConvertible {
-    /// The address as it is written, without brackets.
+    /// The address as text, without brackets.
     var description: String {
         switch self {
         case .ip(let bytes) where bytes.count == 4: bytes.map(String.init).joined(separator: ".")
@@ -89,7 +89,7 @@ private func parseIPv6(_ text: String) -> [UInt8]? {
     return head + [UInt8](repeating: 0, count: 16 - head.count - tail.count) + tail
 }
 
-/// The bytes of groups separated by colons, the last of which may be an IPv4 address.
+/// The bytes of groups separated by colons. The last group may be an IPv4 address.
 private func parseGroups(_ text: Substring) -> [UInt8]? {
     guard !text.isEmpty else { return [] }
     var bytes: [UInt8] = []

@@ -1,6 +1,7 @@
 import Trunkline
 
-/// What is wrong with the hosts of a simulated network, for links to come. Asked by key only, never iterated.
+/// The faults and conditions of the hosts of a simulated network, applied to new links. Accessed by key only, never
+/// iterated.
 struct HostFaults {
     private var cut: Set<HostAddress> = []
     private var isEverythingCut = false
@@ -13,7 +14,7 @@ struct HostFaults {
 
     func isCut(_ host: HostAddress) -> Bool { isEverythingCut || cut.contains(host) }
 
-    /// Cuts or heals `hosts`, or with `nil` everything.
+    /// Partitions or heals `hosts`; `nil` stands for all hosts.
     mutating func setCut(_ isCut: Bool, _ hosts: [HostAddress]?) {
         if let hosts {
             if isCut { cut.formUnion(hosts) } else { cut.subtract(hosts) }
@@ -25,7 +26,7 @@ struct HostFaults {
 
     func refusal(of host: HostAddress) -> TransportError? { refusals[host] }
 
-    /// Whether nothing comes back from connecting to `host`.
+    /// Whether connecting to `host` gets no answer.
     func swallows(_ host: HostAddress) -> Bool { swallowing.contains(host) }
 
     mutating func setRefusal(_ error: TransportError?, swallows: Bool, _ hosts: [HostAddress]) {
@@ -37,7 +38,7 @@ struct HostFaults {
 
     var resolutionDelay: ClosedRange<Int64> { defaultConditions.resolutionDelay }
 
-    /// Sets the conditions of `hosts`, or with `nil` of every host.
+    /// Sets the conditions of `hosts`; `nil` stands for all hosts, including new ones.
     mutating func setTraits(_ traits: LinkTraits, _ hosts: [HostAddress]?) {
         if let hosts {
             for host in hosts { conditions[host] = traits }

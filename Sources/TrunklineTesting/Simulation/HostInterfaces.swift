@@ -1,27 +1,28 @@
 import Trunkline
 
-/// The interfaces, addresses and routes of the host that every client of a simulated network has.
+/// The interfaces, addresses and routes of the host that all clients of a simulated network share.
 ///
-/// At first there is one interface, "eth0", with an address of each family.
+/// Initially there is one interface, "eth0", with an address of each family.
 struct HostInterfaces: Equatable {
     struct Interface: Equatable {
         let name: String
-        /// In the order they were added; a new socket gets the first of its family.
+        /// In the order in which they were added. A new socket gets the first one of its family.
         var addresses: [HostAddress]
-        /// The interface with the lowest one has the default route.
+        /// The interface with the lowest metric has the default route.
         var metric = 100
         var isTunnel = false
         var isUp = true
-        /// Holds every packet, and no route says so.
+        /// Whether packets are held although routes still lead through the interface.
         var isCut = false
 
-        /// What a new socket to `host` gets; `nil` when the interface is down or has no address of that family.
+        /// The local address of a new socket to `host`, or `nil` if the interface is down or has no address of that
+        /// family.
         func source(for host: HostAddress) -> HostAddress? {
             isUp ? addresses.first { $0.isSameFamily(as: host) } : nil
         }
     }
 
-    /// The route to one host, which goes before the default route.
+    /// The route to one host, which takes precedence over the default route.
     enum HostRoute: Equatable {
         case unreachable
         case through(String)
@@ -33,37 +34,37 @@ struct HostInterfaces: Equatable {
             addresses: [.ip([10, 255, 0, 1]), .ip([0xfd] + [UInt8](repeating: 0, count: 14) + [1])]
         )
     ]
-    /// Asked by key only, never iterated.
+    /// Accessed by key only, never iterated.
     private var routes: [HostAddress: HostRoute] = [:]
 
     // MARK: Changes
 
     func hasInterface(_ name: String) -> Bool { interfaces.contains { $0.name == name } }
 
-    /// The interface that has `address`, up or not.
+    /// The interface that has `address`, whether it is up or down.
     func owner(of address: HostAddress) -> Interface? { interfaces.first { $0.addresses.contains(address) } }
 
     mutating func add(_ interface: Interface) { interfaces.append(interface) }
 
-    /// Changes the interface called `name`, if there is one.
+    /// Changes the interface named `name`, if it exists.
     mutating func change(_ name: String, _ body: (inout Interface) -> Void) {
         guard let index = interfaces.firstIndex(where: { $0.name == name }) else { return }
         body(&interfaces[index])
     }
 
-    /// Sets the route to `host`, or with `nil` leaves it to the default route.
+    /// Sets the route to `host`; `nil` selects the default route.
     mutating func setRoute(_ route: HostRoute?, to host: HostAddress) { routes[host] = route }
 
-    // MARK: Questions
+    // MARK: Queries
 
     /// Whether an interface is up and has an address.
     var hasNetwork: Bool { interfaces.contains { $0.isUp && !$0.addresses.isEmpty } }
 
-    /// Whether `address` is a loopback address, or on an interface that is up.
+    /// Whether `address` is a loopback address, or belongs to an interface that is up.
     func isUsable(_ address: HostAddress) -> Bool { address.isLoopback || owner(of: address)?.isUp == true }
 
-    /// The interface by which a new socket leaves for `host`, and the address that it gets; `nil` when no route leads
-    /// there. A `source` decides alone: packets leave by the interface that has it.
+    /// The interface and local address of a new socket to `host`, or `nil` if no route leads there. If `source` is set,
+    /// packets leave by the interface that has it.
     func route(to host: HostAddress, from source: HostAddress? = nil) -> (interface: Interface, source: HostAddress)? {
         if let source {
             guard routes[host] != .unreachable, source.isSameFamily(as: host), let owner = owner(of: source), owner.isUp
@@ -85,20 +86,26 @@ struct HostInterfaces: Equatable {
         return best
     }
 
-    /// Whether the packets of a link between `local` and `host` travel now.
+    /// Whether packets of a link between `local` and `host` can travel now.
     func carries(_ local: HostAddress, to host: HostAddress) -> Bool {
         if host.isLoopback { return true }
         guard let (interface, _) = route(to: host, from: local) else { return false }
         return !interface.isCut
     }
 
-    /// The local address of a new socket to `host` that is bound to `source`, or why there is none.
+    /// The local address of a new socket to `host` that is bound to `source`, or the error of connecting.
     func localAddress(to host: HostAddress, from source: HostAddress?) -> Result<HostAddress, TransportError> {
         guard !host.isUnix else { return .success(.unix(path: "")) }
         let source = source == host.wildcard ? nil : source
         if let source {
             guard source.isSameFamily(as: host) else {
-                return .failure(TransportError(.invalidAddress, errno: 97, "\(source) is of another family"))
+                return .failure(
+                    TransportError(
+                        .invalidAddress,
+                        errno: 97,
+                        "the source address \(source) is not of the same address family as \(host)"
+                    )
+                )
             }
             guard source.isLoopback || owner(of: source) != nil else {
                 return .failure(TransportError(.invalidAddress, errno: 99, "cannot assign requested address \(source)"))
@@ -106,7 +113,13 @@ struct HostInterfaces: Equatable {
         }
         if host.isLoopback { return .success(source ?? host.loopback) }
         if let source, source.isLoopback {
-            return .failure(TransportError(.invalidAddress, errno: 22, "\(source) leads to this host only"))
+            return .failure(
+                TransportError(
+                    .invalidAddress,
+                    errno: 22,
+                    "the source address \(source) is a loopback address, but \(host) is not"
+                )
+            )
         }
         guard let route = route(to: host, from: source) else {
             return .failure(TransportError(.unreachable, errno: 101, "network is unreachable"))

@@ -1,28 +1,28 @@
 import Trunkline
 
-/// What one side of a link knows and wants.
+/// The state of one side of a link.
 final class LinkEnd {
     enum Phase {
-        /// There is no socket on this side yet. → open
+        /// There is no socket on this side yet. Next state: open.
         case absent
-        /// → open, closed
+        /// Next states: open, closed.
         case connecting
-        /// → closed
+        /// Next state: closed.
         case open
         case closed
     }
 
     let address: SocketAddress
     var phase: Phase
-    /// Who hears of this side; the server's side has nobody before it is accepted.
+    /// Receives the events of this side. The server's side has none before it is accepted.
     weak var handler: (any TransportHandler)?
-    /// How the attempt to connect ended, until the handler has heard it.
+    /// The outcome of connecting, until the handler has received it.
     var outcome: TransportEvent?
-    /// Why nothing can be read or written any more.
+    /// Why reading and writing fail from now on.
     var failure: TransportError?
     var isReading = false
     var awaitsWritable = false
-    /// Whether this side is in the network's list of those to be told something.
+    /// Whether this side is in the network's list of sides with events.
     var isListed = false
 
     init(address: SocketAddress, phase: Phase, handler: (any TransportHandler)? = nil) {
@@ -31,6 +31,6 @@ final class LinkEnd {
         self.handler = handler
     }
 
-    /// Whether nobody holds a socket on this side.
+    /// Whether there is no socket on this side.
     var isGone: Bool { phase == .absent || phase == .closed }
 }

@@ -9,23 +9,23 @@ import Trunkline
     import Darwin
 #endif
 
-/// Which thread a simulated loop belongs to at the moment. Everything that is confined to the loop is touched by its
-/// owner only, which is what makes the `@unchecked Sendable` types of the simulation sound.
+/// Tracks which thread owns a simulated loop. Only the owner accesses what is confined to the loop, which makes the
+/// `@unchecked Sendable` types of the simulation safe.
 final class LoopOwnership: Sendable {
     private let mutex = Lock<Void>(())
-    /// The owning thread; 0 for none. A thread finds its own number here only if it put it there.
+    /// The owning thread, or 0 for none. A thread finds its own number here only if it stored it.
     private let owner = Atomic<UInt>(0)
 
     /// Whether the calling thread is the owner.
     var isMine: Bool { owner.load(ordering: .relaxed) == currentThread() }
 
-    /// Waits until nobody owns the loop and takes it.
+    /// Waits until the loop has no owner, then takes it.
     func enter() {
         mutex.lock()
         owner.store(currentThread(), ordering: .relaxed)
     }
 
-    /// Takes the loop if nobody owns it.
+    /// Takes the loop if it has no owner.
     func tryEnter() -> Bool {
         guard mutex.tryLock() else { return false }
         owner.store(currentThread(), ordering: .relaxed)

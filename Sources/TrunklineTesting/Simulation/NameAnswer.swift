@@ -1,12 +1,14 @@
-/// How a name of a simulated network is answered when it is looked up in one of the two families.
+/// The answer of a simulated network to lookups of a name in one address family.
+///
+/// See ``SimulatedNetwork/setResolution(of:ipv6:ipv4:)``.
 @nonexhaustive
 public enum NameAnswer: Sendable, Hashable {
-    /// With what it resolves to, after the `resolutionDelay` of `NetworkConditions`.
+    /// The addresses of the name, after a delay drawn from ``NetworkConditions/resolutionDelay``.
     case usual
-    /// With what it resolves to, after exactly this time.
+    /// The addresses of the name, after exactly this time.
     case after(Duration)
-    /// With a failure, after exactly this time.
+    /// A failure, after exactly this time.
     case failure(after: Duration)
-    /// Not at all.
+    /// No answer.
     case never
 }

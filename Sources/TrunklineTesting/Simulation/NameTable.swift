@@ -1,13 +1,13 @@
 import Trunkline
 
-/// The names of a simulated network and the addresses they resolve to, in order.
+/// The names of a simulated network and the addresses that they resolve to, in order.
 struct NameTable {
     private var addresses: [String: [HostAddress]] = ["localhost": [.ip([127, 0, 0, 1])]]
     private var hosts = 0
-    /// Names that are answered in an unusual way. Asked by key only, never iterated.
+    /// Answers other than `usual`. Accessed by key only, never iterated.
     private var manners: [String: [AddressFamily: NameAnswer]] = [:]
 
-    /// The address of the host called `name`, which is made if there is none: 10.0.0.1, 10.0.0.2 and so on.
+    /// The address of the host `name`. A host that does not exist is created: 10.0.0.1, 10.0.0.2 and so on.
     @discardableResult
     mutating func host(_ name: String) -> HostAddress {
         if let literal = HostAddress(name) { return literal }
@@ -18,14 +18,14 @@ struct NameTable {
         return address
     }
 
-    /// Lets `name` resolve to `list`; to nothing when it is empty.
+    /// Makes `name` resolve to `list`, which may be empty.
     mutating func set(_ name: String, to list: [HostAddress]) { addresses[name] = list }
 
     mutating func setManner(_ answer: NameAnswer, of name: String, _ family: AddressFamily) {
         manners[name, default: [:]][family] = answer
     }
 
-    /// What is answered when `name` is looked up in one family, and after how many nanoseconds; `nil` for never.
+    /// The answer to a lookup of `name` in one family, and its delay in nanoseconds; `nil` for never.
     func answer(
         _ name: String,
         port: UInt16,
@@ -33,23 +33,23 @@ struct NameTable {
         _ usualDelay: ClosedRange<Int64>,
         _ random: inout SeededGenerator
     ) -> (answer: NameLookup.Answer, delay: Int64?) {
-        let delay = random.number(in: usualDelay)  // drawn in any case: manners change nothing else
+        let delay = random.number(in: usualDelay)  // drawn in any case, so that `manners` do not change later draws
         let found = lookUp(name)
         let known: NameLookup.Answer =
             found.isEmpty
-            ? .failure(TransportError(.nameResolutionFailed, "no host is called \(name)"))
+            ? .failure(TransportError(.nameResolutionFailed, "no host is named \(name)"))
             : .success(found.map { $0.socketAddress(port: port) }.filter { $0.family == family })
         switch manners[name]?[family] ?? .usual {
         case .usual: return (known, delay)
         case .after(let delay): return (known, max(0, delay.clampedNanoseconds))
         case .failure(let delay):
-            let error = TransportError(.nameResolutionFailed, "the \(family.name) addresses of \(name) cannot be found")
+            let error = TransportError(.nameResolutionFailed, "the \(family.name) addresses of \(name) were not found")
             return (.failure(error), max(0, delay.clampedNanoseconds))
         case .never: return (known, nil)
         }
     }
 
-    /// What `name` resolves to; empty when it is unknown.
+    /// The addresses of `name`, or none if it is unknown.
     func lookUp(_ name: String) -> [HostAddress] {
         HostAddress(name).map { [$0] } ?? addresses[name] ?? []
     }

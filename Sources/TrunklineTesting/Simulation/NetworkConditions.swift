@@ -1,27 +1,35 @@
 import Trunkline
 
-/// How the links of a simulated network behave while nothing is broken.
+/// The delays, the throughput and the fragmentation of the links of a simulated network when there are no faults.
+///
+/// Delays are drawn at random from their ranges, uniformly, from the network's seed. Negative durations count as zero.
+/// As with TCP, the bytes of a link arrive in order and are never lost. Each direction of a link holds at most 64 KiB
+/// in the sender's buffer, and 64 KiB that the receiver has not read.
 public struct NetworkConditions: Sendable, Hashable {
-    /// How long a packet travels, in one direction; drawn anew for each. Packets of a link never overtake each other.
+    /// The time that a packet needs in one direction. Drawn for each packet, but packets of a link never overtake each
+    /// other. Default 50 µs to 2 ms.
     public var latency: ClosedRange<Duration> = .microseconds(50)...(.milliseconds(2))
-    /// What establishing a link takes beyond the round trip.
+    /// The time to establish a link in addition to the round trip. Default: zero.
     public var connectDelay: ClosedRange<Duration> = .zero...(.zero)
-    /// How long a name takes to resolve.
+    /// The time to resolve a name. Default 100 µs to 5 ms.
+    ///
+    /// It applies to the whole network: the value in conditions that are set for one host has no effect.
     public var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
-    /// Bytes per second, in each direction of each link; `nil` for no limit.
+    /// The bytes per second in each direction of each link, at least 1. Default `nil`: no limit.
     public var bandwidth: Int?
-    /// Bytes that a sender's kernel holds before it takes no more; at least 1.
+    /// The number of bytes that a sender's kernel buffers before it accepts no more. At least 1.
     package var sendBuffer = 65_536
-    /// Bytes that may be under way to a receiver or wait to be read by it; at least 1.
+    /// The number of bytes that may be in transit to a receiver or unread by it. At least 1.
     package var receiveWindow = 65_536
-    /// How often, from 0 to 1, a packet, a read or a write carries fewer bytes than it could, down to one.
+    /// The probability, from 0 to 1, that a packet or a read has fewer bytes than possible, down to one byte. For a
+    /// write, half of this probability is used. Default 0.25.
     public var fragmentation = 0.25
 
-    /// The defaults: a good local network.
+    /// Creates conditions with the defaults: a good local network.
     public init() {}
 }
 
-/// The conditions of one link, ready for arithmetic: times in nanoseconds, everything clamped.
+/// The conditions of one link in a form for arithmetic: times in nanoseconds, everything clamped.
 struct LinkTraits {
     let latency: ClosedRange<Int64>
     let connectDelay: ClosedRange<Int64>

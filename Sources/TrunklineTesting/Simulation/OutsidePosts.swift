@@ -1,11 +1,10 @@
 import Synchronization
 import Trunkline
 
-/// What reaches a simulated loop from threads that do not own it.
+/// Jobs and work that reach a simulated loop from threads that do not own it.
 ///
-/// Between runs that is how a test prepares the next one, and harmless. During a run it means that the code under
-/// test has left the loop: it is kept, so that nothing is lost or torn, and the run is told.
-///
+/// Between runs this is harmless: a test prepares the next run. During a run it means that the code under test has left
+/// the loop. The work is kept, so that nothing is lost, and the run ends with an error.
 final class OutsidePosts: Sendable {
     private struct State {
         var entries: [ReadyList.Entry] = []
@@ -14,13 +13,13 @@ final class OutsidePosts: Sendable {
     }
 
     private let state = Lock(State())
-    /// Spares the loop the lock on every turn. Written with it held.
+    /// Spares the loop from locking on every turn. Written only while the lock is held.
     private let hasNews = Atomic<Bool>(false)
 
-    /// Whether something came since the last `takeAll`.
+    /// Whether nothing has arrived since the last `takeAll`.
     var isEmpty: Bool { !hasNews.load(ordering: .acquiring) }
 
-    /// What came from another thread during a run first. Stays for ever: the simulation is not reproducible any more.
+    /// The first thing that came from another thread during a run. Stays set: the simulation is no longer reproducible.
     var fault: String? { state.withLock { $0.firstFault } }
 
     func append(_ entry: ReadyList.Entry, fault: @autoclosure () -> String) {
@@ -30,7 +29,7 @@ final class OutsidePosts: Sendable {
         }
     }
 
-    /// Notes that another thread did `fault`, if a run is in progress.
+    /// Records that another thread did `fault`, if a run is in progress.
     func noteFault(_ fault: @autoclosure () -> String) {
         state.withLock { note(fault, in: &$0) }
     }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// Which end of a link: the one that connected or the one that accepted.
+/// One end of a link: the one that connected or the one that accepted.
 enum Side: Int {
     case client, server
 
@@ -17,25 +17,26 @@ enum Packet {
     case reset
 }
 
-/// What the network does at a given time.
+/// What the network does at a certain time.
 enum NetworkEvent {
-    /// A packet arrives at a side of a link; the link is named, not held, so that a closed one is gone.
+    /// A packet arrives at one side of a link. The link is named and not referenced, so that a closed one is found
+    /// missing.
     case arrival(Packet, link: UInt64, at: Side)
-    /// A name has been looked up.
+    /// A name has been resolved.
     case resolved(@Sendable () -> Void)
-    /// A link could not leave its host.
+    /// Connecting failed on the client's host.
     case connectFailed(TransportError, link: UInt64)
-    /// Clients hear of a change of their host's network.
+    /// Clients learn of a change of their host's network.
     case change(NetworkChange)
 }
 
-/// The events to come, in the order of their time and, at one time, of their scheduling.
+/// The future events, in the order of their times; at the same time, in the order in which they were scheduled.
 struct PacketQueue {
     private typealias Entry = (time: Instant, order: UInt64, event: NetworkEvent)
     private var heap: [Entry] = []
     private var order: UInt64 = 0
 
-    /// When the next event is due.
+    /// The time of the next event.
     var next: Instant? { heap.first?.time }
 
     mutating func push(_ event: NetworkEvent, at time: Instant) {
@@ -50,7 +51,7 @@ struct PacketQueue {
         }
     }
 
-    /// Takes the next event that is due at `now`.
+    /// Removes and returns the next event that is due at `now`.
     mutating func popDue(at now: Instant) -> NetworkEvent? {
         guard let first = heap.first, first.time <= now else { return nil }
         heap.swapAt(0, heap.count - 1)

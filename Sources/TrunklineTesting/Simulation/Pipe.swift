@@ -1,34 +1,34 @@
 import Trunkline
 
-/// One direction of a link: the sender's buffer, what is under way, and the receiver's buffer, in one queue.
+/// One direction of a link: the sender's buffer, the bytes in transit, and the receiver's buffer, in one queue.
 ///
-/// The queue holds first the bytes that have arrived, then those under way, then those not sent yet; a packet moves
-/// a border and never a byte, so the order of bytes cannot change whatever the packets do.
+/// The queue holds the bytes that have arrived, then those in transit, then those not sent yet. A packet moves a border
+/// and never a byte, so the order of bytes cannot change.
 struct Pipe {
     private var bytes = ByteQueue()
-    /// Bytes that the receiver can read.
+    /// The number of bytes that the receiver can read.
     private(set) var arrived = 0
-    /// Bytes that left the sender and have not arrived.
+    /// The number of bytes that have left the sender and not arrived.
     private(set) var underWay = 0
-    /// Bytes in the sender's buffer.
+    /// The number of bytes in the sender's buffer.
     var unsent: Int { bytes.count - arrived - underWay }
 
     private enum Ending { case none, asked, sent, arrived }
     private var ending = Ending.none
-    /// After a reset: everything was discarded, and stragglers are ignored.
+    /// Whether the pipe was reset: everything was discarded, and packets in transit are ignored.
     private(set) var isBroken = false
 
-    /// No packet arrives before this: packets do not overtake each other.
+    /// The earliest time at which a packet may arrive: packets do not overtake each other.
     private var lastArrival = Instant(nanoseconds: 0)
-    /// When everything sent so far has left the sender, where bandwidth is limited.
+    /// The time at which everything sent so far has left the sender, if bandwidth is limited.
     private var busyUntil = Instant(nanoseconds: 0)
 
     /// Whether the sender has ended this direction.
     var isFinished: Bool { ending != .none }
-    /// Whether the receiver has read everything and the end is next.
+    /// Whether the receiver has read everything and the end comes next.
     var isAtEnd: Bool { ending == .arrived && bytes.count == 0 }
 
-    /// How many bytes the sender's buffer takes now.
+    /// How many bytes the sender's buffer accepts now.
     func room(_ traits: LinkTraits) -> Int { isBroken ? 0 : max(0, traits.sendBuffer - unsent) }
 
     mutating func append(_ piece: Slice<UnsafeRawBufferPointer>) { unsafe bytes.append(piece) }
@@ -37,7 +37,7 @@ struct Pipe {
         if ending == .none { ending = .asked }
     }
 
-    /// The size of the next packet to send; `nil` when there is nothing to send or the window is full.
+    /// The size of the next packet, or `nil` if there is nothing to send or the window is full.
     mutating func nextPacket(_ traits: LinkTraits, _ random: inout SeededGenerator) -> Int? {
         let most = min(unsent, traits.receiveWindow - arrived - underWay)
         guard most > 0 else { return nil }
@@ -46,14 +46,14 @@ struct Pipe {
         return count
     }
 
-    /// Whether the end is to be sent now, after the last byte. True once.
+    /// Whether the end must be sent now, after the last byte. Returns true once.
     mutating func endIsDue() -> Bool {
         guard ending == .asked, unsent == 0, !isBroken else { return false }
         ending = .sent
         return true
     }
 
-    /// When a packet of `count` bytes that is sent now arrives.
+    /// The arrival time of a packet of `count` bytes that is sent now.
     mutating func arrival(
         of count: Int,
         sentAt now: Instant,

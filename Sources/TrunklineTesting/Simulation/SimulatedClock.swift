@@ -1,35 +1,41 @@
 import Trunkline
 
-/// The virtual time of a simulated network. Sleeping costs no real time.
+/// The virtual time of a simulated network. Sleeping takes no real time.
+///
+/// It begins at zero and stands still between runs. Pass it to code that takes a `Clock`, such as
+/// `withTimeout(_:clock:_:)`.
 public struct SimulatedClock: Clock {
     /// A point in virtual time.
     public struct Instant: InstantProtocol {
-        /// How long after the simulation's beginning.
+        /// The virtual time since the beginning of the simulation.
         public let offset: Duration
 
-        /// The point in time that is `offset` after the simulation's beginning.
+        /// Creates the point in time `offset` after the beginning of the simulation.
         package init(offset: Duration) { self.offset = offset }
 
-        /// The instant `duration` later.
+        /// Returns the instant that is `duration` later.
         public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
 
-        /// How long after this instant `other` is.
+        /// Returns the duration from this instant to `other`.
         public func duration(to other: Instant) -> Duration { other.offset - offset }
 
-        /// Whether `a` comes before `b`.
+        /// Returns whether `a` comes before `b`.
         public static func < (a: Instant, b: Instant) -> Bool { a.offset < b.offset }
     }
 
     let loop: SimulatedEventLoop
 
-    /// What time it is.
+    /// The current virtual time.
     public var now: Instant { Instant(offset: .nanoseconds(loop.now.nanoseconds)) }
 
     /// One nanosecond.
     public var minimumResolution: Duration { .nanoseconds(1) }
 
-    /// Waits until `deadline`, to the nanosecond; `tolerance` is not used. Throws `CancellationError` at once when the
-    /// task is cancelled. The task must be one that runs on the simulation.
+    /// Waits until `deadline` in virtual time, exact to the nanosecond. `tolerance` is ignored.
+    ///
+    /// The calling task must run on the simulation; otherwise the run ends with ``SimulationError/leftTheLoop(_:)``.
+    ///
+    /// - Throws: `CancellationError` as soon as the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
         try Task.checkCancellation()
         let sleeper = Sleeper(on: loop, until: .init(nanoseconds: deadline.offset.clampedNanoseconds))

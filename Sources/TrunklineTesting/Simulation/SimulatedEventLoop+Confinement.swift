@@ -1,13 +1,13 @@
 import Trunkline
 
-/// Getting onto the loop.
+/// Access to the loop from any thread.
 extension SimulatedEventLoop {
     func preconditionIsCurrent() {
-        precondition(isCurrent, "this must be called on the simulated event loop")
+        precondition(isCurrent, "must be called on the simulated event loop")
     }
 
-    /// Calls `body` as the owner of the loop. During a run another thread waits for its end, which is near: the run
-    /// is told that it was left.
+    /// Calls `body` as the owner of the loop. Another thread waits until the current run ends, which is soon, because
+    /// the run learns that code has left the loop.
     func confined<Result>(_ body: () -> Result) -> Result {
         if isCurrent { return body() }
         posts.noteFault("the network was used from another thread")
@@ -17,9 +17,9 @@ extension SimulatedEventLoop {
         return body()
     }
 
-    /// Calls `action` on the loop: now when the loop is the caller's or nobody's, else as posted work.
+    /// Calls `action` on the loop: now if the caller owns the loop or it has no owner, otherwise as posted work.
     ///
-    /// For places that must not wait, as a `deinit` and a cancellation handler.
+    /// For places that must not wait, such as a `deinit` or a cancellation handler.
     func perform(_ action: @escaping @Sendable () -> Void) {
         if isCurrent {
             action()
@@ -31,7 +31,7 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Makes ready what other threads posted.
+    /// Makes ready what other threads have posted.
     func absorbPosts() {
         guard !posts.isEmpty else { return }
         for entry in posts.takeAll() { ready.append(entry) }

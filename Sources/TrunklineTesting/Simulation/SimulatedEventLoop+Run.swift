@@ -2,27 +2,26 @@ import Trunkline
 
 /// Running a body until it returns.
 extension SimulatedEventLoop {
-    func run<Value: Sendable>(
-        _ limits: SimulationLimits,
-        _ body: @escaping @Sendable () async throws -> Value
-    ) throws -> Value {
-        precondition(!isCurrent, "a simulation cannot run within itself")
+    /// Runs `body`, which begins with the next turn.
+    ///
+    /// The task is created by the caller of `run`, and not on the simulation's thread, so that it inherits the caller's
+    /// task-local values. A test library finds the current test there.
+    func run<Value: Sendable>(_ limits: SimulationLimits, _ body: SimulatedBody<Value>) throws -> Value {
+        precondition(!isCurrent, "a simulation cannot be run within itself")
         ownership.enter()
         defer { ownership.leave() }
         if let fault = posts.fault { throw SimulationError.leftTheLoop("before this run, \(fault)") }
         posts.runBegins()
         defer { posts.runEnds() }
 
-        let outcome = Outcome<Value>()
-        let task = Task(executorPreference: self) { outcome.result = await Result.catching(body) }
         do {
-            try turnUntilSettled(limits) { outcome.result != nil }
+            try turnUntilSettled(limits) { body.result != nil }
         } catch {
-            task.cancel()
-            unwind(limits) { outcome.result != nil }
+            body.cancel()
+            unwind(limits) { body.result != nil }
             throw error
         }
-        guard let result = outcome.result else { preconditionFailure("a run settled before its body returned") }
+        guard let result = body.result else { preconditionFailure("a run settled before its body returned") }
         return try result.get()
     }
 
@@ -44,21 +43,21 @@ extension SimulatedEventLoop {
             }
             guard steps < lastStep else {
                 if isSettling { return }
-                throw .stillRunning("the limit of \(limits.steps) steps is reached; " + summary)
+                throw .stillRunning("the limit of \(limits.steps) steps was reached; " + summary)
             }
             if hasWork {
                 turn()
             } else if let next = nextInstant {
                 guard next <= deadline else {
                     if isSettling { return }
-                    throw .stillRunning("the limit of \(limits.virtualTime) is reached; " + summary)
+                    throw .stillRunning("the limit of \(limits.virtualTime) of virtual time was reached; " + summary)
                 }
                 time.advance(to: next)
             } else if isSettling {
                 return
             } else if !waitForPosts(limits.grace) {
                 throw .deadlock(
-                    "no job, timer or packet is left, and nothing came from outside in \(limits.grace) of real time; "
+                    "no job, timer or packet is left, and no other thread posted work in \(limits.grace) of real time; "
                         + summary
                 )
             }
@@ -81,7 +80,7 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Waits in real time until another thread posts something; false when none did.
+    /// Waits in real time until another thread posts something. Returns whether one did.
     private func waitForPosts(_ grace: Duration) -> Bool {
         for _ in 0..<max(1, grace.clampedNanoseconds / 1_000_000) {
             if !posts.isEmpty { return true }
@@ -90,22 +89,25 @@ extension SimulatedEventLoop {
         return !posts.isEmpty
     }
 
-    /// What is known of the moment.
+    /// The state of the simulation, for error messages.
     private var summary: String {
         let links = network.links()
         let shown = links.prefix(8).map(\.description).joined(separator: ", ")
-        return "it is \(seconds(now)) s, after \(steps) steps; \(network.listeners) listeners; \(links.count) links"
+        return "virtual time \(seconds(now)) s, \(steps) steps, \(network.listeners) listeners, \(links.count) links"
             + (links.isEmpty ? "" : ": " + shown + (links.count > 8 ? ", …" : ""))
     }
 }
 
-/// Where a body leaves its result. Sendable: confined to the loop, on which the body's task is pinned.
-private final class Outcome<Value: Sendable>: @unchecked Sendable {
-    var result: Result<Value, any Error>?
-}
+/// A body of `run` that waits on a loop, and its result. Sendable: confined to the loop, on which the body's task runs.
+final class SimulatedBody<Value: Sendable>: @unchecked Sendable {
+    private(set) var result: Result<Value, any Error>?
+    private var task: Task<Void, Never>?
 
-extension Result where Failure == any Error {
-    fileprivate static func catching(_ body: () async throws -> Success) async -> Result {
-        do { return .success(try await body()) } catch { return .failure(error) }
+    init(on loop: SimulatedEventLoop, _ body: @escaping @Sendable () async throws -> Value) {
+        task = Task(executorPreference: loop) {
+            do { self.result = .success(try await body()) } catch { self.result = .failure(error) }
+        }
     }
+
+    func cancel() { task?.cancel() }
 }

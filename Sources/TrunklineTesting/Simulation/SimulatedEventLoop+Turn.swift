@@ -2,13 +2,13 @@ import Trunkline
 
 /// One turn: jobs and posted work → readiness → timers → end-of-turn work.
 extension SimulatedEventLoop {
-    /// Whether there is something to do at this instant.
+    /// Whether there is something to do at the current time.
     var hasWork: Bool {
         !ready.isEmpty || !endOfTurn.isEmpty || !nextTurn.isEmpty || network.hasNews
             || nextInstant.map { $0 <= now } ?? false
     }
 
-    /// When something may be due next; `nil` for never.
+    /// The time of the next timer or packet, or `nil` for none.
     var nextInstant: Instant? {
         switch (timers.next, network.nextArrival) {
         case (let timer?, let packet?): min(timer, packet)
@@ -21,12 +21,12 @@ extension SimulatedEventLoop {
         steps += 1
         turnTime = now
         for work in exchange(&nextTurn, with: []) { ready.append(.work(work)) }
-        // A real loop finds now more, now less of what happens at about the same time. Every fourth turn at the
-        // latest takes all there is, so that nothing waits for ever.
+        // A real loop finds more or less of what happens at about the same time. At least every fourth turn takes
+        // everything, so that nothing waits forever.
         let takesAll = turns % 4 == 0 || random.happens(0.5)
         if takesAll { runAllReady() } else { runSomeReady() }
         steps += network.deliverDue()
-        turnTime = now  // a job may have stalled
+        turnTime = now  // a job may have called `stall(for:)`
         tellOfReadiness(all: takesAll)
         fireTimers()
         runEndOfTurn()
@@ -39,7 +39,7 @@ extension SimulatedEventLoop {
         while let entry = batch.take(using: &random) { run(entry, of: batch.count) }
     }
 
-    /// Runs some of what is ready, with what becomes ready meanwhile.
+    /// Runs some of what is ready, including what becomes ready meanwhile.
     private func runSomeReady() {
         guard !ready.isEmpty else { return }
         for _ in 0...random.below(ready.count) {
@@ -81,7 +81,7 @@ extension SimulatedEventLoop {
 
     private func fireTimers() {
         let due = now
-        // A timer that is armed anew for this very instant waits for the next turn after a while.
+        // Bounded: a timer that is re-armed for the same instant again and again waits for the next turn.
         for _ in 0..<1000 {
             guard let timer = timers.popDue(at: due) else { return }
             steps += 1
@@ -90,7 +90,7 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Runs what was scheduled for the end of this turn; what it schedules in turn waits for the end of the next.
+    /// Runs the work scheduled for the end of this turn. What that schedules runs at the end of the next turn.
     private func runEndOfTurn() {
         let batch = endOfTurn
         endOfTurn = []

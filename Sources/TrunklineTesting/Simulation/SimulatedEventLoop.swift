@@ -1,12 +1,12 @@
 package import Trunkline
 
-/// An event loop in virtual time on the thread that calls `run`, over a simulated network.
+/// An event loop in virtual time, over a simulated network, on the thread that calls `run`.
 ///
-/// Real actors and real tasks run on it. What is ready runs in an order drawn from the seed; when nothing is ready,
-/// time jumps to the next timer or packet. The same seed gives the same run, to the last byte.
+/// Real actors and real tasks run on it. Ready work runs in an order drawn from the seed. When nothing is ready, time
+/// jumps to the next timer or packet. The same seed gives the same run, to the last byte.
 ///
-/// Sendable: every mutable field is touched only by the thread that owns the loop (`LoopOwnership`); other threads
-/// reach `posts`, which has a lock of its own, and the time, which is atomic.
+/// Sendable: only the thread that owns the loop (`LoopOwnership`) accesses mutable fields. Other threads access only
+/// `posts`, which has a lock, and the time, which is atomic.
 package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     let ownership = LoopOwnership()
     let posts = OutsidePosts()
@@ -18,11 +18,11 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var nextTurn: [any LoopWork] = []
     var timers = TimerQueue()
     private var receiveMemory: [UInt8] = []
-    /// Decides what runs next.
+    /// Draws what runs next.
     var random: SeededGenerator
-    /// Makes `randomSeed`.
+    /// Generates `randomSeed`.
     private var seeds: SeededGenerator
-    /// Everything done since the beginning.
+    /// The number of steps since the beginning: jobs, timers, packets and turns.
     var steps = 0
     var turns = 0
     package internal(set) var turnTime = Instant(nanoseconds: 0)
@@ -54,7 +54,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         } else {
             posts.append(
                 .job(job),
-                fault: "a task came back from another thread; it had awaited something outside the loop"
+                fault: "a task resumed from another thread, after awaiting something outside the loop"
             )
         }
     }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// What the socket of one side does.
+/// The socket operations of one side.
 extension SimulatedLink {
     func read(_ side: Side, into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         let pipe = side.other.rawValue
@@ -48,7 +48,7 @@ extension SimulatedLink {
         pump(side)
     }
 
-    /// Ends in order, or with a reset when bytes are left unread, as Linux does.
+    /// Closes the side: cleanly, or with a reset if bytes are unread, as Linux does.
     func close(_ side: Side) {
         switch end(side).phase {
         case .absent, .closed: return
@@ -93,14 +93,14 @@ extension SimulatedLink {
         end(side).phase == .open && (end(side).failure != nil || pipes[side.rawValue].room(traits) > 0)
     }
 
-    /// Whether the handler of `side` has something to hear now.
+    /// Whether the handler of `side` has an event to receive now.
     func hasNews(for side: Side) -> Bool {
         let end = end(side)
         return end.handler != nil
             && (end.outcome != nil || end.isReading && isReadable(side) || end.awaitsWritable && isWritable(side))
     }
 
-    /// Tells the handler of `side` what it has to hear.
+    /// Delivers events to the handler of `side`.
     func tell(_ side: Side) {
         if let outcome = end(side).outcome.take() {
             if case .connected = outcome {
@@ -118,7 +118,7 @@ extension SimulatedLink {
         }
     }
 
-    /// The address of `side` while it is connected; a client of a path has none.
+    /// The address of `side` while it is connected. The client of a Unix socket has none.
     func localAddress(_ side: Side) -> SocketAddress? {
         guard end(side).phase == .open, end(side).address != .unix(path: "") else { return nil }
         return end(side).address

@@ -1,25 +1,25 @@
 import Trunkline
 
-/// One TCP connection of a simulated network: two ends, a pipe in each direction, and what is broken between them.
+/// One TCP connection of a simulated network: two ends, a pipe in each direction, and the faults between them.
 ///
 /// Sendable: confined to its loop, see `LoopOwnership`.
 final class SimulatedLink: @unchecked Sendable {
     let id: UInt64
     let network: VirtualNetwork
-    /// The host of the side that accepts: faults name it.
+    /// The host of the accepting side, to which faults refer.
     let serverHost: HostAddress
     var traits: LinkTraits
-    /// By side.
+    /// Indexed by side.
     private let ends: [LinkEnd]
-    /// By the side that writes.
+    /// Indexed by the side that writes.
     var pipes = [Pipe(), Pipe()]
-    /// The server's host is cut off.
+    /// Whether the server's host is partitioned.
     private var isCut = false
-    /// The client's host has no way for packets of this link.
+    /// Whether the client's host has no path for packets of this link.
     private var isStranded = false
-    /// Packets that arrived while the link was cut or stranded.
+    /// Packets that arrived while the link was partitioned or stranded.
     private var held: [(packet: Packet, side: Side)] = []
-    /// Packets vanish.
+    /// Whether packets vanish.
     private var isVanished = false
 
     init(
@@ -42,7 +42,7 @@ final class SimulatedLink: @unchecked Sendable {
 
     func end(_ side: Side) -> LinkEnd { ends[side.rawValue] }
 
-    /// Begins to connect.
+    /// Starts connecting.
     func connect() {
         let delay = network.random.number(in: traits.connectDelay) + network.random.number(in: traits.latency)
         let time = Instant(nanoseconds: network.now.nanoseconds + delay)
@@ -58,7 +58,7 @@ final class SimulatedLink: @unchecked Sendable {
         network.push(.arrival(packet, link: id, at: side.other), at: time)
     }
 
-    /// Sends what may be sent from `side`: bytes as far as the window goes, then the end.
+    /// Sends what `side` may send: bytes within the window, then the end.
     func pump(_ side: Side) {
         while let count = pipes[side.rawValue].nextPacket(traits, &network.random) {
             send(.data(count), from: side)
@@ -108,7 +108,7 @@ final class SimulatedLink: @unchecked Sendable {
         }
     }
 
-    /// Breaks `side`: nothing can be read or written there any more, what was under way is discarded.
+    /// Breaks `side`: reads and writes fail from now on, and bytes in transit are discarded.
     func fail(_ side: Side, _ error: TransportError) {
         guard !end(side).isGone, end(side).failure == nil else { return }
         if end(side).phase == .connecting { end(side).outcome = .connectFailed(error) }
@@ -119,13 +119,13 @@ final class SimulatedLink: @unchecked Sendable {
 
     // MARK: Faults
 
-    /// Lets packets wait (a partition), or lets those that waited set out again.
+    /// Holds packets (a partition), or releases those that were held.
     func setCut(_ cut: Bool) {
         isCut = cut
         releaseHeld()
     }
 
-    /// As `setCut`, for what keeps packets at the client's host.
+    /// Like `setCut`, for faults at the client's host.
     func setStranded(_ stranded: Bool) {
         isStranded = stranded
         releaseHeld()
@@ -134,14 +134,14 @@ final class SimulatedLink: @unchecked Sendable {
     private func releaseHeld() {
         guard !isCut, !isStranded else { return }
         for (packet, side) in held {
-            // Sent anew, so that a packet still under way may arrive before: a byte's place is not in its packet.
+            // Sent again, so a packet still in transit may arrive first. That is harmless: packets do not carry bytes.
             let time = pipes[side.other.rawValue].arrival(of: 0, sentAt: network.now, traits, &network.random)
             network.push(.arrival(packet, link: id, at: side), at: time)
         }
         held = []
     }
 
-    /// Lets every packet vanish for ever, in both directions.
+    /// Makes every packet vanish from now on, in both directions.
     func vanish() {
         isVanished = true
         held = []
@@ -149,7 +149,7 @@ final class SimulatedLink: @unchecked Sendable {
 }
 
 extension SimulatedLink: CustomStringConvertible {
-    /// Where to, and what is stuck.
+    /// The server's address, and what is stuck.
     var description: String {
         var text = "\(end(.server).address)"
         for side in [Side.client, .server] {

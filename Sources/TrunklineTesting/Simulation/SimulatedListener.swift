@@ -1,6 +1,6 @@
 import Trunkline
 
-/// A listening socket of a simulated network, as its owner sees it. Letting go of it closes it.
+/// A listening socket of a simulated network. Deallocating it closes it.
 final class SimulatedListener: Listener {
     private let port: ListeningPort
     private let loop: SimulatedEventLoop
@@ -16,7 +16,7 @@ final class SimulatedListener: Listener {
 
     var address: SocketAddress { port.address }
 
-    /// Nobody else is given the ports of a simulated host.
+    /// Needs no reservation: no other process takes the ports of a simulated host.
     func closeKeepingPort() -> PortReservation? {
         close()
         return nil
@@ -35,9 +35,9 @@ final class ListeningPort: @unchecked Sendable {
     let address: SocketAddress
     private let network: VirtualNetwork
     private weak var handler: (any ListenerHandler)?
-    /// Links that are established and that nobody was given yet.
+    /// Links that are established and not handed over yet.
     private var backlog: [SimulatedLink] = []
-    /// Whether this port is in the network's list of those to be told something.
+    /// Whether this port is in the network's list of ports with events.
     var isListed = false
 
     init(_ address: SocketAddress, network: VirtualNetwork, handler: any ListenerHandler) {
@@ -51,7 +51,7 @@ final class ListeningPort: @unchecked Sendable {
         network.attend(self)
     }
 
-    /// Gives the handler every link that waits.
+    /// Hands every waiting link to the handler.
     func accept(on loop: SimulatedEventLoop) {
         while !backlog.isEmpty {
             let link = backlog.removeFirst()
@@ -61,13 +61,13 @@ final class ListeningPort: @unchecked Sendable {
             }
             network.note(.accepted, link.id)
             let owner = handler.accepted(SimulatedTransport(link, .server, on: loop))
-            guard link.end(.server).phase == .open else { continue }  // closed by who accepted it
+            guard link.end(.server).phase == .open else { continue }  // closed by the handler
             link.end(.server).handler = owner
             network.attend(link, .server)
         }
     }
 
-    /// Stops listening; links that nobody was given are reset, the others live on.
+    /// Stops listening. Links not handed over are reset; the others stay.
     func close() {
         guard network.remove(self) else { return }
         for link in backlog { link.reset(.server) }

@@ -2,13 +2,21 @@ import Trunkline
 
 /// Hosts and names.
 extension SimulatedNetwork {
-    /// The address of the host called `name`, such as "10.0.0.1": for a server to listen at. The name resolves to it.
+    /// Returns the address of the host `name`, such as "10.0.0.1". Creates the host if it does not exist.
+    ///
+    /// A server can listen at the address, and the name resolves to it. Hosts are also created when another method
+    /// first names them.
     @discardableResult
     public func host(_ name: String) -> String {
         loop.confined { loop.network.names.host(name).description }
     }
 
-    /// Lets `name` resolve to `hosts` (names or IP addresses), in that order; to nothing when there are none.
+    /// Makes `name` resolve to `hosts`, in that order.
+    ///
+    /// - Parameters:
+    ///   - name: The name that clients look up.
+    ///   - hosts: Host names, which are created if they do not exist, or IP addresses. If empty, the name cannot be
+    ///     resolved.
     public func setName(_ name: String, hosts: [String]) {
         loop.confined {
             loop.network.names.set(name, to: hosts.map { loop.network.names.host($0) })
@@ -16,9 +24,14 @@ extension SimulatedNetwork {
     }
 }
 
-/// Names that answer in their own time.
+/// The timing of name resolution.
 extension SimulatedNetwork {
-    /// How `name` is answered from now on, in each family.
+    /// Sets how lookups of `name` are answered from now on, in each address family.
+    ///
+    /// - Parameters:
+    ///   - name: The name that clients look up.
+    ///   - ipv6: The answer to lookups of IPv6 addresses. Default: ``NameAnswer/usual``.
+    ///   - ipv4: The answer to lookups of IPv4 addresses. Default: ``NameAnswer/usual``.
     public func setResolution(of name: String, ipv6: NameAnswer = .usual, ipv4: NameAnswer = .usual) {
         loop.confined {
             loop.network.names.setManner(ipv6, of: name, .ipv6)
@@ -27,17 +40,26 @@ extension SimulatedNetwork {
     }
 }
 
-/// Faults. A host is named by its name, its IP address, or `unix:` and a path; `nil` stands for every host. What
-/// happens to a host happens to every link to a server there; what happens to the host that all clients share is said by
-/// its interfaces, from `addInterface(_:address:metric:isTunnel:)` on.
+/// Faults of servers' hosts.
+///
+/// A host is given by its name, its IP address, or `unix:` and a path; `nil` stands for every host. A fault of a host
+/// affects every link to a server on that host. For the host that all clients share, see
+/// ``addInterface(_:address:metric:isTunnel:)`` and its related methods.
 extension SimulatedNetwork {
-    /// Holds every packet to and from `host` until `heal`: links freeze, connecting takes for ever.
+    /// Holds every packet to and from `host` until ``heal(_:)``. Links freeze, and connecting does not complete.
+    ///
+    /// - Parameter host: A host, or `nil`, the default, for every host.
     public func partition(_ host: String? = nil) { setCut(true, host) }
 
-    /// Ends a partition. Packets that were held set out again, none is lost.
+    /// Ends a partition. The held packets are delivered; none is lost.
+    ///
+    /// - Parameter host: A host, or `nil`, the default, to end all partitions. A partition of every host ends only with
+    ///   `nil`.
     public func heal(_ host: String? = nil) { setCut(false, host) }
 
-    /// Resets every link to `host`: both ends learn it now, and unread bytes are lost.
+    /// Resets every link to `host`. Both ends learn of it at once, and unread bytes are lost.
+    ///
+    /// - Parameter host: A host, or `nil`, the default, for every host.
     public func reset(_ host: String? = nil) {
         forEachLink(to: host) { link in
             let error = TransportError(.reset, errno: 104, "connection reset by the network")
@@ -46,32 +68,44 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Lets the far end of every link to `host` vanish without a word: packets get lost for ever in both directions,
-    /// writes succeed until the buffers are full. Links made later work.
+    /// Makes every link to `host` half-open: its packets are lost from now on, in both directions, and neither end is
+    /// notified.
+    ///
+    /// Writes succeed until the buffers are full. New links are not affected.
+    ///
+    /// - Parameter host: A host, or `nil`, the default, for every host.
     public func halfOpen(_ host: String? = nil) {
         forEachLink(to: host) { $0.vanish() }
     }
 
-    /// Refuses links to `host` from now on, whoever listens there.
+    /// Refuses new links to `host` from now on, even if a server listens there. Ends with ``acceptConnections(to:)``.
     public func refuseConnections(to host: String) {
         setRefusal(TransportError(.refused, errno: 111, "connection refused: \(host)"), host)
     }
 
-    /// Answers connecting to `host` with "unreachable" from now on.
+    /// Makes connecting to `host` fail with `unreachable` from now on. Ends with ``acceptConnections(to:)``.
     public func makeUnreachable(_ host: String) {
         setRefusal(TransportError(.unreachable, errno: 113, "no route to \(host)"), host)
     }
 
-    /// Answers connecting to `host` with nothing at all from now on, as a listener with a full backlog does. Links there
-    /// are go on; what began to connect meanwhile never does.
+    /// Leaves attempts to connect to `host` unanswered from now on, like a listener with a full backlog. Ends with
+    /// ``acceptConnections(to:)``.
+    ///
+    /// Established links are not affected. ``acceptConnections(to:)`` does not answer attempts that were made before
+    /// it.
     public func swallowConnections(to host: String) {
         setRefusal(nil, host, swallows: true)
     }
 
-    /// Ends `refuseConnections(to:)` and `swallowConnections(to:)`.
+    /// Ends ``refuseConnections(to:)``, ``makeUnreachable(_:)`` and ``swallowConnections(to:)`` for `host`.
     public func acceptConnections(to host: String) { setRefusal(nil, host) }
 
-    /// Changes the conditions of links to `host`, of those there are and of those to come; with `nil` of all links.
+    /// Changes the conditions of present and future links to `host`.
+    ///
+    /// - Parameters:
+    ///   - conditions: The new conditions.
+    ///   - host: A host, or `nil`, the default, for every host: this also replaces conditions that were set for single
+    ///     hosts.
     public func setConditions(_ conditions: NetworkConditions, for host: String? = nil) {
         let traits = LinkTraits(conditions)
         forEachLink(to: host) { link in
@@ -100,7 +134,7 @@ extension SimulatedNetwork {
         }
     }
 
-    /// The addresses of `host`, which is made if there is none; `nil` for `nil`.
+    /// The addresses of `host`, which is created if it does not exist; `nil` for `nil`.
     func addresses(of host: String?) -> [HostAddress]? {
         guard let host else { return nil }
         loop.network.names.host(host)

@@ -2,40 +2,48 @@ import Trunkline
 
 /// Interfaces, addresses and routes of the host that all clients of this network share.
 ///
-/// At first the host has one interface, "eth0", that is up, with metric 100 and the addresses 10.255.0.1 and fd00::1.
-/// New links leave by the interface with the lowest metric that is up and has an address of the server's family, and get
-/// the first such address; `options.connecting.sourceAddress` chooses another. Without such an interface connecting fails
-/// with `unreachable`. Clients learn of each change within 5 ms of virtual time; changes made without a wait between them are
-/// one change to them.
+/// Initially the host has one interface, "eth0", that is up, with metric 100 and the addresses 10.255.0.1 and fd00::1.
+/// A new link uses the interface with the lowest metric among those that are up and have an address of the server's
+/// family. Its local address is the first such address of the interface, unless `options.connecting.sourceAddress`
+/// selects another. If there is no such interface, connecting fails with `unreachable`.
 ///
-/// A link keeps its local address for life, and travels through the interface that has that address. While no interface
-/// that is up has it, its packets are held; they set out again when the address is back, even on another interface, and
-/// the server notices nothing. Links to loopback addresses and Unix sockets need no interface.
+/// Clients learn of a change within 5 ms of virtual time. Changes with no wait between them reach clients as one
+/// change.
+///
+/// A link keeps its local address for its whole life, and uses the interface that has this address. While no
+/// interface has this address, or that interface is down, the packets of the link are held. When the address is
+/// available again, even on another interface, the packets are delivered, and the server notices nothing. Links to
+/// loopback addresses and Unix sockets need no interface.
 ///
 ///     network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
-///     network.setInterface("eth0", isUp: false)        // links over eth0 are lost, new ones leave by wlan0
+///     network.setInterface("eth0", isUp: false)        // packets over eth0 are held, new links use wlan0
 ///
-/// The name of an unknown interface, or an invalid address, is a programming error and stops the program.
-/// `Snippets/PathChange.swift` shows a client in such a network.
+/// An unknown interface or an invalid address is a programming error and stops the program. The snippet `PathChange`
+/// shows a client in such a network.
 extension SimulatedNetwork {
     /// Adds an interface that is up.
     ///
     /// - Parameters:
     ///   - name: A name that no other interface has.
-    ///   - address: An IPv4 or IPv6 address that no other interface has; `addAddress(_:to:)` adds more.
-    ///   - metric: The interface with the lowest metric has the default route; of equals, the one that was added first. Default
-    ///     100, as "eth0" has.
-    ///   - isTunnel: Whether `NetworkRoute.isTunnel` says so. It depends on no other interface.
+    ///   - address: An IPv4 or IPv6 address that no other interface has. ``addAddress(_:to:)`` adds more.
+    ///   - metric: The interface with the lowest metric has the default route. If several have the same metric, the one
+    ///     that was added first has it. Default 100, the metric of "eth0".
+    ///   - isTunnel: The value of `NetworkRoute.isTunnel` for paths through it. Default `false`. A simulated tunnel
+    ///     does not depend on another interface.
     public func addInterface(_ name: String, address: String, metric: Int = 100, isTunnel: Bool = false) {
         let address = interfaceAddress(address)
         changeInterfaces("\(name) added with \(address)") { interfaces in
-            precondition(!interfaces.hasInterface(name), "there is an interface called \(name) already")
+            precondition(!interfaces.hasInterface(name), "an interface named \(name) already exists")
             expectFree(address, for: name, interfaces)
             interfaces.add(.init(name: name, addresses: [address], metric: metric, isTunnel: isTunnel))
         }
     }
 
-    /// Adds an address, which no other interface may have, to `interface`. Packets of links with this address set out again.
+    /// Adds an address to `interface`. Packets that were held for links with this address are delivered.
+    ///
+    /// - Parameters:
+    ///   - address: An IPv4 or IPv6 address that no other interface has.
+    ///   - interface: The name of an interface.
     public func addAddress(_ address: String, to interface: String) {
         let address = interfaceAddress(address)
         changeInterfaces("\(address) added to \(interface)", of: interface) { interfaces in
@@ -44,7 +52,8 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Removes an address from `interface`, if it is there. Packets of links with this address are held.
+    /// Removes an address from `interface`, if the interface has it. Packets of links with this address are held from
+    /// now on.
     public func removeAddress(_ address: String, from interface: String) {
         let address = interfaceAddress(address)
         changeInterfaces("\(address) removed from \(interface)", of: interface) { interfaces in
@@ -52,27 +61,32 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Takes an interface down or up. While it is down, it keeps its addresses (as Linux does with those of IPv4), but packets of
-    /// their links are held, and no route leads through it.
+    /// Takes an interface down or up.
+    ///
+    /// An interface that is down keeps its addresses, as on Linux with IPv4. Packets of links with these
+    /// addresses are held, and no route leads through the interface.
     public func setInterface(_ interface: String, isUp: Bool) {
         changeInterfaces("\(interface) is \(isUp ? "up" : "down")", of: interface) { interfaces in
             interfaces.change(interface) { $0.isUp = isUp }
         }
     }
 
-    /// Changes the metric of `interface`, and so perhaps the default route. Existing links stay where they are.
+    /// Changes the metric of `interface`, which may change the default route. Existing links keep their interface.
     public func setMetric(_ metric: Int, of interface: String) {
         changeInterfaces("\(interface) has metric \(metric)", of: interface) { interfaces in
             interfaces.change(interface) { $0.metric = metric }
         }
     }
 
-    /// Routes new links to one host through `interface`, whatever its metric; with `nil` no route leads there, and packets
-    /// of existing links are held.
+    /// Routes new links to one host through `interface`, regardless of its metric.
     ///
-    /// While the interface is down or has no address of the family, the default route counts. Ends with `removeRoute(to:)`.
+    /// While the interface is down or has no address of the host's family, the default route is used.
+    /// ``removeRoute(to:)`` removes the route.
     ///
-    /// - Parameter host: A name, which stands for the addresses it resolves to now, or an IP address.
+    /// - Parameters:
+    ///   - host: A name, which stands for the addresses that it resolves to now, or an IP address.
+    ///   - interface: The name of an interface. With `nil` no route leads to the host, and packets of existing links
+    ///     are held.
     public func setRoute(to host: String, through interface: String?) {
         changeInterfaces("route to \(host): \(interface ?? "none")", of: interface) { interfaces in
             for address in addresses(of: host) ?? [] {
@@ -81,29 +95,33 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Ends `setRoute(to:through:)`: the default route leads to `host`.
+    /// Ends ``setRoute(to:through:)``: the default route leads to `host` again.
     public func removeRoute(to host: String) {
         changeInterfaces("route to \(host): default") { interfaces in
             for address in addresses(of: host) ?? [] { interfaces.setRoute(nil, to: address) }
         }
     }
 
-    /// Holds every packet through `interface` until `heal(interface:)`. Its routes stay, and clients hear of nothing: only
-    /// pings and timeouts find out.
+    /// Holds every packet through `interface` until ``heal(interface:)``.
+    ///
+    /// Routes do not change, and clients are not notified. They detect the partition only by pings and timeouts.
     public func partition(interface: String) { setCut(true, of: interface) }
 
-    /// Ends `partition(interface:)`. Packets that were held set out again, none is lost.
+    /// Ends ``partition(interface:)``. The held packets are delivered; none is lost.
     public func heal(interface: String) { setCut(false, of: interface) }
 
-    /// Whether clients cannot monitor the network, as on a system that does not allow it: every path but `.local` is `.unknown`,
-    /// and clients hear of no change. Default false. To be set before clients connect for the first time.
+    /// Whether clients are prevented from monitoring the network, as on a system that does not allow it. Default
+    /// `false`.
+    ///
+    /// If `true`, every path except `.local` is `.unknown`, and clients receive no changes. Set it before clients
+    /// connect for the first time.
     public var hidesPaths: Bool {
         get { loop.confined { loop.network.hidesPaths } }
         set { loop.confined { loop.network.hidesPaths = newValue } }
     }
 
-    /// How long it takes at most until clients hear of a change, at least 0. On a real host up to 60 ms pass, in which other
-    /// changes may follow. Default 5 ms.
+    /// The longest time until clients learn of a change, at least 0. Default 5 ms. On a real host it can take 60 ms,
+    /// and other changes may follow in that time.
     package var longestNewsDelay: Duration {
         get { loop.confined { .nanoseconds(loop.network.newsDelay.upperBound) } }
         set { loop.confined { loop.network.newsDelay = 0...max(0, newValue.clampedNanoseconds) } }
@@ -123,22 +141,22 @@ extension SimulatedNetwork {
     ) {
         loop.confined {
             if let interface {
-                precondition(loop.network.interfaces.hasInterface(interface), "no interface is called \(interface)")
+                precondition(loop.network.interfaces.hasInterface(interface), "no interface is named \(interface)")
             }
             loop.network.changeInterfaces(description, isVisible: isVisible, change)
         }
     }
 
-    /// Reads an address that an interface may have.
+    /// Parses an address that an interface may have.
     private func interfaceAddress(_ text: String) -> HostAddress {
         guard let address = HostAddress(text), !address.isUnix, !address.isLoopback, address != address.wildcard else {
-            preconditionFailure("\(text) is no IP address that an interface can have")
+            preconditionFailure("\(text) is not a valid address of an interface")
         }
         return address
     }
 
     private func expectFree(_ address: HostAddress, for name: String, _ interfaces: HostInterfaces) {
         guard let owner = interfaces.owner(of: address), owner.name != name else { return }
-        preconditionFailure("\(owner.name) has \(address): remove it there before \(name) gets it")
+        preconditionFailure("interface \(owner.name) has \(address): remove it there before adding it to \(name)")
     }
 }

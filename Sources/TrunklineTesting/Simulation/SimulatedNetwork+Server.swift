@@ -1,13 +1,15 @@
 public import Trunkline
 
 extension SimulatedNetwork {
-    /// Starts a server in this network. To be called within `run`.
+    /// Starts a server in this network. Must be called within ``run(limits:_:)``.
     ///
     /// - Parameters:
-    ///   - endpoint: Its host, which is made if there is none of that name, and its port; or a path.
-    ///   - codec: The protocol, as a client sees it.
-    ///   - handler: What to do about a request; it must not block. Without one the server echoes.
-    /// - Throws: When somebody listens there already.
+    ///   - endpoint: A host and port, or a path. The host is created if it does not exist. With
+    ///     `options.tls`, clients use the server's ``LoopbackServer/endpoint``, which begins with `tls://`.
+    ///   - codec: The codec that a client uses. The server uses its `serverSide()`, if it has one.
+    ///   - options: The settings of the server. Its port and path are ignored.
+    ///   - handler: Returns the reaction to a request. It must not block. Without a handler the server echoes.
+    /// - Throws: `TransportError` if another server listens there, or if `options.tls` cannot be loaded.
     public func startServer(
         at endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -19,7 +21,7 @@ extension SimulatedNetwork {
         case .unix(let path): address = .unix(path: path)
         case .host(let name, let port):
             guard let literal = literalAddress(host(name), port: port) else {
-                throw TransportError(.invalidAddress, "\(endpoint) is no place in a simulated network")
+                throw TransportError(.invalidAddress, "\(endpoint) is not a valid endpoint in a simulated network")
             }
             address = literal
         }

@@ -1,8 +1,8 @@
 import Trunkline
 
-/// What clients of a simulated network know of the interfaces and routes of their host.
+/// Tells clients of a simulated network about the interfaces and routes of their host.
 ///
-/// During a run, its methods are called on the simulation's thread only; any other call ends the run with
+/// During a run its methods must be called on the simulation's thread; any other call ends the run with
 /// `SimulationError.leftTheLoop`.
 final class SimulatedPathMonitor: PathMonitor {
     private let loop: SimulatedEventLoop
@@ -11,7 +11,7 @@ final class SimulatedPathMonitor: PathMonitor {
 
     func add(_ observer: any PathObserver, on loop: any EventLoop) -> Bool {
         self.loop.preconditionIsCurrent()
-        precondition(loop === self.loop, "an observer of a simulated network lives on that network's loop")
+        precondition(loop === self.loop, "an observer of a simulated network must run on that network's event loop")
         return self.loop.network.observe(observer)
     }
 
@@ -37,13 +37,13 @@ final class SimulatedPathMonitor: PathMonitor {
 
     var hasNetwork: Bool { ask { $0.hasNetwork } ?? true }
 
-    /// What `question` makes of the interfaces; `nil` where paths are hidden.
+    /// The answer of `question` about the interfaces, or `nil` if paths are hidden.
     private func ask<Answer>(_ question: (HostInterfaces) -> Answer) -> Answer? {
         loop.confined { loop.network.hidesPaths ? nil : question(loop.network.interfaces) }
     }
 }
 
-/// Who hears of changes of a simulated network, and what is about to be told.
+/// The observers of changes of a simulated network, and the changes about to be announced.
 struct PathObservers {
     private struct Entry {
         weak var observer: (any PathObserver)?
@@ -56,13 +56,13 @@ struct PathObservers {
         entries.append(Entry(observer: observer))
     }
 
-    /// Whether `change` is to be told: somebody listens, and nothing of its kind is on its way.
+    /// Whether `change` must be announced: there is an observer, and no change of its kind is pending.
     mutating func begin(_ change: NetworkChange) -> Bool {
         entries.removeAll { $0.observer == nil }
         return !entries.isEmpty && pending.insert(change).inserted
     }
 
-    /// Takes the observers that hear of `change` now, in the order they were added.
+    /// Returns the observers to notify of `change` now, in the order in which they were added.
     mutating func end(_ change: NetworkChange) -> [any PathObserver] {
         pending.remove(change)
         return entries.compactMap(\.observer)

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// One side of a simulated link, as its owner sees it. Letting go of it closes the side.
+/// One side of a simulated link. Deallocating it closes the side.
 final class SimulatedTransport: Transport {
     private let link: SimulatedLink
     private let side: Side

@@ -1,22 +1,23 @@
-/// Why a simulation ended before its body did.
+/// The error of a simulation that ended before its body returned.
 @nonexhaustive
 public enum SimulationError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The body waits, and nothing is left that could wake it: no job, no timer, no packet. The text says what is
-    /// known of the moment.
+    /// The body waits for something that cannot happen: no job, timer or packet is left, and no other thread posts work
+    /// within 100 ms of real time. The text describes the state of the simulation.
     case deadlock(String)
-    /// Something reached the simulation from another thread: a task ran on Swift's global executor (`Task.detached`,
-    /// `Task {}` outside the loop, `Task.sleep`) or a callback of the operating system came back. What followed would
-    /// have depended on real time.
+    /// Work reached the simulation from another thread, so the run would depend on real time.
+    ///
+    /// Causes: a task ran on Swift's global executor (`Task.detached`, `Task {}` outside the loop, `Task.sleep`), or a
+    /// callback came from the operating system.
     case leftTheLoop(String)
-    /// The body was still running when a limit of `SimulationLimits` was reached.
+    /// The body was still running when a limit of ``SimulationLimits`` was reached.
     case stillRunning(String)
 
-    /// What happened, for people.
+    /// A human-readable description.
     public var description: String {
         switch self {
-        case .deadlock(let text): "The simulation is deadlocked: \(text)"
-        case .leftTheLoop(let text): "The simulation was left: \(text)"
-        case .stillRunning(let text): "The simulation did not end: \(text)"
+        case .deadlock(let text): "simulation deadlocked: \(text)"
+        case .leftTheLoop(let text): "code left the simulation: \(text)"
+        case .stillRunning(let text): "simulation did not end: \(text)"
         }
     }
 }

@@ -1,16 +1,19 @@
-/// How long a simulation may go on. A limit counts from the beginning of each `run`.
+/// The limits of the duration of a simulation.
+///
+/// They count from the beginning of each ``SimulatedNetwork/run(limits:_:)``.
 public struct SimulationLimits: Sendable, Hashable {
-    /// Virtual time until `SimulationError.stillRunning`; a day by default.
+    /// The virtual time after which the run fails with ``SimulationError/stillRunning(_:)``. Default one day.
     public var virtualTime: Duration = .seconds(86_400)
-    /// Jobs, timers, packets and turns until `SimulationError.stillRunning`; five million by default.
+    /// The number of jobs, timers, packets and turns after which the run fails with
+    /// ``SimulationError/stillRunning(_:)``. Default five million.
     public var steps = 5_000_000
-    /// Virtual time for which the simulation goes on after its body has returned, so that what was closed can close;
-    /// it ends earlier when nothing is left to do. Ten seconds by default.
+    /// The longest virtual time for which the simulation continues after its body has returned, so that closing
+    /// connections can finish. Default 10 s. It ends earlier when nothing is left to do.
     package var settling: Duration = .seconds(10)
-    /// *Real* time to wait for a thread outside before a deadlock is called one; 100 ms by default. A body that waits
-    /// for longer outside the loop (`Task.sleep(for: .seconds(1))`) is reported as deadlocked.
+    /// The *real* time to wait for another thread before a deadlock is reported. Default 100 ms. A body that waits
+    /// outside the loop for longer (`Task.sleep(for: .seconds(1))`) is reported as deadlocked.
     package var grace: Duration = .milliseconds(100)
 
-    /// The defaults.
+    /// Creates limits with the defaults.
     public init() {}
 }

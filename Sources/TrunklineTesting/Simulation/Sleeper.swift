@@ -2,7 +2,8 @@ import Trunkline
 
 /// A task that sleeps in virtual time.
 ///
-/// Sendable: its fields are touched on the loop only; `begin` and `cancel` may be called anywhere, in either order.
+/// Sendable: its fields are accessed only on the loop. `begin` and `cancel` may be called from any thread, in either
+/// order.
 final class Sleeper: TimerTarget, @unchecked Sendable {
     private let loop: SimulatedEventLoop
     private let deadline: Instant

@@ -1,8 +1,8 @@
 import Trunkline
 
-/// What happened in a simulation, as a fingerprint and, when asked for, as text.
+/// The events of a simulation as a fingerprint and, on demand, as text.
 ///
-/// Nothing that goes in may depend on an address in memory, the order of a dictionary or real time.
+/// Nothing recorded may depend on an address in memory, the order of a dictionary, or real time.
 struct Trace {
     enum Kind: UInt64 {
         case job, work, endOfTurn, timer
@@ -16,7 +16,7 @@ struct Trace {
     private(set) var lines: [String] = []
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
-    /// Adds one event. `subject` tells who (a link's number), `amount` how much; `detail` is not in the fingerprint.
+    /// Adds an event. `subject` is usually the number of a link; `detail` is not part of the fingerprint.
     mutating func note(
         _ kind: Kind,
         _ subject: UInt64 = 0,

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// The state of a simulated network: names, listeners, links, packets under way, and who has to hear something.
+/// The state of a simulated network: names, listeners, links, packets in transit, and events to deliver.
 ///
 /// Sendable: confined to its loop, see `LoopOwnership`.
 final class VirtualNetwork: @unchecked Sendable {
@@ -9,23 +9,23 @@ final class VirtualNetwork: @unchecked Sendable {
     var trace = Trace()
     var names = NameTable()
     var faults: HostFaults
-    /// Of the host that all clients share.
+    /// The interfaces of the host that all clients share.
     private(set) var interfaces = HostInterfaces()
-    /// Whether clients are told nothing of `interfaces`.
+    /// Whether clients learn nothing of `interfaces`.
     var hidesPaths = false
-    /// How long it takes until clients hear of a change, in nanoseconds.
+    /// The time until clients learn of a change, in nanoseconds.
     var newsDelay: ClosedRange<Int64> = 0...5_000_000
     private var observers = PathObservers()
     var bytesDelivered = 0
     private(set) var linksMade: UInt64 = 0
 
     private var packets = PacketQueue()
-    /// Links of which one end at least is in use.
+    /// Links with at least one end in use.
     private var links: [UInt64: SimulatedLink] = [:]
     private var ports: [SocketAddress: ListeningPort] = [:]
     private var freePort: UInt16 = 49_152
 
-    /// Who may have something to hear.
+    /// An end or port that may have an event to deliver.
     enum Listed {
         case end(SimulatedLink, Side)
         case port(ListeningPort)
@@ -48,7 +48,7 @@ final class VirtualNetwork: @unchecked Sendable {
 
     var openLinks: Int { links.count }
 
-    /// The links to `hosts`, or with `nil` all of them, in the order they were made.
+    /// The links to `hosts` in the order in which they were created; `nil` stands for all links.
     func links(to hosts: [HostAddress]? = nil) -> [SimulatedLink] {
         links.keys.sorted().compactMap { links[$0] }.filter { hosts?.contains($0.serverHost) ?? true }
     }
@@ -88,7 +88,7 @@ final class VirtualNetwork: @unchecked Sendable {
 
     // MARK: Interfaces
 
-    /// Changes the interfaces and routes of the clients' host; clients hear of what is visible.
+    /// Changes the interfaces and routes of the clients' host. Clients learn of visible changes.
     func changeInterfaces(_ description: String, isVisible: Bool, _ change: (inout HostInterfaces) -> Void) {
         var changed = interfaces
         change(&changed)
@@ -101,14 +101,14 @@ final class VirtualNetwork: @unchecked Sendable {
         if isVisible { announce(.paths) }
     }
 
-    /// Tells `observer` of changes; false when it will hear of none.
+    /// Adds an observer of changes. Returns false if it will receive none.
     func observe(_ observer: any PathObserver) -> Bool {
         guard !hidesPaths else { return false }
         observers.add(observer)
         return true
     }
 
-    /// Tells the observers of `change` a little later, once for all that happens until then.
+    /// Notifies the observers of `change` a little later, once for all changes until then.
     func announce(_ change: NetworkChange) {
         guard !hidesPaths, observers.begin(change) else { return }
         push(.change(change), at: now.advanced(by: .nanoseconds(random.number(in: newsDelay))))
@@ -161,7 +161,7 @@ final class VirtualNetwork: @unchecked Sendable {
         return port
     }
 
-    /// False when it was gone already.
+    /// Removes a port. Returns false if it was already removed.
     func remove(_ port: ListeningPort) -> Bool {
         guard ports[port.address] === port else { return false }
         ports[port.address] = nil
@@ -169,7 +169,7 @@ final class VirtualNetwork: @unchecked Sendable {
         return true
     }
 
-    /// Who accepts a link to `address`, or why nobody does.
+    /// The port that accepts a link to `address`, or the error of connecting.
     func answer(to address: SocketAddress) -> Result<ListeningPort, TransportError> {
         let host = HostAddress(address)
         if let refusal = faults.refusal(of: host) { return .failure(refusal) }
@@ -182,12 +182,12 @@ final class VirtualNetwork: @unchecked Sendable {
 
     // MARK: Events
 
-    /// When the next packet arrives.
+    /// The time at which the next packet arrives.
     var nextArrival: Instant? { packets.next }
 
     func push(_ event: NetworkEvent, at time: Instant) { packets.push(event, at: time) }
 
-    /// Lets what is due arrive, up to a bound if each thing leads to the next. Returns how many did.
+    /// Delivers what is due, up to a bound in case events cause each other. Returns the number of events.
     func deliverDue() -> Int {
         var count = 0
         while count < 10_000, let event = packets.popDue(at: now) {
@@ -202,7 +202,7 @@ final class VirtualNetwork: @unchecked Sendable {
         return count
     }
 
-    /// Lists `side` of `link` if it has something to hear.
+    /// Lists `side` of `link` if it has an event to deliver.
     func attend(_ link: SimulatedLink, _ side: Side) {
         guard !link.end(side).isListed, link.hasNews(for: side) else { return }
         link.end(side).isListed = true
@@ -217,7 +217,7 @@ final class VirtualNetwork: @unchecked Sendable {
 
     var hasNews: Bool { !listed.isEmpty }
 
-    /// Takes everybody who is listed; whoever still has something to hear must be listed again.
+    /// Removes and returns everything listed. Entries that still have events must be listed again.
     func takeListed() -> [Listed] {
         defer { listed = [] }
         for entry in listed {

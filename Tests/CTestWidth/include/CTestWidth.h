@@ -1,1 +1,1 @@
-// Nothing to call: see width.c.
+// Nothing to call. See width.c.

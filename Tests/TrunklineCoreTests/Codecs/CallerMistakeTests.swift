@@ -1,8 +1,8 @@
 import Testing
 import Trunkline
 
-/// What can be seen when a codec is made stops the program there, and the message names the caller's line, not ours. Such
-/// codecs were made, and then refused every frame, or sent no ping.
+/// An invalid codec configuration stops the program when the codec is created, and the message names the caller's line,
+/// not a line of the library. Such codecs used to be created, and then refused every frame or sent no ping.
 struct CallerMistakeTests {
     private func expect(
         _ words: String,
@@ -14,14 +14,14 @@ struct CallerMistakeTests {
         #expect(output.contains(words), "\(output)", sourceLocation: sourceLocation)
     }
 
-    @Test func anEmptyDelimiter() async {
+    @Test func aDelimiterMustNotBeEmpty() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = DelimitedCodec(delimiter: "")
         }
         expect("the delimiter is empty", from: result)
     }
 
-    @Test func noRoomForTheDelimiter() async {
+    @Test func maximumFrameSizeMustHoldTheDelimiter() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let codec: DelimitedCodec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 1)
             _ = codec
@@ -29,49 +29,49 @@ struct CallerMistakeTests {
         expect("maximumFrameSize 1 leaves no room", from: result)
     }
 
-    @Test func aHeartbeatWithTheDelimiterInIt() async {
+    @Test func aHeartbeatMustNotContainTheDelimiter() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = DelimitedCodec(delimiter: "\n").heartbeat(ping: "PING\n", pong: "PONG")
         }
-        expect("the delimiter stands within the body", from: result)
+        expect("the body contains the delimiter", from: result)
     }
 
-    @Test func noRoomForTheLength() async {
+    @Test func maximumFrameSizeMustHoldTheLength() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LengthPrefixedCodec(UInt16.self, maximumFrameSize: 1)
         }
         expect("maximumFrameSize 1 is less than the 2 bytes of a length", from: result)
     }
 
-    @Test func aSerialBeyondWhatTheLengthCanSay() async {
+    @Test func aSerialMustFitInTheLongestBody() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LengthPrefixedCodec(UInt8.self).serial(at: 252, UInt32.self)
         }
-        expect("no body has 4 bytes at offset 252, the longest has 255", from: result)
+        expect("4 bytes at offset 252 exceed the longest body (255 bytes)", from: result)
     }
 
-    @Test func aTypeBeyondTheLimit() async {
+    @Test func aTypeMustFitWithinMaximumFrameSize() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LengthPrefixedCodec(.varint, maximumFrameSize: 100).type(at: 98, UInt16.self)
         }
-        expect("no body has 2 bytes at offset 98, the longest has 99", from: result)
+        expect("2 bytes at offset 98 exceed the longest body (99 bytes)", from: result)
     }
 
-    @Test func aTypeOfEightBytes() async {
+    @Test func aTypeHasAtMostFourBytes() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LengthPrefixedCodec(.varint).type(at: 0, UInt64.self)
         }
         expect("a type has at most 4 bytes, not 8", from: result)
     }
 
-    @Test func aLengthOfNineBytes() async {
+    @Test func aLengthHasAtMostEightBytes() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LengthPrefixedCodec(.integer(width: 9))
         }
         expect("a length has 1 to 8 bytes, not 9", from: result)
     }
 
-    @Test func placesAtTheEndOfTheLongestBodyAreTaken() {
+    @Test func valuesThatJustFitAreAccepted() {
         _ = LengthPrefixedCodec(UInt8.self).serial(at: 251, UInt32.self)
         _ = LengthPrefixedCodec(UInt64.self, countingItself: true, maximumFrameSize: .max).serial(
             at: 1 << 40,

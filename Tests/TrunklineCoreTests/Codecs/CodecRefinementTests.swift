@@ -1,10 +1,10 @@
 import Testing
 import Trunkline
 
-/// What the library asks a codec, which it knows as `any FrameCodec`: the codec where it conforms to the refinement, and a
-/// default where it does not.
+/// The library uses every codec as `any FrameCodec`. If the codec conforms to a refinement, its own method is called;
+/// otherwise the default applies.
 struct CodecRefinementTests {
-    /// No refinement at all.
+    /// A codec without refinements.
     fileprivate struct Plain: FrameCodec {
         var matching: ResponseMatching { .inOrder }
         func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
@@ -13,7 +13,7 @@ struct CodecRefinementTests {
         func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) { output.append(frame.body) }
     }
 
-    /// All of them, from one declaration, from extensions, and with the defaults that two of them have.
+    /// A codec with all refinements: some declared here, some in extensions, two with default implementations.
     fileprivate struct Refined: HeartbeatCodec, ResponseCheckingCodec {
         var matching: ResponseMatching { .inOrder }
         var sent: [UInt32] = []
@@ -52,7 +52,7 @@ struct CodecRefinementTests {
         #expect(frames.map(\.body) == [[1], [2]] && input.count == 1)
     }
 
-    @Test func aCodecIsAskedForWhatItConformsTo() throws {
+    @Test func aCodecUsesTheRefinementsItConformsTo() throws {
         var codec: any FrameCodec = Refined()
         var input = ReceiveBuffer([1])
         let (frame, other) = (Frame(.request, type: 1), Frame(.response, type: 2))
@@ -76,8 +76,8 @@ struct CodecRefinementTests {
         #expect((codec as? Refined)?.sent == [1] && (codec as? Refined)?.fields == ["a"])
     }
 
-    /// A layout has them all, and says by its roles which it uses.
-    @Test func aLayoutIsAskedForItsRoles() {
+    /// A layout conforms to all refinements. Its roles determine which of them it uses.
+    @Test func aLayoutUsesTheRefinementsOfItsRoles() {
         let codec: any FrameCodec = FrameLayout.standard.roles(ping: 1, cancel: 2, window: 3, closing: 4)
         #expect(codec._ping(number: 0)?.type == 1 && codec._pongsLookLikePings)
         #expect(codec._cancelFrame(for: 5, type: 9) == Frame(.cancel, type: 2, serial: 5))

@@ -3,7 +3,7 @@ import Synchronization
 import Testing
 import Trunkline
 
-/// A head that says how many bytes follow, as three real protocols have it.
+/// A head that states how many bytes follow, as in three real protocols: memcached, NATS and LSP.
 struct CountedPayloadCodecTests {
     private struct Stream {
         let codec: any FrameCodec
@@ -65,7 +65,7 @@ struct CountedPayloadCodecTests {
         }
     }
 
-    @Test func requestsAreWhatTheProtocolsSay() throws {
+    @Test func requestsAreEncodedAsTheProtocolsSpecify() throws {
         let set = Frame(.request, head: "set key 0 0 5", body: "1\r\n23")
         #expect(try CountedProtocols.memcached.encoded(set) == Array("set key 0 0 5\r\n1\r\n23\r\n".utf8))
         let get = Frame(.request, head: "get key")
@@ -78,18 +78,18 @@ struct CountedPayloadCodecTests {
         #expect(try CountedProtocols.lsp.encoded(initialize) == Array(expected.utf8))
     }
 
-    /// The receiver would take the rest for the next frame: commands of a caller who chose a key or a body.
-    @Test func whatWouldBeTwoFramesIsNotSent() {
+    /// A receiver would read the rest as the next frame, so a caller who chooses a key or a body could inject commands.
+    @Test func aFrameThatWouldBeReadAsTwoIsRefused() {
         let codec = CountedProtocols.memcached
         #expect(codec.refusal(of: Frame(.request, head: "get a\r\nget b")) == .malformed)
         #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 5", body: "123456")) == .malformed)
         #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 5")) == .malformed)
         #expect(codec.refusal(of: Frame(.request, head: "get a", body: "1")) == .malformed)
         #expect(codec.refusal(of: Frame(.request, head: "set a 0 0 x", body: "1")) == .malformed)
-        // With what ends the head it would end two bytes early.
+        // Together with the head end, this head would end two bytes early.
         let block = CountedPayloadCodec(headEnd: "\r\n\r\n") { _ in .absent }
         #expect(block.refusal(of: Frame(.request, head: "a\r\n")) == .malformed)
-        // Servers end lines at a lone LF, some at a lone CR.
+        // Some servers end a line at a lone LF, some at a lone CR.
         for head: Bytes in ["get a\nget b", "get a\rget b", "get a\n", "\rget a"] {
             #expect(codec.refusal(of: Frame(.request, head: head)) == .malformed)
         }
@@ -100,14 +100,14 @@ struct CountedPayloadCodecTests {
         let unix = CountedPayloadCodec(headEnd: "\n\n") { _ in .absent }
         #expect(unix.refusal(of: Frame(.request, head: "a\nb")) == nil)
         #expect(unix.refusal(of: Frame(.request, head: "a\r\nb")) == .malformed)
-        // Where no line end ends the head, lines are nothing special.
+        // If a head does not end with a line end, line ends within it have no meaning.
         let zero = CountedPayloadCodec(headEnd: "\0") { _ in .absent }
         #expect(zero.refusal(of: Frame(.request, head: "a\nb\r")) == nil)
     }
 
-    @Test func limitsAreCheckedBeforeAnythingIsAwaited() {
+    @Test func limitsAreCheckedBeforeThePayloadArrives() {
         let codec = CountedProtocols.memcached
-        // 14 bytes of head, two ends of two bytes.
+        // A head of 14 bytes; the head end and the payload end have 2 bytes each.
         #expect(codec.refusal(of: "VALUE a 0 1982\r\n".utf8) == nil)
         #expect(codec.refusal(of: "VALUE a 0 1983\r\n".utf8) == .illegalLength)
         #expect(codec.refusal(of: "VALUE a 0 999999999999999999\r\n".utf8) == .illegalLength)
@@ -131,16 +131,16 @@ struct CountedPayloadCodecTests {
         #expect(CountedProtocols.memcached.refusal(of: "VALUE a 0 1\r\n12\r\n".utf8) == .unexpectedBytes)
     }
 
-    /// Two lengths are how a message is smuggled past one who looks at the other.
-    @Test func aCountThatIsThereTwiceIsRefused() {
+    /// With two lengths, two receivers could disagree about where the message ends (request smuggling).
+    @Test func aHeadMustHaveExactlyOneCount() {
         let codec = CountedProtocols.lsp
         #expect(codec.refusal(of: "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}".utf8) == .malformed)
         #expect(codec.refusal(of: "Content-Type: x\r\n\r\n".utf8) == .malformed)
         #expect(codec.refusal(of: "Content-Length:\r\n\r\n".utf8) == .malformed)
     }
 
-    /// A head is read once, and no byte of a payload is looked at before all are there.
-    @Test func aFrameThatTricklesInIsNotReadAnewWithEveryByte() throws {
+    /// A head is read once, and a payload is not read before all of its bytes have arrived.
+    @Test func aHeadIsReadOnceWhileItsPayloadArrivesByteByByte() throws {
         let size = 100_000
         let counter = Counter()
         var codec: any FrameCodec = CountedPayloadCodec(payloadEnd: "\r\n") { head in
@@ -166,16 +166,16 @@ struct CountedPayloadCodecTests {
         func count() { number.wrappingAdd(1, ordering: .relaxed) }
     }
 
-    @Test func pushesHaveTheKeysThatTheUserSays() {
+    @Test func keyingPushesSetsTheKeysOfPushes() {
         let push = Frame(.push, head: "MSG news 2 4", body: "abcd")
         #expect(CountedProtocols.nats._pushKey(of: push) == nil)
         let codec = CountedProtocols.nats.keyingPushes { PushKey(String($0.head.parts(separatedBy: " ")[1])) }
         #expect(codec._pushKey(of: push) == "news")
     }
 
-    @Test func wordsAreCountedFromEitherSide() {
+    @Test func wordsAreCountedFromEitherEnd() {
         func missing(_ word: String, of count: Int) -> CountedPayloadCodec.Payload {
-            .malformed("the head has \(count) words, word \(word) is missing")
+            .malformed("the head has \(count) words; word \(word) is missing")
         }
         #expect(CountedPayloadCodec.Payload.count(inWord: -1, of: "MSG a  \t 12") == .bytes(12))
         #expect(CountedPayloadCodec.Payload.count(inWord: -4, of: "MSG a 12") == missing("4 from the end", of: 3))
@@ -184,8 +184,8 @@ struct CountedPayloadCodecTests {
         #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "007") == .bytes(7))
     }
 
-    /// The server would answer, and its client take the answer for something else.
-    @Test func aServerSendsNothingThatItsClientTakesForSomethingElse() {
+    /// Otherwise the client would take what the server sends for another kind of frame.
+    @Test func aServerRefusesFramesThatItsClientWouldMisread() {
         let server = CountedProtocols.nats._serverSide()
         #expect(server.refusal(of: Frame(.push, head: "MSG _INBOX.9 1 0")) == .unknownType)
         #expect(server.refusal(of: Frame(.push, head: "PING")) == .unknownType)

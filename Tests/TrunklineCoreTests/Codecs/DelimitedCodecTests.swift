@@ -6,7 +6,7 @@ struct DelimitedCodecTests {
 
     // MARK: Vectors
 
-    @Test func framesAreTheseBytes() throws {
+    @Test func encodedFramesMatchTheVectors() throws {
         #expect(try DelimitedCodec(delimiter: 0xFF).encoded(Frame(.request, body: "hi")) == hex("6869 ff"))
         #expect(try lines.encoded(Frame(.request, body: "hi")) == hex("6869 0d0a"))
         #expect(try lines.encoded(Frame(.request)) == hex("0d0a"))
@@ -15,7 +15,7 @@ struct DelimitedCodecTests {
         #expect(try two.encoded(Frame(.request, body: "h\r\nb")) == hex("68 0d0a 62 0d0a"))
     }
 
-    @Test func bytesAreTheseFrames() throws {
+    @Test func decodedFramesMatchTheVectors() throws {
         let (frames, left) = try lines.decoded(hex("6869 0d0a 0d0a 610d62 0d0a 63"))
         #expect(frames == [Frame(.response, body: "hi"), Frame(.response), Frame(.response, body: "a\rb")])
         #expect(left == 1)
@@ -32,7 +32,7 @@ struct DelimitedCodecTests {
         ("aba", 1, "xa", true), ("\n--\n", 1, "a\n--", false), ("\n--\n", 1, "a\n", true), ("\r\n", 2, "hb", false),
         ("\r\n", 2, "h\r\nb", true), ("\r\n", 2, "h\r\nb\r\n", false), ("aa", 2, "aa", true), ("aa", 2, "aaa", false),
     ])
-    func aBodyThatWouldNotArriveWholeIsRefused(delimiter: String, parts: Int, body: String, isFine: Bool) throws {
+    func aBodyThatWouldNotArriveUnchangedIsRefused(delimiter: String, parts: Int, body: String, isFine: Bool) throws {
         let codec = DelimitedCodec(delimiter: Bytes(delimiter), parts: parts)
         #expect(codec.refusal(of: Frame(.request, body: Bytes(body))) == (isFine ? nil : .malformed))
         if isFine {
@@ -41,7 +41,7 @@ struct DelimitedCodecTests {
         }
     }
 
-    @Test func whateverMayBeSentArrives() throws {
+    @Test func everyAcceptedBodyArrivesUnchanged() throws {
         var generator = SeededGenerator(seed: 2)
         for delimiter in ["a", "aa", "ab", "aba", "abab", "aabaa"] as [Bytes] {
             for parts in 1...3 {
@@ -49,7 +49,7 @@ struct DelimitedCodecTests {
                 for _ in 0..<300 {
                     let body = Bytes(letters(0..<12, using: &generator))
                     guard codec.refusal(of: Frame(.request, body: body)) == nil else {
-                        // Refused for a reason: something else would arrive.
+                        // The refusal is right: another body would arrive.
                         var input = ReceiveBuffer(Array(body) + Array(delimiter))
                         var codec = codec
                         let isSame = try codec.decode(&input)?.body == body && input.isEmpty
@@ -67,7 +67,7 @@ struct DelimitedCodecTests {
         }
     }
 
-    @Test func theLimitHoldsBothWays() throws {
+    @Test func maximumFrameSizeAppliesToBothDirections() throws {
         let codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 6)
         #expect(try codec.encoded(Frame(.request, body: "four")).count == 6)
         #expect(codec.refusal(of: Frame(.request, body: "fives")) == .illegalLength)
@@ -75,14 +75,14 @@ struct DelimitedCodecTests {
         #expect(DelimitedCodec(delimiter: 10).maximumFrameSize == 8192)
     }
 
-    @Test func heartbeatsAndCancellationsThatThereAreNotAreRefused() {
+    @Test func heartbeatsAndCancelFramesAreRefusedByDefault() {
         for kind in [.ping, .pong, .cancel] as [Frame.Kind] { #expect(lines.refusal(of: Frame(kind)) == .unknownType) }
         #expect(lines._ping(number: 0) == nil && lines._cancelFrame(for: 1, type: 1) == nil)
     }
 
     // MARK: Malformed frames
 
-    @Test func aFrameThatIsTooLongCostsThatFrameAlone() throws {
+    @Test func aFrameThatIsTooLongDoesNotAffectTheNext() throws {
         let codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 6)
         let frames = try codec.decoded("one\r\nendless line\r\ntwo\r\n".utf8).frames
         #expect(frames.map(\.body) == ["one", "endl", "two"])
@@ -90,7 +90,7 @@ struct DelimitedCodecTests {
         #expect(frames.allSatisfy { $0.kind == .response })
     }
 
-    @Test func aFrameThatIsTooLongIsToldAtOnceAndTakesNoMemory() throws {
+    @Test func aFrameThatIsTooLongIsReportedAtOnceAndTakesNoMemory() throws {
         var codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 100)
         var input = ReceiveBuffer()
         var frames: [Frame] = []
@@ -106,14 +106,14 @@ struct DelimitedCodecTests {
         #expect(frames.map(\.body.count) == [98, 4] && input.isEmpty)
     }
 
-    @Test func everyPartOfAFrameThatIsTooLongIsPassedOver() throws {
+    @Test func everyPartOfAFrameThatIsTooLongIsSkipped() throws {
         let codec = DelimitedCodec(delimiter: "\n", parts: 3, maximumFrameSize: 8)
         let frames = try codec.decoded("a\nb\nendless\nc\nd\ne\nlonger than 8\nx\ny\nf\ng\nh\n".utf8).frames
         #expect(frames.map(\.malformedReason) == [.illegalLength, nil, .illegalLength, nil])
         #expect(frames.map(\.body) == ["a\nb\nend", "c\nd\ne", "longer ", "f\ng\nh"])
     }
 
-    /// The same frames, malformed ones too, at every split: against a search through all of the bytes at once.
+    /// The frames, including malformed ones, are the same at every split. The reference searches all bytes at once.
     @Test func framesAreTheSameWhereverTheBytesAreSplit() throws {
         var generator = SeededGenerator(seed: 3)
         for delimiter in ["a", "aa", "ab", "aba", "abb"] as [Bytes] {
@@ -139,8 +139,8 @@ struct DelimitedCodecTests {
         }
     }
 
-    /// Looking through everything again with every byte took a minute for these.
-    @Test func aFrameThatTricklesInIsLookedThroughOnce() throws {
+    /// Searching all bytes again after each one took a minute for this input.
+    @Test func aFrameThatArrivesByteByByteIsSearchedOnce() throws {
         var codec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 1 << 20)
         let size = 200_000
         var input = ReceiveBuffer()
@@ -164,7 +164,7 @@ struct DelimitedCodecTests {
         }
     }
 
-    // MARK: What frames are for
+    // MARK: Kinds of frames
 
     private let chat = DelimitedCodec(delimiter: "\n", maximumFrameSize: 16)
         .heartbeat(ping: "PING", pong: "PONG")
@@ -174,7 +174,7 @@ struct DelimitedCodecTests {
             if frame.body.isEmpty { frame.markMalformed(.malformed) }
         }
 
-    @Test func theRuleSaysWhatReceivedFramesAreFor() throws {
+    @Test func theReadingRuleDeterminesTheKindOfReceivedFrames() throws {
         let frames = try chat.decoded(">news\n-no\nyes\n\nPING\nPONG\n>a push that is too long\n".utf8).frames
         #expect(frames.map(\.kind) == [.push, .response, .response, .response, .ping, .pong, .push])
         #expect(frames.map(\.isErrorResponse) == [false, true, false, false, false, false, false])
@@ -183,7 +183,7 @@ struct DelimitedCodecTests {
         #expect(requests.map(\.kind) == [.request, .ping])
     }
 
-    @Test func heartbeatsAreTheseLines() throws {
+    @Test func heartbeatsAreEncodedAsConfigured() throws {
         let ping = try #require(chat._ping(number: 7))
         #expect(try chat.encoded(ping) == Array("PING\n".utf8))
         #expect(try chat._serverSide().encoded(Frame(.ping)) == Array("PING\n".utf8))
@@ -197,7 +197,7 @@ struct DelimitedCodecTests {
         #expect(chat._serverSide().refusal(of: Frame(.response, body: "PONG")) == .unknownType)
     }
 
-    @Test func aServerSendsNothingThatItsClientWouldTakeForSomethingElse() throws {
+    @Test func aServerRefusesFramesThatItsClientWouldMisread() throws {
         let server = chat._serverSide()
         #expect(try server.encoded(Frame(.push, body: ">x")) == Array(">x\n".utf8))
         #expect(server.refusal(of: Frame(.push, body: "x")) == .unknownType)
@@ -212,7 +212,7 @@ private func letters(_ count: Range<Int>, using generator: inout SeededGenerator
     (0..<Int.random(in: count, using: &generator)).map { _ in UInt8.random(in: 97...98, using: &generator) }
 }
 
-/// What a search byte by byte through all of `bytes` makes of them.
+/// The frames that a byte-by-byte search through all of `bytes` finds.
 private func reference(
     _ bytes: [UInt8],
     _ delimiter: [UInt8],

@@ -6,7 +6,7 @@ struct LengthPrefixedCodecTests {
 
     // MARK: Vectors
 
-    @Test func framesAreTheseBytesAndBack() throws {
+    @Test func encodedAndDecodedFramesMatchTheVectors() throws {
         let vectors: [(LengthPrefixedCodec, String)] = [
             (LengthPrefixedCodec(UInt8.self), "03 616263"), (LengthPrefixedCodec(UInt16.self), "0003 616263"),
             (LengthPrefixedCodec(UInt16.self, order: .littleEndian), "0300 616263"),
@@ -26,7 +26,7 @@ struct LengthPrefixedCodecTests {
         #expect(try LengthPrefixedCodec(.varint).decoded(hex("8300 616263")).frames.map(\.body) == [body])
     }
 
-    @Test func numbersStandInTheirPlaces() throws {
+    @Test func serialAndTypeAreAtTheirOffsets() throws {
         let codec = LengthPrefixedCodec(UInt16.self)
             .serial(at: 1, UInt16.self, order: .littleEndian)
             .type(at: 4, UInt8.self)
@@ -46,7 +46,7 @@ struct LengthPrefixedCodecTests {
                 == hex("05 00000005 10")
         )
         #expect(try swapped.decoded(hex("05 00000005 20 05 00000005 1f")).frames.map(\.kind) == [.push, .response])
-        // Held by reference, it is sent in pieces.
+        // A large body is shared, not copied, and is encoded in pieces.
         let large = Bytes([UInt8](repeating: 7, count: 70_000))
         let bytes = try LengthPrefixedCodec(.varint).serial(at: 5000, UInt64.self).encoded(
             Frame(.request, serial: .max, body: large)
@@ -54,7 +54,7 @@ struct LengthPrefixedCodecTests {
         #expect(bytes.count == 70_003 && Array(bytes[5003..<5011]) == hex("ffffffffffffffff") && bytes[5011] == 7)
     }
 
-    @Test func aBodyWithoutRoomForItsNumbersIsRefusedBothWays() throws {
+    @Test func aBodyTooShortForItsSerialOrTypeIsRefusedBothWays() throws {
         let codec = LengthPrefixedCodec(UInt8.self).serial(at: 2, UInt16.self, numbers: 5...70_000)
         #expect(codec.refusal(of: Frame(.request, serial: 5, body: "abc")) == .illegalLength)
         #expect(codec.refusal(of: Frame(.request, serial: 5, body: "abcd")) == nil)
@@ -69,7 +69,7 @@ struct LengthPrefixedCodecTests {
     // MARK: Limits
 
     @Test(arguments: [LengthPrefixedCodec.Length.integer(width: 1), .integer(width: 4, countingItself: true), .varint])
-    func theLimitHoldsBothWays(length: LengthPrefixedCodec.Length) throws {
+    func maximumFrameSizeAppliesToBothDirections(length: LengthPrefixedCodec.Length) throws {
         let codec = LengthPrefixedCodec(length, maximumFrameSize: 20)
         let largest = Bytes([UInt8](repeating: 1, count: length == .integer(width: 4, countingItself: true) ? 16 : 19))
         let bytes = try codec.encoded(Frame(.request, body: largest))
@@ -80,7 +80,7 @@ struct LengthPrefixedCodecTests {
         #expect(codec.refusal(of: tooLong.dropLast(largest.count + 1)) == .illegalLength)
     }
 
-    @Test func aLengthThatItsFieldCannotSayIsRefused() {
+    @Test func aLengthOutsideItsRangeIsRefused() {
         let large = Frame(.request, body: Bytes([UInt8](repeating: 1, count: 256)))
         #expect(LengthPrefixedCodec(UInt8.self).refusal(of: large) == .illegalLength)
         #expect(LengthPrefixedCodec(UInt8.self, countingItself: true).refusal(of: hex("00")) == .illegalLength)
@@ -97,7 +97,7 @@ struct LengthPrefixedCodecTests {
         #expect(tiny.refusal(of: hex("0000000000000001")) == .illegalLength)
     }
 
-    // MARK: Pieces and garbage
+    // MARK: Splits and invalid bytes
 
     static let all: [LengthPrefixedCodec] = [
         LengthPrefixedCodec(UInt8.self), LengthPrefixedCodec(.varint),
@@ -124,7 +124,7 @@ struct LengthPrefixedCodecTests {
             var frames: [Frame] = []
             input.receive(bytes.prefix(split))
             try codec.decodeAll(&input, into: &frames)
-            // Nothing of an incomplete frame is taken.
+            // No byte of an incomplete frame is consumed.
             let complete = try frames.reduce(0) { try $0 + server.encoded($1.asResponse).count }
             #expect(input.count == split - complete)
             input.receive(bytes.dropFirst(split))
@@ -154,9 +154,9 @@ struct LengthPrefixedCodecTests {
         }
     }
 
-    // MARK: What frames are for
+    // MARK: Kinds of frames
 
-    @Test func theRuleAndTheHeartbeatSayWhatReceivedFramesAreFor() throws {
+    @Test func theReadingRuleAndTheHeartbeatDetermineTheKindOfReceivedFrames() throws {
         let codec = LengthPrefixedCodec(UInt8.self)
             .serial(at: 0, UInt8.self)
             .heartbeat(ping: "", pong: "!")
@@ -174,8 +174,8 @@ struct LengthPrefixedCodecTests {
         #expect(server.refusal(of: Frame(.response, serial: 0, body: "ab")) == .unknownType)
     }
 
-    /// A body shorter than the place of its serial number used to borrow the bytes of the frame behind it.
-    @Test func aShortBodyThatIsNoHeartbeatIsRefused() {
+    /// The serial of a body that was too short for it used to be read from the bytes of the next frame.
+    @Test func aShortBodyOtherThanAHeartbeatIsRefused() {
         let codec = LengthPrefixedCodec(UInt8.self).serial(at: 0, UInt32.self).heartbeat(ping: "?", pong: "!")
         #expect(codec.refusal(of: hex("013f")) == nil)
         #expect(codec.refusal(of: hex("0122 0400000001")) == .illegalLength)

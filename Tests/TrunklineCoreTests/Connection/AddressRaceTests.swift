@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// Happy Eyeballs, rule by rule.
+/// Happy Eyeballs (RFC 8305), rule by rule.
 @Suite struct AddressRaceTests {
     typealias Action = AddressRace.Action
 
@@ -11,12 +11,12 @@ import Testing
 
     func after(_ milliseconds: Int) -> Instant { start.advanced(by: .milliseconds(milliseconds)) }
 
-    /// IPv6 address number `number`.
+    /// The IPv6 address number `number`.
     func six(_ number: UInt8) -> SocketAddress {
         .ipv6([0xfd] + [UInt8](repeating: 0, count: 14) + [number], port: 7000, scope: 0)
     }
 
-    /// IPv4 address number `number`.
+    /// The IPv4 address number `number`.
     func four(_ number: UInt8) -> SocketAddress { .ipv4([10, 0, 0, number], port: 7000) }
 
     // MARK: Resolving
@@ -30,14 +30,14 @@ import Testing
         #expect(race.phase == .over)
     }
 
-    @Test func aPathIsTriedAtOnceWhateverTheSourceAddress() {
+    @Test func aSocketPathIsTriedAtOnceWhateverTheSourceAddress() {
         var policy = AddressRace.Policy()
         policy.sourceFamily = .ipv4
         var race = AddressRace(policy)
         #expect(race.resolved(to: [.unix(path: "/x")], at: start) == [.connect(.unix(path: "/x"), id: 1)])
     }
 
-    @Test func ipv6AnsweringFirstGoesAtOnce() {
+    @Test func ipv6AnsweringFirstIsTriedAtOnce() {
         var race = AddressRace()
         #expect(race.resolved(.ipv6, .success([six(1)]), at: start) == [.connect(six(1), id: 1)])
     }
@@ -57,7 +57,7 @@ import Testing
         #expect(actions == [.connect(six(1), id: 1), .arm(after(49 + 250))])
     }
 
-    @Test func ipv6FailingWithinTheResolutionDelayLetsIPv4GoAtOnce() {
+    @Test func ipv4IsTriedAtOnceWhenIPv6FailsWithinTheResolutionDelay() {
         let failed = TransportError(.nameResolutionFailed, "no")
         for answer in [.success([]), .failure(failed)] as [Result<[SocketAddress], TransportError>] {
             var race = AddressRace()
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func ipv6AnsweringLateJoinsAndIsNext() {
+    @Test func ipv6AnsweringLateIsTriedNext() {
         var race = AddressRace()
         _ = race.resolved(.ipv4, .success([four(1), four(2)]), at: start)
         #expect(race.timerFired(at: after(50)) == [.connect(four(1), id: 1), .arm(after(300))])
@@ -79,7 +79,7 @@ import Testing
         var race = AddressRace()
         _ = race.resolved(.ipv4, .success([four(1)]), at: start)
         _ = race.timerFired(at: after(50))
-        #expect(race.attemptFailed(1, refused, at: after(60)) == [])  // IPv6 is not in: not over yet
+        #expect(race.attemptFailed(1, refused, at: after(60)) == [])  // the IPv6 answer is missing, so the race goes on
         #expect(race.resolved(.ipv6, .success([six(1)]), at: after(900)) == [.connect(six(1), id: 2)])
         #expect(race.attemptFailed(2, refused, at: after(901)) == [.fail])
     }
@@ -96,7 +96,7 @@ import Testing
         var race = AddressRace()
         #expect(race.resolved(.ipv6, .success([]), at: start) == [])
         #expect(race.resolved(.ipv4, .success([]), at: start) == [.fail])
-        #expect(race.error(connectingTo: "db:1").message == "resolving db:1: it has no address")
+        #expect(race.error(connectingTo: "db:1").message == "resolving db:1: the name has no address")
     }
 
     @Test func anUnknownNameFailsWithTheResolversError() {
@@ -109,14 +109,14 @@ import Testing
 
     // MARK: Connecting
 
-    @Test func familiesTakeTurns() {
+    @Test func addressFamiliesAlternate() {
         var race = AddressRace()
         _ = race.resolved(.ipv4, .success([four(1), four(2)]), at: start)
         var tried = race.resolved(.ipv6, .success([six(1), six(2), six(3)]), at: start)
         for round in 1...4 { tried += race.timerFired(at: after(250 * round)) }
         let addresses = tried.compactMap { if case .connect(let address, _) = $0 { address } else { nil } }
         #expect(addresses == [six(1), four(1), six(2), four(2), six(3)])
-        #expect(tried.last == .connect(six(3), id: 5))  // nothing is left to be armed for
+        #expect(tried.last == .connect(six(3), id: 5))  // no address is left, so no timer is armed
     }
 
     @Test func theNextAttemptStartsAtOnceWhenOneFails() {
@@ -149,7 +149,7 @@ import Testing
         #expect(race.attemptSucceeded(2) == [.won(2)])
     }
 
-    @Test func duplicatesAreDropped() {
+    @Test func duplicateAddressesAreIgnored() {
         var race = AddressRace()
         _ = race.resolved(.ipv6, .success([]), at: start)
         let actions = race.resolved(.ipv4, .success([four(1), four(1), four(1)]), at: start)
@@ -157,7 +157,7 @@ import Testing
         #expect(race.attemptFailed(1, refused, at: start) == [.fail])
     }
 
-    @Test func anAnswerWithoutEndIsCutOff() {
+    @Test func atMost64AddressesAreTried() {
         var race = AddressRace()
         _ = race.resolved(.ipv6, .success((0..<100).map(six)), at: start)
         _ = race.resolved(.ipv4, .success((0..<100).map(four)), at: start)
@@ -169,7 +169,7 @@ import Testing
         #expect(count == 64)
     }
 
-    @Test func delaysAreHeldWithinTheirRanges() {
+    @Test func delaysAreClamped() {
         let hasty = AddressRace.Policy(attemptDelay: .zero, resolutionDelay: .seconds(-1))
         #expect(hasty.attemptDelay == .milliseconds(100))
         #expect(hasty.resolutionDelay == .zero)
@@ -178,20 +178,20 @@ import Testing
         #expect(slow.resolutionDelay == .seconds(2))
     }
 
-    @Test func addressesOfTheOtherFamilyAreSkippedAndSaySo() {
+    @Test func addressesOfTheOtherFamilyAreSkippedAndNamedInTheError() {
         var policy = AddressRace.Policy()
         policy.sourceFamily = .ipv4
         var race = AddressRace(policy)
-        // Nor is IPv6 waited for.
+        // The race does not wait for IPv6 either.
         #expect(race.resolved(.ipv4, .success([four(1)]), at: start) == [.connect(four(1), id: 1)])
         #expect(race.resolved(.ipv6, .success([six(1)]), at: start) == [])
         #expect(race.attemptFailed(1, refused, at: start) == [.fail])
         let error = race.error(connectingTo: "db:7000")
         #expect(error.code == .refused)
-        #expect(error.message.contains("the source address is IPv4, this one IPv6"))
+        #expect(error.message.contains("the source address is IPv4, but this address is IPv6"))
     }
 
-    @Test func aSourceAddressThatFitsNothingFails() {
+    @Test func aSourceAddressOfAnotherFamilyThanAllAddressesFails() {
         var policy = AddressRace.Policy()
         policy.sourceFamily = .ipv6
         var race = AddressRace(policy)
@@ -201,7 +201,7 @@ import Testing
 
     // MARK: Errors
 
-    @Test func oneFailureSpeaksForItself() {
+    @Test func aSingleFailureIsTheErrorOfTheRace() {
         var race = AddressRace()
         _ = race.resolved(.ipv6, .failure(TransportError(.nameResolutionFailed, "no AAAA")), at: start)
         _ = race.resolved(.ipv4, .success([four(1)]), at: start)
@@ -209,7 +209,7 @@ import Testing
         #expect(race.error(connectingTo: "db:7000") == refused)
     }
 
-    @Test func ofSeveralFailuresTheMostTellingGivesItsCode() {
+    @Test func theMostSpecificFailureDeterminesTheErrorCode() {
         var race = AddressRace()
         _ = race.resolved(to: [six(1), four(1)], at: start)
         _ = race.attemptFailed(1, TransportError(.unreachable, errno: 101, "no route to six"), at: start)
@@ -220,7 +220,7 @@ import Testing
         #expect(error.message == "connecting to db:7000: no address can be reached: no route to six; refused")
     }
 
-    @Test func aTimeoutTellsResolvingFromConnecting() {
+    @Test func aTimeoutErrorDistinguishesResolvingFromConnecting() {
         var race = AddressRace()
         let early = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
         #expect(early.code == .nameResolutionFailed)
@@ -231,9 +231,9 @@ import Testing
         #expect(late.message.hasSuffix("no answer from 10.0.0.2:7000; refused"))
     }
 
-    /// The name has no IPv6 addresses, which is no reason for a timeout of an IPv4 address that was connected, and whose TLS
-    /// handshake did not end.
-    @Test func aFamilyWithoutAddressesIsNoReasonWhereTheOtherHasSome() {
+    /// The name has no IPv6 addresses. This does not explain the timeout of an IPv4 address that was connected but did
+    /// not complete the TLS handshake.
+    @Test func aFamilyWithoutAddressesIsNotReportedWhenTheOtherHasSome() {
         var race = AddressRace()
         let unknown = TransportError(.nameResolutionFailed, "resolving db: no address associated with the name")
         _ = race.resolved(.ipv6, .failure(unknown), at: start)
@@ -255,8 +255,8 @@ import Testing
 
     // MARK: Properties
 
-    /// Whatever the order of outcomes: it ends, somebody wins exactly when some address works, every address was tried
-    /// once at most, and attempts are never closer than the delay unless one failed.
+    /// Whatever the order of outcomes: the race ends, it is won exactly when some address works, every address is tried
+    /// at most once, and attempts are never closer than the delay unless one failed.
     @Test func everyRaceEnds() {
         for seed in seeds(2000) { expectRaceToEnd(seed: seed) }
     }
@@ -277,7 +277,7 @@ import Testing
         while let event = world.next() {
             let actions = world.take(event)
             for case .connect(_, let id) in actions {
-                // A third each: success, failure, and no answer until much later.
+                // One third each: success, failure, and no answer until much later.
                 let delay = Duration.milliseconds(Int.random(in: 1...800, using: &random))
                 switch Int.random(in: 0..<3, using: &random) {
                 case 0: world.plan(.success(id), after: delay)
@@ -291,7 +291,7 @@ import Testing
     }
 }
 
-/// A race and what is going to happen to it.
+/// A race and the events planned for it.
 private struct World {
     enum Event {
         case answer(AddressFamily, Result<[SocketAddress], TransportError>)
@@ -323,7 +323,7 @@ private struct World {
         planned.append((now.advanced(by: delay), order, event))
     }
 
-    /// What happens next; also after the end, because outcomes come late.
+    /// The next event. Outcomes may arrive late, so there are events after the end.
     mutating func next() -> Event? {
         let first = planned.indices.min { (planned[$0].at, planned[$0].order) < (planned[$1].at, planned[$1].order) }
         if let timer, first.map({ timer <= planned[$0].at }) ?? true {

@@ -8,12 +8,12 @@ import Testing
 
     func after(_ seconds: Double) -> Instant { now.advanced(by: .seconds(seconds)) }
 
-    /// The next three.
+    /// The endpoints of the next three attempts.
     func turns(_ ring: inout EndpointRing, at instant: Instant) -> [Endpoint?] {
         (0..<3).map { _ in ring.next(at: instant) }
     }
 
-    /// The next one, if there were an attempt now.
+    /// The endpoint of an attempt that starts now.
     func first(_ ring: EndpointRing, at instant: Instant) -> Endpoint? {
         var ring = ring
         return ring.next(at: instant)
@@ -31,7 +31,7 @@ import Testing
         #expect(ring.next(at: now) == "a:1")
     }
 
-    @Test func anEmptyRingHasNoNext() {
+    @Test func anEmptyRingHasNoNextEndpoint() {
         var ring = EndpointRing([])
         #expect(ring.next(at: now) == nil)
         #expect(ring.preferred == nil)
@@ -39,19 +39,19 @@ import Testing
         #expect(ring.earliestStart(at: now) == .distantPast)
     }
 
-    @Test func ofEqualEndpointsThereIsOne() {
+    @Test func duplicateEndpointsAreRemoved() {
         #expect(EndpointRing(["a:1", "b:1", "a:1"]).endpoints == ["a:1", "b:1"])
     }
 
     // MARK: Memory
 
-    @Test func anEndpointThatFailedComesAfterThoseThatDidNot() {
+    @Test func aFailedEndpointComesAfterTheOthers() {
         var ring = EndpointRing(abc)
         ring.failed("a:1", at: now)
         #expect(turns(&ring, at: now) == ["b:1", "c:1", "a:1"])
     }
 
-    @Test func theOneThatFailedLeastAndLongestAgoComesFirst() {
+    @Test func theEndpointWithTheFewestAndOldestFailuresComesFirst() {
         var ring = EndpointRing(abc)
         ring.failed("b:1", at: now)
         ring.failed("c:1", at: after(1))
@@ -68,7 +68,7 @@ import Testing
         #expect(ring.isHealthy("a:1", at: after(31)))
     }
 
-    @Test func evenTheWorstIsForgottenWithinSixHalfLives() {
+    @Test func anyNumberOfFailuresIsForgottenAfterSixHalfLives() {
         var ring = EndpointRing(abc, halfLife: .seconds(10))
         for _ in 0..<1000 { ring.failed("a:1", at: now) }
         #expect(first(ring, at: after(49)) == "b:1")
@@ -77,13 +77,13 @@ import Testing
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .nanoseconds(1), .seconds(Int64.max)])
-    func anyHalfLifeWillDo(_ halfLife: Duration) {
+    func everyHalfLifeIsAccepted(_ halfLife: Duration) {
         var ring = EndpointRing(abc, halfLife: halfLife)
         ring.failed("a:1", at: now)
         for instant in [Instant.distantPast, now, .distantFuture] { #expect(first(ring, at: instant) != nil) }
     }
 
-    @Test func aClientStaysWhereItWorks() {
+    @Test func theEndpointThatWorkedLastComesFirst() {
         var ring = EndpointRing(abc)
         ring.succeeded("b:1")
         #expect(ring.current == "b:1")
@@ -96,7 +96,7 @@ import Testing
         #expect(ring.next(at: now) == "b:1")
     }
 
-    @Test func anEndpointThatIsLeftComesLastEvenAfterWorseOnes() {
+    @Test func anEndpointThatTheClientLeftComesLast() {
         var ring = EndpointRing(["a:1", "b:1"])
         for _ in 0..<3 { ring.failed("b:1", at: now) }
         ring.succeeded("a:1")
@@ -110,7 +110,7 @@ import Testing
         #expect(alone.next(at: now) == "a:1")
     }
 
-    @Test func anEndpointRefusedForGoodIsPassedOverUntilItIsForgottenOrPardoned() {
+    @Test func anEndpointIsSkippedUntilItsPermanentFailureIsForgottenOrPardoned() {
         var ring = EndpointRing(["a:1", "b:1"], halfLife: .seconds(10))
         ring.failed("a:1", at: now, isPermanent: true)
         _ = ring.next(at: now)
@@ -120,13 +120,13 @@ import Testing
         ring.failed("b:1", at: now, isPermanent: true)
         #expect(ring.areAllRefused(at: now))
         #expect(ring.next(at: now) != nil)
-        ring.pardon()
+        ring.forgetPermanentFailures()
         #expect(!ring.areAllRefused(at: now))
     }
 
     // MARK: Hints
 
-    @Test func anEndpointOnHoldIsPassedOverAndOfSeveralTheFirstToEndComes() {
+    @Test func endpointsOnHoldAreSkippedAndFollowInTheOrderOfTheirHolds() {
         var ring = EndpointRing(abc)
         ring.hold("a:1", until: after(10))
         #expect(ring.earliestStart(at: now) == .distantPast)
@@ -136,7 +136,7 @@ import Testing
         #expect(ring.hasTurnLeft(at: after(10)))
         ring.hold("b:1", until: after(5))
         ring.hold("c:1", until: after(7))
-        ring.hold("b:1", until: after(1))  // the later one holds
+        ring.hold("b:1", until: after(1))  // the later end counts
         ring.beginRound()
         #expect(ring.earliestStart(at: now) == after(5))
         #expect(turns(&ring, at: now) == ["b:1", "c:1", "a:1"])
@@ -146,7 +146,7 @@ import Testing
 
     // MARK: Selection and replacement
 
-    @Test func aSelectedEndpointComesNextWhateverSpeaksAgainstIt() {
+    @Test func aSelectedEndpointComesNextDespiteFailuresAndHolds() {
         var ring = EndpointRing(abc)
         ring.failed("c:1", at: now, isPermanent: true)
         ring.hold("c:1", until: after(10))
@@ -157,7 +157,7 @@ import Testing
         #expect(ring.next(at: now) == "a:1")
     }
 
-    @Test func aStrangerIsNotSelected() {
+    @Test func anUnknownEndpointCannotBeSelected() {
         var ring = EndpointRing(abc)
         let isSelected = ring.select("d:1")
         #expect(!isSelected)
@@ -165,7 +165,7 @@ import Testing
         #expect(ring.next(at: now) == "a:1")
     }
 
-    @Test func thoseThatStayKeepTheirMemory() {
+    @Test func endpointsThatStayInTheListKeepTheirMemory() {
         var ring = EndpointRing(abc)
         ring.failed("a:1", at: now)
         ring.succeeded("b:1")
@@ -179,12 +179,12 @@ import Testing
         #expect(!ring.hasTurnLeft(at: now))
         ring.replace(with: [])
         ring.replace(with: ["a:1", "d:1"])
-        #expect(ring.next(at: now) == "a:1")  // forgotten, as it was gone
+        #expect(ring.next(at: now) == "a:1")  // its failure was forgotten when it was removed
     }
 
-    // MARK: Drawn orders
+    // MARK: Random orders
 
-    @Test func anOrderIsDrawnFromTheSeedAndEveryEndpointIsFirstEquallyOften() {
+    @Test func aShuffledOrderDependsOnTheSeedAndIsUniform() {
         var first: [Endpoint: Int] = [:]
         for seed in 0..<3000 as Range<UInt64> {
             let ring = EndpointRing(abc, order: .shuffled, seed: seed)
@@ -194,7 +194,7 @@ import Testing
         for endpoint in abc { #expect((900...1100).contains(first[endpoint, default: 0])) }
     }
 
-    @Test func theHeavierIsFirstMoreOften() {
+    @Test func weightedOrdersFollowTheWeights() {
         let endpoints = [Endpoint("a:1").weighing(6), Endpoint("b:1").weighing(3), "c:1", Endpoint("d:1").weighing(0)]
         var first: [Endpoint: Int] = [:]
         for seed in 0..<5000 as Range<UInt64> {
@@ -208,12 +208,12 @@ import Testing
     }
 
     @Test(arguments: [-1, 0, .nan, .infinity, 1e-300, 1e308] as [Double])
-    func anyWeightWillDo(_ weight: Double) {
+    func everyWeightIsAccepted(_ weight: Double) {
         let ring = EndpointRing(abc.map { $0.weighing(weight) }, order: .weighted, seed: 1)
         #expect(Set(ring.endpoints) == Set(abc))
     }
 
-    @Test func thoseThatStayKeepTheirPlacesInADrawnOrder() {
+    @Test func endpointsThatStayInTheListKeepTheirPlacesInAShuffledOrder() {
         for seed in seeds(50) {
             var ring = EndpointRing(abc, order: .shuffled, seed: seed)
             let before = ring.endpoints
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    @Test func aWeightIsNoPartOfAnEndpointsIdentity() {
+    @Test func theWeightIsNotPartOfAnEndpointsIdentity() {
         let heavy = Endpoint("a:1").weighing(5)
         #expect(heavy == "a:1")
         #expect(Set([heavy, "a:1"]).count == 1)
@@ -230,7 +230,7 @@ import Testing
         #expect(heavy.weight == 5 && Endpoint("a:1").weight == 1)
     }
 
-    @Test func logarithmsAreGoodToEightDigits() {
+    @Test func logarithmsAreAccurate() {
         for (value, logarithm) in [(1, 0), (2, 0.6931471806), (0.1, -2.3025850930), (1e-9, -20.7232658369)] {
             #expect(abs(EndpointRing.logarithm(value) - logarithm) < 1e-7)
         }

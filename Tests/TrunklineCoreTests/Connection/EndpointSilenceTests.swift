@@ -2,11 +2,11 @@ import Testing
 
 @testable import Trunkline
 
-/// Requests that time out in a row, without a frame from the endpoint: three of them within ten seconds or more.
+/// Requests that time out in a row while no frame arrives from the endpoint: three of them, over at least ten seconds.
 @Suite struct EndpointSilenceTests {
     private let silence = EndpointSilence(maximumTimeouts: 3, patience: .seconds(10))
 
-    @Test func itTakesSoManyTimeoutsAndSoMuchTime() {
+    @Test func silenceRequiresEnoughTimeoutsAndEnoughTime() {
         var silence = silence
         #expect(!silence.hasBegun && !silence.isTooLong(at: at(1000)))
         silence.timedOut(1, at: at(1))
@@ -18,7 +18,7 @@ import Testing
         #expect(silence.isTooLong(at: at(11)))
     }
 
-    @Test func manyAtOnceProveNothing() {
+    @Test func manyTimeoutsAtOnceAreNotEnough() {
         var silence = silence
         silence.timedOut(1000, at: at(1))
         #expect(!silence.isTooLong(at: at(1)))
@@ -26,7 +26,7 @@ import Testing
         #expect(silence.isTooLong(at: at(11)))
     }
 
-    @Test func aFrameEndsIt() {
+    @Test func aFrameEndsTheSilence() {
         var silence = silence
         silence.timedOut(5, at: at(1))
         silence.end()
@@ -35,7 +35,7 @@ import Testing
         #expect(!silence.isTooLong(at: at(29.9)) && silence.isTooLong(at: at(30)))
     }
 
-    @Test func noTimeoutsBeginNothing() {
+    @Test func zeroTimeoutsDoNotBeginASilence() {
         var silence = silence
         silence.timedOut(0, at: at(1))
         #expect(!silence.hasBegun)
@@ -43,7 +43,7 @@ import Testing
         #expect(!silence.isTooLong(at: at(29)))
     }
 
-    @Test func withoutALimitItIsNeverTooLongAndALimitIsOneAtLeast() {
+    @Test func withoutALimitNoSilenceIsTooLongAndALimitIsAtLeastOne() {
         var never = EndpointSilence(maximumTimeouts: nil, patience: .zero)
         never.timedOut(1000, at: at(1))
         #expect(!never.isTooLong(at: at(1000)))

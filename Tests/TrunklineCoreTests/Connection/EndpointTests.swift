@@ -7,7 +7,7 @@ import Testing
         ("10.0.0.7:7000", Endpoint.host("10.0.0.7", port: 7000)), ("db.internal:1", .host("db.internal", port: 1)),
         ("[::1]:65535", .host("::1", port: 65535)), ("unix:/run/a:b.sock", .unix(path: "/run/a:b.sock")),
     ])
-    func isReadAsItIsWritten(_ text: String, _ endpoint: Endpoint) {
+    func parsingReversesTheDescription(_ text: String, _ endpoint: Endpoint) {
         #expect((try? Endpoint(parsing: text)) == endpoint)
         #expect(endpoint.description == text)
     }
@@ -17,16 +17,16 @@ import Testing
         "a\u{202e}b:1", "a\u{2028}b:1",
         "127.0.0.1\0.trusted.example:1", "unix:/run/a\0b", "user:secret@host:1", "user@host:1",
     ])
-    func nonsenseIsNone(_ text: String) {
+    func invalidTextIsRefused(_ text: String) {
         let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: text) }
-        #expect(error?.description.contains("is no endpoint") == true)
+        #expect(error?.description.contains("invalid endpoint") == true)
     }
 
-    /// A URL of another kind, with its password, went into the log as it was.
+    /// An invalid URL used to be logged with its password.
     @Test(arguments: [
         "redis://ada:s3cret@host:6379", "ada:s3cret@host:1", "tls://ada:s3cret@host", "a@b:s3cret@host:1",
     ])
-    func passwordsAreNotRepeated(_ text: String) throws {
+    func passwordsAreRedacted(_ text: String) throws {
         let error = try #require(throws: EndpointError.self) { try Endpoint(parsing: text) }
         #expect(!error.description.contains("s3cret") && !error.description.contains("ada"))
         #expect(error.description.contains("(redacted)@host"))
@@ -42,6 +42,6 @@ import Testing
         }
         #expect(SocketAddress.unix(path: "/a\nb").description == #"unix:/a\nb"#)
         let error = try #require(throws: EndpointError.self) { try Endpoint(parsing: "a\nINFO: all is well") }
-        #expect(error.description.hasPrefix(#""a\nINFO: all is well" is no endpoint"#))
+        #expect(error.description.hasPrefix(#"invalid endpoint "a\nINFO: all is well": "#))
     }
 }

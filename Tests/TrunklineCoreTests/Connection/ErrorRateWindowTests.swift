@@ -13,24 +13,24 @@ import Testing
         return window
     }
 
-    @Test func aTenthOfFortyIsTooMuch() {
+    @Test func fourFailuresOfFortyExceedTheLimit() {
         var window = window()
         for _ in 0..<35 { window.countAnswered() }
         for _ in 0..<4 { window.countFailed() }
-        #expect(!window.isExceeded)  // 39 say nothing
+        #expect(!window.isExceeded)  // 39 requests are too few
         window.countAnswered()
         #expect(window.isExceeded)
         window.countAnswered()
         #expect(!window.isExceeded)  // 4 of 41
     }
 
-    @Test func answersAloneAreNeverTooMuch() {
+    @Test func answersAloneNeverExceedTheLimit() {
         var window = ErrorRateWindow(share: 0, minimumRequests: 0, window: .seconds(30))
         for _ in 0..<100 { window.countAnswered() }
         #expect(!window.isExceeded)
     }
 
-    @Test func whatIsOlderThanTheWindowCountsNoMore() {
+    @Test func resultsOlderThanTheWindowDoNotCount() {
         var window = window()
         for _ in 0..<50 { window.countFailed() }
         window.roll(to: after(26))
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(arguments: [30.0, 31, 300, 1e9])
-    func aLongPauseForgetsEverything(_ seconds: Double) {
+    func aLongPauseEmptiesTheWindow(_ seconds: Double) {
         var window = window()
         for _ in 0..<50 { window.countFailed() }
         window.roll(to: after(seconds))
@@ -50,7 +50,7 @@ import Testing
         #expect(window.isExceeded)
     }
 
-    @Test func aResetForgetsEverything() {
+    @Test func aResetEmptiesTheWindow() {
         var window = window()
         for _ in 0..<50 { window.countFailed() }
         window.roll(to: after(4))
@@ -61,9 +61,9 @@ import Testing
         #expect(!window.isExceeded)
     }
 
-    /// Against a list of everything that happened: the window reaches back between nine and ten tenths of its length.
+    /// Compared with a list of all results: the window covers at least nine tenths of its length.
     @Test(arguments: 0..<50 as Range<UInt64>)
-    func itAgreesWithAListOfEverything(_ seed: UInt64) {
+    func theWindowAgreesWithAListOfAllResults(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var window = ErrorRateWindow(share: 0.5, minimumRequests: 5, window: .seconds(10))
         var (time, ends) = (Instant(nanoseconds: 0), [(at: Instant, failed: Bool)]())
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.max)])
-    func anyLengthWillDo(_ length: Duration) {
+    func everyWindowLengthIsAccepted(_ length: Duration) {
         var window = ErrorRateWindow(share: 0.1, minimumRequests: 1, window: length)
         for time in [Instant.distantPast, now, after(1), .distantFuture] { window.roll(to: time) }
         window.countFailed()

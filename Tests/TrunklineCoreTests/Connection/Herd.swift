@@ -1,35 +1,36 @@
 @testable import Trunkline
 
-/// Many clients of one server that crashes and restarts: their reconnect machines in virtual time, nothing else.
+/// Many clients of one server that crashes and restarts: only their reconnect machines, in virtual time.
 struct Herd {
-    /// How many clients have a link when the server crashes, at second 0.
+    /// The number of clients that have a link when the server crashes, at second 0.
     var count = 100_000
-    /// For how long the server refuses connections.
+    /// How long the server refuses connections.
     var outage: Duration = .seconds(5)
-    /// How many connections it accepts per second.
+    /// The number of connections that the server accepts per second.
     var capacity = 2_000
-    /// How many may wait to be accepted. The kernel drops what comes beyond: those attempts time out.
+    /// The number of connections that may wait to be accepted. The kernel discards any more, and those attempts time
+    /// out.
     var backlog = 4_096
     /// The connect timeout.
     var timeout: Duration = .seconds(3)
-    /// Whether the server closed all links in order when it went, and a request of every client waits.
+    /// Whether the server closed all links cleanly before the outage, and every client has a request waiting.
     var isOrderly = false
 
     /// What the server saw, second by second since the crash.
     struct Curve {
         var arrivals: [Int] = []
         var accepted: [Int] = []
-        /// When the last client was back; `nil` if some never were.
+        /// When the last client had reconnected; `nil` if some clients did not.
         var allBack: Duration?
 
-        /// The most connections asked for within one second from the restart on.
+        /// The most connections requested within one second, from `second` on.
         func peak(from second: Int) -> Int { arrivals.dropFirst(second).max() ?? 0 }
 
-        /// One line per second: how many came (`#`), of which were accepted.
+        /// One line per second: the connections that arrived (`#`), and how many of them were accepted.
         func text(title: String, perMark: Int) -> String {
             var lines = [title, "  second  arrivals  accepted"]
             for (second, count) in arrivals.enumerated() {
-                // Of a stretch in which nobody comes and nobody is accepted, one line.
+                // A stretch without arrivals and accepted connections takes one line.
                 let isQuiet = count == 0 && accepted[second] == 0
                 if isQuiet, lines.last == "       …" { continue }
                 let bar = String(repeating: "#", count: min(100, (count + perMark - 1) / perMark))
@@ -45,14 +46,14 @@ struct Herd {
         }
     }
 
-    /// What comes of an attempt, or a timer.
+    /// The outcome of an attempt, or a timer.
     private enum Event {
         case lost, timer
         case ready(UInt64)
         case failed(UInt64, DisconnectCause)
     }
 
-    /// Lets the herd find its way back under `policy`, for `limit` seconds at most.
+    /// Lets the clients reconnect under `policy`, for at most `limit` seconds.
     func run(_ policy: any ReconnectPolicy, seed: UInt64, limit: Int = 300) -> Curve {
         var options = ReconnectMachine.Policy()
         options.reconnect = policy
@@ -72,7 +73,7 @@ struct Herd {
         var back = 0
         let restart = Instant(nanoseconds: outage.clampedNanoseconds)
         let interval = Int64(1_000_000_000 / capacity)
-        /// When the server has accepted everybody in its backlog.
+        /// When the server has accepted all connections in its backlog.
         var idle = restart.nanoseconds
         while back < count, let (index, event, now) = calendar.next() {
             let second = Int(now.nanoseconds / 1_000_000_000)
@@ -124,7 +125,7 @@ struct Herd {
 
         init(milliseconds: Int) { days = Array(repeating: [], count: milliseconds) }
 
-        /// Rounded up to a millisecond; beyond the end, not at all.
+        /// Adds an event at its instant, rounded up to a millisecond. An event beyond the end is ignored.
         mutating func add(_ index: Int, _ event: Event, at instant: Instant) {
             let day = max(today, Int((max(0, instant.nanoseconds) + 999_999) / 1_000_000))
             if day < days.count { days[day].append((index, event)) }

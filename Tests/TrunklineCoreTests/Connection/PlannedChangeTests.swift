@@ -2,9 +2,9 @@ import Testing
 
 @testable import Trunkline
 
-/// Changes for which the next link is made while the present one goes on.
+/// Planned changes: the next link is established while the present one works.
 @Suite struct PlannedChangeTests: ReconnectTesting {
-    /// A machine with a link to the first endpoint, of session 1.
+    /// A machine with a link to the first endpoint, session 1.
     private func ready(
         _ endpoints: [Endpoint] = ["a:1", "b:1", "c:1"],
         _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
@@ -14,7 +14,7 @@ import Testing
         return machine
     }
 
-    @Test func theLinkStaysUntilTheNextOneIsReady() throws {
+    @Test func theLinkStaysUntilTheNextIsReady() throws {
         var machine = try ready()
         let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         #expect(next.endpoint == "c:1")
@@ -25,7 +25,7 @@ import Testing
         #expect(machine.change == nil)
     }
 
-    @Test func aSwitchThatFailsIsTriedAgainAtThePaceOfThePolicy() throws {
+    @Test func aFailedSwitchIsRetriedAtThePaceOfThePolicy() throws {
         var machine = try ready {
             $0.reconnect = Backoff(minimum: .seconds(1), base: .seconds(1), cap: .seconds(1))
         }
@@ -37,12 +37,12 @@ import Testing
             next = try attempt(machine.timerFired(at: until))
             #expect(next.endpoint == "c:1" && next.number == round + 1)
         }
-        // The endpoint of the link is none the worse for it.
+        // The failures do not count against the endpoint of the link.
         #expect(machine.failures == 0 && machine.round == 0)
     }
 
     @Test(arguments: [true, false])
-    func aChangeThatThePolicyGivesUpLeavesEverythingAsItIs(isRefused: Bool) throws {
+    func givingUpAChangeKeepsTheLink(isRefused: Bool) throws {
         var machine = try ready { if !isRefused { $0.maximumAttempts = 1 } }
         let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         #expect(machine.attemptFailed(next.id, .tls, isPermanent: isRefused, at: now) == .rest)
@@ -50,7 +50,7 @@ import Testing
         #expect(machine.deadline == nil)
     }
 
-    @Test func aSwitchBackGivesTheChangeUp() throws {
+    @Test func switchingBackEndsTheChange() throws {
         var machine = try ready()
         _ = machine.switchEndpoint(to: "c:1", at: now)
         #expect(machine.switchEndpoint(to: "a:1", at: now) == .rest)
@@ -58,7 +58,7 @@ import Testing
         #expect(machine.linkReady(2, at: now) == nil)
     }
 
-    @Test func theAttemptOfAChangeIsTheNextOneWhenTheLinkIsLost() throws {
+    @Test func theAttemptOfAChangeContinuesWhenTheLinkIsLost() throws {
         var machine = try ready()
         let next = try attempt(machine.leave(1, because: .goAway, at: now))
         #expect(next.endpoint == "b:1")
@@ -68,7 +68,7 @@ import Testing
         #expect(beginning != nil && beginning?.replaced == nil)
     }
 
-    @Test func aChoiceIsRememberedWhenTheLinkIsLostBetweenTwoAttempts() throws {
+    @Test func aSwitchIsRememberedWhenTheLinkIsLostBetweenTwoAttempts() throws {
         var machine = try ready()
         let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         _ = machine.attemptFailed(next.id, .refused, at: now)
@@ -76,7 +76,7 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "c:1")
     }
 
-    @Test func goAwayTriesEveryOtherEndpointBeforeItWaits() throws {
+    @Test func afterGoAwayEveryOtherEndpointIsTriedBeforeAWait() throws {
         var machine = try ready()
         let b = try attempt(machine.leave(1, because: .goAway, at: now))
         let c = try attempt(machine.attemptFailed(b.id, .refused, at: now))
@@ -85,7 +85,7 @@ import Testing
         #expect(machine.state == .ready(session: 1))
     }
 
-    @Test func goAwayWhileTheNextLinkToThatServerIsMadeLeadsElsewhere() throws {
+    @Test func goAwayDuringARenewalLeadsToAnotherEndpoint() throws {
         var machine = try ready { $0.maximumLinkAge = .seconds(60) }
         let same = try attempt(machine.renew(at: now))
         #expect(same.endpoint == "a:1")
@@ -95,7 +95,7 @@ import Testing
         #expect(machine.linkReady(same.id, at: now) == nil)
     }
 
-    @Test func aGoAwayThatIsRepeatedChangesNothingOfThePace() throws {
+    @Test func aRepeatedGoAwayDoesNotChangeThePace() throws {
         var machine = try ready(["a:1"])
         let until = try wait(machine.leave(1, because: .goAway, at: now))
         #expect(try wait(machine.leave(1, because: .goAway, at: after(0.5))) == until)
@@ -124,7 +124,7 @@ import Testing
         #expect(action == .drain(session: 1, then: .connect(try attempt(action))))
     }
 
-    @Test func whereLinksMustNotOverlapThePresentOneDrainsFirst() throws {
+    @Test func whenLinksMustNotOverlapThePresentOneDrainsFirst() throws {
         var machine = try ready { $0.overlapsLinks = false }
         var copy = machine
         for action in [copy.renew(at: now), machine.switchEndpoint(to: "b:1", at: now)] {
@@ -132,7 +132,8 @@ import Testing
         }
     }
 
-    /// The last response of a link says nothing against its server: requests do not wait for another that may be down.
+    /// The last response of a link does not count against its server. Requests do not wait for another server that may
+    /// be down.
     @Test func afterTheLastResponseTheChangeIsPostponed() throws {
         var machine = try ready()
         let other = try attempt(machine.switchEndpoint(to: "c:1", at: now))
@@ -144,16 +145,16 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "c:1")
     }
 
-    /// Where every response is the last of its link, an attempt at a chosen endpoint would never come to its end.
-    @Test func anAttemptAtAChosenEndpointGoesOnAfterTheLastResponse() throws {
+    /// If every response were the last of its link, an attempt at a chosen endpoint would otherwise never complete.
+    @Test func anAttemptAtAChosenEndpointContinuesAfterTheLastResponse() throws {
         var machine = try ready()
         let other = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         #expect(machine.leave(1, because: .lastResponse, at: now) == .drain(session: 1, then: .none))
         #expect(machine.state == .connecting(other))
     }
 
-    /// Short links are not as many attempts at a preferred endpoint that may be down.
-    @Test func aReturnIsTriedOncePerSecondWhereLinksAreShort() throws {
+    /// Many short links do not lead to as many attempts at a preferred endpoint that may be down.
+    @Test func withShortLinksAReturnIsTriedOncePerSecond() throws {
         var machine = machine(["a:1", "b:1"]) {
             $0.returnsToPreferredAfter = .seconds(10)
             $0.halfLife = .zero
@@ -174,7 +175,7 @@ import Testing
         #expect(tries >= 1 && tries <= 11)
     }
 
-    @Test func aLinkWhoseServerIsSilentDrainsAndTheAttemptGoesOn() throws {
+    @Test func aLinkWithASilentServerDrainsAndTheAttemptContinues() throws {
         var machine = try ready()
         let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         #expect(machine.leave(1, because: .silence, at: now) == .drain(session: 1, then: .none))
@@ -182,8 +183,8 @@ import Testing
         #expect(!machine.ring.isHealthy("a:1", at: now))
     }
 
-    /// An endpoint that cannot be reached keeps the link from nothing.
-    @Test func aLinkIsRenewedBetweenTwoAttemptsElsewhere() throws {
+    /// An endpoint that cannot be reached does not prevent the renewal of the link.
+    @Test func aLinkIsRenewedBetweenTwoAttemptsAtAnotherEndpoint() throws {
         var machine = try ready { $0.maximumLinkAge = .seconds(100) }
         let age = try #require(machine.deadline)
         var time = now
@@ -198,7 +199,7 @@ import Testing
         #expect(time == age)
         _ = machine.linkReady(next.id, at: time)
         #expect(machine.change?.reason == .choice)
-        // One that fails makes way, too.
+        // A renewal that fails does not prevent the switch either.
         var failing = machine
         let renewal = try attempt(failing.renew(at: time))
         #expect(renewal.endpoint == "a:1")
@@ -213,7 +214,7 @@ import Testing
         #expect(machine.change == nil && machine.attempt == nil)
     }
 
-    @Test func aLinkIsReplacedWhenItIsOldEnough() throws {
+    @Test func aLinkIsReplacedAtItsMaximumAge() throws {
         for seed in 0..<50 as Range<UInt64> {
             var policy = ReconnectMachine.Policy()
             policy.maximumLinkAge = .seconds(100)
@@ -230,7 +231,7 @@ import Testing
         for age in [Duration.seconds(Int64.max), .seconds(-1)] { _ = try ready { $0.maximumLinkAge = age } }
     }
 
-    @Test func aRenewalThatIsGivenUpIsTriedAgainAtTheNextAge() throws {
+    @Test func aRenewalThatIsGivenUpIsRetriedAtTheNextMaximumAge() throws {
         var machine = try ready {
             $0.maximumLinkAge = .seconds(100)
             $0.reconnect = NoRetries()
@@ -241,18 +242,18 @@ import Testing
         #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
     }
 
-    @Test func anEndpointThatIsGoneIsLeftWhenTheNextLinkIsReady() throws {
+    @Test func theLinkToARemovedEndpointStaysUntilTheNextIsReady() throws {
         var machine = try ready()
         let next = try attempt(machine.replaceEndpoints(["d:1"], at: now))
         #expect(next.endpoint == "d:1")
         #expect(machine.state == .ready(session: 1))
-        // It is gone in its turn.
+        // The next endpoint is removed in turn.
         #expect(try attempt(machine.replaceEndpoints(["e:1"], at: now)).endpoint == "e:1")
         #expect(machine.replaceEndpoints(["a:1"], at: now) == .rest)
         #expect(machine.change == nil)
     }
 
-    @Test func aChangeBeginsAnewOnRequest() throws {
+    @Test func theAttemptOfAChangeCanBeRestarted() throws {
         var machine = try ready()
         let first = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         let second = try attempt(machine.restartAttempt(at: now))
@@ -260,8 +261,8 @@ import Testing
         #expect(machine.linkReady(first.id, at: now) == nil)
     }
 
-    /// Servers that accept us, say goAway before any work, and so on: each link is ready, and none proves itself.
-    @Test func serversThatSendUsAwayAtOnceAreComeBackToEverMoreSlowly() throws {
+    /// Servers that accept a link and send goAway before any work: every link becomes ready, and none proves itself.
+    @Test func waitsGrowWhenServersSendGoAwayBeforeAnyWork() throws {
         var machine = machine(["a:1"]) {
             $0.reconnect = Backoff(minimum: .seconds(1), base: .seconds(1), cap: .seconds(64))
         }

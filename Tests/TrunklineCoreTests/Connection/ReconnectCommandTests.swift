@@ -2,11 +2,11 @@ import Testing
 
 @testable import Trunkline
 
-/// What servers ask for, and what somebody says who knows better, over several inputs.
+/// Hints of servers and commands of the application, over several inputs.
 @Suite struct ReconnectCommandTests: ReconnectTesting {
     // MARK: A server's hint
 
-    @Test func aHintIsTheLeastWaitWithUpToATenthMore() throws {
+    @Test func aHintIsTheMinimumWaitWithUpToATenthMore() throws {
         for seed in 0..<100 as Range<UInt64> {
             var policy = ReconnectMachine.Policy()
             policy.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1))
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func aHintKeepsFromThatServerOnly() throws {
+    @Test func aHintAppliesOnlyToItsServer() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .handshakeRefused, retryAfter: .seconds(60), at: now))
@@ -34,7 +34,7 @@ import Testing
         #expect(try attempt(machine.timerFired(at: after(67))).endpoint == "a:1")
     }
 
-    @Test func noHintSendsAClientAwayForGood() throws {
+    @Test func hintsAreClamped() throws {
         for hint in [Duration.seconds(Int64.max), .seconds(1 << 40)] {
             var machine = machine(["a:1"])
             _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
@@ -45,7 +45,7 @@ import Testing
         #expect(try wait(machine.linkLost(1, .reset, retryAfter: .seconds(-5), at: now)) == after(1))
     }
 
-    @Test func reconnectNowSkipsAHintAndLeavesTheBackoffAsItIs() throws {
+    @Test func reconnectNowSkipsAHintAndKeepsTheBackoff() throws {
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(1), factor: 2, cap: .seconds(1000)) }
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         _ = machine.linkLost(1, .closedByServer, retryAfter: .seconds(60), at: now)
@@ -55,12 +55,12 @@ import Testing
         #expect(machine.round == 2)
     }
 
-    // MARK: Elsewhere
+    // MARK: Other endpoints
 
-    /// Two servers that each sent their clients to the other at once made them go round without a wait.
-    /// Also if each answers before it sends us on.
+    /// Two servers that each sent their clients to the other made the clients alternate without a wait. It made no
+    /// difference whether each server answered first.
     @Test(arguments: [false, true])
-    func serversThatSendUsToEachOtherGetOneTurnEach(answering: Bool) throws {
+    func twoServersThatSendGoAwayGetOneTurnEachBeforeAWait(answering: Bool) throws {
         var machine = machine(["a:1", "b:1"]) { $0.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1)) }
         let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
@@ -72,7 +72,7 @@ import Testing
         #expect(machine.leave(b.id, because: .goAway, at: now) == .wait(until: after(1)))
     }
 
-    @Test func aSwitchWithoutALinkThatFailsGoesBackToTheOthers() throws {
+    @Test func afterAFailedSwitchWithoutALinkTheOtherEndpointsAreTried() throws {
         var machine = machine(["a:1", "b:1", "c:1"])
         _ = try attempt(machine.linkNeeded(at: now))
         let c = try attempt(machine.switchEndpoint(to: "c:1", at: now))
@@ -80,13 +80,13 @@ import Testing
         #expect(try attempt(machine.attemptFailed(c.id, .refused, at: now)).endpoint == "a:1")
     }
 
-    @Test func aSwitchWithoutDemandIsWhereTheNextAttemptGoes() throws {
+    @Test func aSwitchWithoutDemandDeterminesTheNextAttempt() throws {
         var machine = machine()
         #expect(machine.switchEndpoint(to: "b:1", at: now) == ReconnectMachine.Action.none)
         #expect(try attempt(machine.linkNeeded(at: now)).endpoint == "b:1")
     }
 
-    @Test func theOnlyServerThatGoesAwayIsComeBackToAfterAWait() throws {
+    @Test func afterGoAwayTheOnlyServerIsTriedAgainAfterAWait() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .goAway, at: after(20))
@@ -95,10 +95,10 @@ import Testing
         #expect(try attempt(machine.timerFired(at: after(21))).endpoint == "a:1")
     }
 
-    /// A server that closes after so many requests was taken for one that goes: its clients waited, ever longer, and went
-    /// round all the others.
+    /// A server that closes links after a number of requests used to be treated like one that sends goAway: its clients
+    /// waited ever longer, and tried all other servers first.
     @Test(arguments: [ReconnectMachine.Departure.lastResponse, .unanswered, .exhausted])
-    func afterTheLastResponseOfALinkTheSameServerIsComeBackToAtOnce(_ departure: ReconnectMachine.Departure) throws {
+    func afterTheLastResponseOfALinkTheSameServerIsTriedAtOnce(_ departure: ReconnectMachine.Departure) throws {
         for endpoints in [["a:1"], ["a:1", "b:1"]] as [[Endpoint]] {
             var machine = machine(endpoints)
             var attempt = try attempt(machine.linkNeeded(at: now))
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatAnswersNothingIsLeftForAnother() throws {
+    @Test func afterSilenceAnotherServerIsTried() throws {
         var machine = machine(["a:1", "b:1"])
         let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
@@ -132,14 +132,14 @@ import Testing
         #expect(!machine.ring.isHealthy("a:1", at: after(60)))
     }
 
-    @Test func theOnlyServerThatAnswersNothingIsComeBackToAfterAWait() throws {
+    @Test func afterSilenceTheOnlyServerIsTriedAgainAfterAWait() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         let action = machine.leave(1, because: .silence, at: after(60))
         #expect(action == .drain(session: 1, then: .wait(until: after(61))))
     }
 
-    /// A server that accepted links and answered nothing on them was come back to for ever: each link lasted for longer than
+    /// A server that accepted links and answered nothing was tried again for ever: each link lasted longer than
     /// `stableAfter` before its silence was noticed.
     @Test func aLossMayCountAgainstTheEndpointHoweverLongTheLinkLasted() throws {
         var machine = machine(["a:1", "b:1"])
@@ -150,13 +150,13 @@ import Testing
         #expect(try attempt(machine.timerFired(at: next)).endpoint == "b:1")
     }
 
-    @Test func aLastResponseWithAHintIsAGoodbyeForThatTime() throws {
+    @Test func aLastResponseWithAHintDelaysTheNextAttempt() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(try wait(machine.leave(1, because: .lastResponse, retryAfter: .seconds(20), at: now)) >= after(20))
     }
 
-    @Test func anErrorRateDoesNotMoveToWhereItFailedLately() throws {
+    @Test func anErrorRateDoesNotLeadToAnEndpointThatFailedRecently() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
@@ -169,7 +169,7 @@ import Testing
         #expect(alone.leave(1, because: .errorRate, at: now) == .none)
     }
 
-    @Test func thePreferredEndpointIsReturnedToWhenToldTo() throws {
+    @Test func theClientReturnsToThePreferredEndpointWhenConfigured() throws {
         var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
         let a = try attempt(machine.linkNeeded(at: now))
         #expect(machine.deadline == nil)
@@ -177,7 +177,7 @@ import Testing
         _ = machine.linkReady(b.id, at: now)
         #expect(machine.deadline == after(60))
         #expect(machine.timerFired(at: after(59)) == .wait(until: after(60)))
-        // Its failure is not forgotten yet: a working link is not given up for it.
+        // The failure of the preferred endpoint is not forgotten yet, so the client keeps the working link.
         #expect(machine.timerFired(at: after(60)) == .wait(until: after(120)))
         #expect(machine.deadline == after(120))
         let action = machine.timerFired(at: after(120))
@@ -187,8 +187,9 @@ import Testing
         #expect(machine.deadline == nil)
     }
 
-    /// Links that end after so many requests are shorter than the stay, which began anew with each of them.
-    @Test func shortLinksDoNotKeepFromThePreferredEndpoint() throws {
+    /// Links that end after a number of requests are shorter than `returnsToPreferredAfter`, which used to start again
+    /// with each link.
+    @Test func shortLinksDoNotDelayTheReturnToThePreferredEndpoint() throws {
         var machine = machine { $0.returnsToPreferredAfter = .seconds(60) }
         let a = try attempt(machine.linkNeeded(at: now))
         var b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
@@ -202,7 +203,7 @@ import Testing
 
     // MARK: Suspension and replacement
 
-    @Test func aSuspendedMachineRemembersThatALinkIsWanted() throws {
+    @Test func aSuspendedMachineRemembersThatALinkIsNeeded() throws {
         var machine = machine()
         _ = machine.suspend(at: now)
         var unwanted = machine
@@ -233,9 +234,9 @@ import Testing
         #expect(try attempt(machine.replaceEndpoints(["c:1"], at: now)).endpoint == "c:1")
     }
 
-    /// The list is empty, the link is lost, the list is filled again: the rest after giving up was not as long as the
-    /// policy's wait but as that of the default one, half a minute after a few rounds.
-    @Test func anEmptyListRestsForAsLongAsThePolicySays() throws {
+    /// The list becomes empty, the link is lost, and the list is filled again. The pause after giving up used to last
+    /// as long as the default policy's wait, half a minute after a few rounds, instead of the configured policy's.
+    @Test func thePauseAfterAnEmptyListFollowsThePolicy() throws {
         var machine = machine()
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         _ = machine.replaceEndpoints([], at: now)
@@ -244,8 +245,8 @@ import Testing
         #expect(try wait(machine.linkNeeded(at: now)) == after(1))
     }
 
-    /// An hour's hint of a server that has been replaced since.
-    @Test func aHintOfAServerThatIsGoneKeepsNobodyFromTheNewOnes() throws {
+    /// A hint of one hour, from a server that has been replaced since.
+    @Test func aHintOfARemovedServerDoesNotDelayItsReplacement() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(try wait(machine.leave(1, because: .silence, retryAfter: .seconds(3600), at: now)) >= after(3600))

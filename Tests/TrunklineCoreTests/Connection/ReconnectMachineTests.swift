@@ -2,11 +2,11 @@ import Testing
 
 @testable import Trunkline
 
-/// What a machine does over several inputs; single ones are in the table.
+/// The machine over several inputs. `ReconnectTableTests` has the single inputs.
 @Suite struct ReconnectMachineTests: ReconnectTesting {
     // MARK: Rounds
 
-    @Test func everyEndpointIsTriedBeforeThereIsAWait() throws {
+    @Test func everyEndpointIsTriedBeforeAWait() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         #expect(a.endpoint == "a:1")
@@ -19,7 +19,7 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "a:1")
     }
 
-    @Test func anOldOutcomeChangesNothing() throws {
+    @Test func theOutcomeOfAnEarlierAttemptIsIgnored() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
@@ -32,7 +32,7 @@ import Testing
         #expect(machine.attemptFailed(b.id, .refused, at: now) == .none)
     }
 
-    @Test func aStableLinkThatIsLostIsLookedForWhereItWasFirst() throws {
+    @Test func afterLosingAStableLinkItsEndpointIsTriedFirst() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .refused, at: now))
@@ -42,8 +42,8 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
     }
 
-    /// A server that accepts and closes at once must not keep its clients from one that works.
-    @Test func aLinkThatDidNotLastMakesTheOtherEndpointComeFirst() throws {
+    /// A server that accepts and closes at once must not keep its clients from a working server.
+    @Test func afterLosingAShortLinkTheOtherEndpointIsTriedFirst() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(a.id, at: now)
@@ -51,7 +51,7 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
     }
 
-    /// Links that are lost at once make the waits grow; one that was stable makes them start anew.
+    /// Links that are lost at once make the waits grow. A stable link resets them.
     @Test func onlyAStableLinkResetsTheBackoff() throws {
         func longestWait(lifetime: Duration) throws -> Duration {
             var longest = Duration.zero
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: [DisconnectCause.closedByServer, .reset, .protocolViolation])
-    func aLinkThatDidWorkResetsTheBackoff(_ cause: DisconnectCause) throws {
+    func aLinkThatAnsweredResetsTheBackoff(_ cause: DisconnectCause) throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
             machine.linkAnswered()
             return machine.linkLost(id, cause, demand: .pushes, at: time)
@@ -105,7 +105,7 @@ import Testing
         #expect(longest <= .milliseconds(200))
     }
 
-    @Test func aHandshakeResetsTheBackoffOnlyIfTheLinkEndsInOrder() throws {
+    @Test func aHandshakeResetsTheBackoffOnlyIfTheLinkEndsCleanly() throws {
         for (isOrderly, wasQuiet) in [(true, true), (true, false), (false, true)] {
             let longest = try longestWait(lifetime: .seconds(2), afterHandshake: true) { machine, id, time in
                 machine.linkLost(
@@ -121,15 +121,15 @@ import Testing
         }
     }
 
-    @Test func aServerThatAcceptsAndClosesWithoutWorkIsPaced() throws {
+    @Test func attemptsAtAServerThatClosesWithoutAnAnswerArePaced() throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
             machine.linkLost(id, .closedByServer, isOrderly: true, demand: .request, at: time)
         }
         #expect(longest > .seconds(5))
     }
 
-    /// "Too many connections", says a push, and the link is closed.
-    @Test func aPushProvesALinkThatLastsForASecond() throws {
+    /// A server may push "too many connections" and close the link.
+    @Test func aPushProvesALinkThatLastsOneSecond() throws {
         for (lifetime, isProof) in [(Duration.milliseconds(999), false), (.seconds(1), true)] {
             let longest = try longestWait(lifetime: lifetime) { machine, id, time in
                 machine.linkDelivered()
@@ -139,8 +139,8 @@ import Testing
         }
     }
 
-    /// A server that accepts links and says nothing on them: each is given up after 15 s.
-    @Test func silenceProvesNothingHoweverLongItLasts() throws {
+    /// A server that accepts links and sends nothing: each link is closed after 15 s.
+    @Test func aSilentLinkDoesNotResetTheBackoff() throws {
         let longest = try longestWait(lifetime: .seconds(15)) { machine, id, time in
             machine.linkLost(id, .halfOpen, countsAgainstEndpoint: true, at: time)
         }
@@ -151,8 +151,8 @@ import Testing
         #expect(longestLeft > .seconds(5))
     }
 
-    /// Servers that say `goAway` on every link, as those with a maximum link age do.
-    @Test func aServerThatWorksAndGoesResetsTheBackoff() throws {
+    /// Servers that send `goAway` on every link, such as those with a maximum link age.
+    @Test func aServerThatAnswersAndSendsGoAwayResetsTheBackoff() throws {
         let longest = try longestWait(lifetime: .seconds(2)) { machine, id, time in
             machine.linkAnswered()
             return machine.leave(id, because: .goAway, demand: .request, at: time)
@@ -160,7 +160,7 @@ import Testing
         #expect(longest <= .milliseconds(200))
     }
 
-    @Test func workOnOneLinkSaysNothingAboutTheNext() throws {
+    @Test func anAnswerOnOneLinkDoesNotProveTheNext() throws {
         var machine = machine(["a:1"])
         let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
@@ -183,7 +183,7 @@ import Testing
         }
     }
 
-    @Test func aLinkThatBreaksIsReplacedWithoutDemand() throws {
+    @Test func aBrokenLinkIsReplacedWithoutDemand() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
@@ -200,7 +200,7 @@ import Testing
         #expect(try wait(machine.linkNeeded(at: after(10))) >= after(65))
     }
 
-    @Test func aRequestAfterAnOrderlyEndWaitsForNoMoreThanTheFloorAndItsJitter() throws {
+    @Test func aRequestAfterAnOrderlyEndConnectsWithinFiftyMilliseconds() throws {
         for demand in [ReconnectMachine.Demand.none, .pushes, .request] {
             var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
             _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
@@ -210,13 +210,13 @@ import Testing
             let start = try wait(demand == .request ? action : prompt.linkNeeded(at: after(5)))
             #expect(start >= after(5.01) && start <= after(5.05), "\(demand)")
             #expect(try attempt(prompt.timerFired(at: start)).number == 1)
-            // Later than that, it connects at once.
+            // A later request connects at once.
             if demand != .request { #expect(try attempt(machine.linkNeeded(at: after(6))).number == 1) }
         }
     }
 
-    /// The server is down after all: from here on its clients are paced as always.
-    @Test func aFailedAttemptEndsThePromptness() throws {
+    /// The server is down after all: from here on the policy paces its clients.
+    @Test func afterAFailedAttemptThePolicyPacesAgain() throws {
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         machine.linkAnswered()
@@ -237,14 +237,14 @@ import Testing
 
     // MARK: Giving up
 
-    @Test func withoutEndpointsItGivesUp() {
+    @Test func withoutEndpointsTheMachineGivesUp() {
         var machine = machine([])
         #expect(machine.linkNeeded(at: now) == .giveUp)
         #expect(machine.reconnectNow(at: now) == .giveUp)
         #expect(machine.state == .idle)
     }
 
-    @Test func theLimitOnAttemptsGivesUpAndANewWishStartsOverAfterTheRestOfTheWait() throws {
+    @Test func afterMaximumAttemptsANewRequestStartsOverAfterTheRemainingWait() throws {
         var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
         let first = try attempt(machine.linkNeeded(at: now))
         let until = try wait(machine.attemptFailed(first.id, .refused, at: now))
@@ -261,8 +261,9 @@ import Testing
         #expect(try attempt(machine.linkNeeded(at: until.advanced(by: .seconds(1)))).number == 1)
     }
 
-    /// Callers who ask again as soon as they are told that there is no server: as many attempts as without a limit.
-    @Test func steadyDemandAfterGivingUpIsNoStorm() throws {
+    /// Callers that request again as soon as they learn that no server is available cause as many attempts as without a
+    /// limit.
+    @Test func steadyDemandAfterGivingUpCausesNoExtraAttempts() throws {
         func attempts(limit: Int?) throws -> Int {
             var machine = machine(["a:1"]) {
                 $0.reconnect = Backoff()
@@ -286,8 +287,8 @@ import Testing
         #expect(try attempts(limit: nil) <= 80)
     }
 
-    /// A server that accepts and closes was never given up.
-    @Test func linksWithoutWorkCountAgainstTheLimit() throws {
+    /// The machine used never to give up a server that accepts and closes.
+    @Test func linksWithoutAnAnswerCountTowardsMaximumAttempts() throws {
         var machine = machine(["a:1"]) { $0.maximumAttempts = 2 }
         let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
@@ -297,7 +298,7 @@ import Testing
         #expect(machine.linkLost(second.id, .closedByServer, isOrderly: true, at: until) == .giveUp)
     }
 
-    @Test func aPermanentCauseGivesUpUnlessToldToRetry() throws {
+    @Test func aPermanentFailureGivesUpUnlessConfiguredToRetry() throws {
         var machine = machine(["a:1"])
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .handshakeRefused, isPermanent: true, at: now) == .giveUp)
@@ -306,8 +307,8 @@ import Testing
         #expect(try wait(stubborn.attemptFailed(other.id, .handshakeRefused, isPermanent: true, at: now)) == after(1))
     }
 
-    /// Wrong credentials and a thousand callers who try again: still at the policy's pace.
-    @Test func afterAPermanentCauseDemandIsPacedToo() throws {
+    /// With invalid credentials and a thousand callers that try again, the attempts still follow the policy.
+    @Test func afterAPermanentFailureDemandIsPacedToo() throws {
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(base: .seconds(30)) }
         var (time, count) = (now, 0)
         while time < after(600) {
@@ -326,7 +327,7 @@ import Testing
         #expect(count < 80)
     }
 
-    @Test func anEndpointRefusedForGoodIsLeftOutWhileAnotherMayWork() throws {
+    @Test func anEndpointWithAPermanentFailureIsSkippedWhileAnotherMayWork() throws {
         var machine = machine()
         let a = try attempt(machine.linkNeeded(at: now))
         let b = try attempt(machine.attemptFailed(a.id, .tls, isPermanent: true, at: now))
@@ -336,11 +337,11 @@ import Testing
             #expect(attempt.endpoint == "b:1")
             time = try wait(machine.attemptFailed(attempt.id, .refused, at: time))
         }
-        // Not for good all the same: its certificate may have been renewed.
+        // It is tried again later: its certificate may have been renewed.
         #expect(try attempt(machine.timerFired(at: after(100))).endpoint == "a:1")
     }
 
-    @Test func aPolicyMayGiveUpAndDemandIsPacedByTheDefault() throws {
+    @Test func whenAPolicyGivesUpDemandIsPacedByTheDefault() throws {
         var machine = machine(["a:1"]) { $0.reconnect = NoRetries() }
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .refused, at: now) == .giveUp)
@@ -349,11 +350,11 @@ import Testing
         #expect(machine.linkLost(2, .reset, at: after(2)) == .giveUp)
     }
 
-    // MARK: At random
+    // MARK: Random inputs
 
-    /// Whatever happens in whatever order: attempts and sessions have numbers that grow, there is one at a time, and
-    /// only a closed machine, or one that nobody wants anything from, is without a next step.
-    @Test func anythingMayHappen() throws {
+    /// For all inputs in any order: the numbers of attempts and sessions grow, there is at most one attempt at a time,
+    /// and only a closed machine, or one without demand, has no next step.
+    @Test func randomInputsKeepTheInvariants() throws {
         for seed in seeds(200) { try expectOneStepAtATime(seed) }
     }
 

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// What the host's network means for attempts.
+/// How the host's network affects attempts.
 @Suite struct ReconnectNetworkTests: ReconnectTesting {
     private func withoutNetwork(
         _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
@@ -21,7 +21,7 @@ import Testing
         #expect(machine.timerFired(at: after(1000)) == .none)
     }
 
-    @Test func aRouteThatAppearsLeadsToAnAttemptWithinATenthOfASecond() throws {
+    @Test func aNewRouteLeadsToAnAttemptWithinATenthOfASecond() throws {
         for seed in 0..<100 as Range<UInt64> {
             var policy = ReconnectMachine.Policy()
             policy.reconnect = Backoff(base: .seconds(10), cap: .seconds(100))
@@ -41,15 +41,15 @@ import Testing
         }
     }
 
-    /// What failed for want of a route was no failure of the endpoint: it is still the first.
-    @Test func theOrderOfTheEndpointsStays() throws {
+    /// A failure for lack of a route does not count against the endpoint: it is still the first.
+    @Test func aMissingRouteKeepsTheOrderOfTheEndpoints() throws {
         var machine = try withoutNetwork()
         let until = try wait(machine.networkChanged(at: after(1)))
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "a:1")
         #expect(machine.ring.isHealthy("a:1", at: until))
     }
 
-    @Test func aChangeShortensAWaitButNotAHint() throws {
+    @Test func aNetworkChangeShortensAWaitButNotAHint() throws {
         var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         let first = try attempt(machine.linkNeeded(at: now))
         var hinted = machine
@@ -59,7 +59,7 @@ import Testing
         #expect(try wait(hinted.networkChanged(at: after(5))) >= after(20))
     }
 
-    /// A route that comes and goes twenty times a second does not keep an attempt from its end.
+    /// A route that comes and goes twenty times a second does not keep attempts from completing.
     @Test func aFlappingRouteBeginsOneAttemptPerSecond() throws {
         var machine = machine(["a:1"])
         _ = machine.linkNeeded(at: now)
@@ -77,26 +77,26 @@ import Testing
         #expect(begun >= 5 && begun <= 11)
     }
 
-    @Test func anAttemptThatIsNotConcernedGoesOn() throws {
+    @Test func anUnaffectedAttemptContinues() throws {
         var machine = machine()
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.networkChanged(isAttemptConcerned: false, at: now) == .none)
         #expect(machine.state == .connecting(first))
     }
 
-    @Test func aLinkWhosePathIsGoneIsReplacedAtOnceAndItsEndpointIsNoneTheWorse() throws {
+    @Test func aLinkThatLostItsPathIsReplacedAtOnceAndItsEndpointStaysHealthy() throws {
         var machine = machine(["a:1", "b:1"])
         let first = try attempt(machine.linkNeeded(at: now))
         _ = machine.linkReady(first.id, at: now)
         let next = try attempt(machine.linkLost(first.id, .pathLost, isOurNetwork: true, at: now))
         #expect(next.endpoint == "a:1" && next.number == 1)
-        // An address that comes and goes has the next one wait as after any loss.
+        // If an address comes and goes, the next attempt waits as after any loss.
         _ = machine.linkReady(next.id, at: now)
         #expect(try wait(machine.linkLost(next.id, .pathLost, isOurNetwork: true, at: after(0.5))) == after(1.5))
     }
 
-    /// A better route that comes and goes twenty times a second does not wear the server out.
-    @Test func aFlappingBetterPathIsTakenOncePerSecond() throws {
+    /// A better route that comes and goes twenty times a second does not burden the server.
+    @Test func aFlappingBetterPathIsUsedOncePerSecond() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         var links = 0
@@ -110,11 +110,11 @@ import Testing
             }
         }
         #expect(links >= 9 && links <= 11)
-        // The last of them is taken, too.
+        // The last better path is used, too.
         if machine.takeBetterPath(at: after(10.01)) == .none { #expect(machine.change != nil) }
     }
 
-    @Test func aLinkIsNotReplacedWhereThePolicyReplacesNone() throws {
+    @Test func aLinkIsNotReplacedWhenThePolicyGivesUp() throws {
         var machine = machine(["a:1"]) { $0.reconnect = NoRetries() }
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
         #expect(machine.linkLost(1, .pathLost, isOurNetwork: true, at: now) == .giveUp)
@@ -122,7 +122,7 @@ import Testing
         #expect(machine.attemptFailed(second.id, .unreachable, hasRoute: false, at: after(10)) == .giveUp)
     }
 
-    @Test func aRestIsOverWhenTheNetworkChanges() throws {
+    @Test func aNetworkChangeEndsThePauseAfterGivingUp() throws {
         var machine = machine(["a:1"]) { $0.maximumAttempts = 1 }
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .timedOut, at: now) == .giveUp)

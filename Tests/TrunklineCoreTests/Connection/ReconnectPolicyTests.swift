@@ -7,7 +7,7 @@ import Testing
         ReconnectFailure(round: round, failedAttempts: failedAttempts, cause: cause)
     }
 
-    /// The wait that `policy` decides for; less than zero when it gives up.
+    /// The wait that `policy` decides; negative when it gives up.
     func wait(
         _ policy: some ReconnectPolicy,
         round: Int = 0,
@@ -25,12 +25,12 @@ import Testing
             let decision = policy.decision(for: failure(round: round), random: { 0.5 })
             #expect(decision == .retry(after: .seconds(5)))
         }
-        // The minimum holds beyond the cap, too.
+        // The minimum also applies beyond the cap.
         let long = Backoff(minimum: .seconds(60)).decision(for: failure(round: 100), random: { 0.9 })
         #expect(long == .retry(after: .seconds(60)))
     }
 
-    @Test func aWaitIsDrawnEvenlyFromTheMinimumUp() {
+    @Test func waitsAreUniformFromTheMinimumUp() {
         let policy = Backoff(minimum: .seconds(1.5), base: .seconds(11.5), cap: .seconds(11.5))
         for round in [0, 1, 50] {
             #expect(policy.decision(for: failure(round: round), random: { 0 }) == .retry(after: .seconds(1.5)))
@@ -43,12 +43,12 @@ import Testing
         }
     }
 
-    @Test func neverMeansNever() {
+    @Test func noRetriesAlwaysGivesUp() {
         let policy = NoRetries()
         #expect(policy.decision(for: failure(), random: { 0 }) == .giveUp)
     }
 
-    /// The wait a user wants: a minute after the server closed, a second otherwise, five times at most.
+    /// A custom policy: a minute after the server closed, otherwise a second, at most five times.
     struct Patient: ReconnectPolicy {
         func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
             if failure.round >= 5 { return .giveUp }
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func aPolicyOfOnesOwnIsAsked() {
+    @Test func aCustomPolicyIsUsed() {
         var policy = ReconnectMachine.Policy()
         policy.reconnect = Patient()
         var machine = ReconnectMachine(endpoints: ["a:1"], policy: policy, seed: 7)
@@ -76,7 +76,7 @@ import Testing
         #expect(machine.attemptFailed(6, .refused, at: time) == .giveUp)
     }
 
-    @Test func waitsAreDrawnEvenlyUpToACeilingThatDoublesToTheCap() {
+    @Test func waitsAreUniformUpToACeilingThatDoublesToTheCap() {
         let backoff = Backoff()
         #expect(backoff.ceiling(round: 0) == .milliseconds(200))
         #expect(backoff.ceiling(round: 3) == .milliseconds(1600))
@@ -88,7 +88,7 @@ import Testing
         #expect(waits.filter { $0 > .milliseconds(100) }.count > 400)
     }
 
-    @Test func oddBackoffsAreHeldInRange() {
+    @Test func backoffParametersAreClamped() {
         var generator = SeededGenerator(seed: 5)
         let backoffs = [
             Backoff(base: .seconds(-5), factor: -2, cap: .seconds(-1)),

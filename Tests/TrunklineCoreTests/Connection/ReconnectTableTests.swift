@@ -7,7 +7,7 @@ import Testing
     static let now = Instant(nanoseconds: 1_000)
     static let states = ["idle", "connecting", "ready", "waiting", "noNetwork", "suspended", "closed"]
 
-    /// One second between rounds; a first, then b.
+    /// The policy waits one second between rounds. The endpoints are a, then b.
     static func machine(in state: String) -> ReconnectMachine {
         var policy = ReconnectMachine.Policy()
         policy.reconnect = Backoff(minimum: .seconds(1), cap: .seconds(1))
@@ -27,7 +27,7 @@ import Testing
         return machine
     }
 
-    /// An input, and what it leads to in each of the states: the action, then the state if it is another.
+    /// An input and its effect in each state: the action, then the new state if it differs.
     struct Row: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let input: @Sendable (inout ReconnectMachine) -> ReconnectMachine.Action?
@@ -79,7 +79,7 @@ import Testing
             "–"
         ),
         Row(
-            "attemptFailed for good",
+            "attemptFailed permanently",
             { $0.attemptFailed($0.lastID, .tls, isPermanent: true, at: now) },
             "–",
             "connect 2 b",
@@ -90,7 +90,7 @@ import Testing
             "–"
         ),
         Row(
-            "attemptFailed of old",
+            "attemptFailed of an earlier attempt",
             { $0.attemptFailed(99, .refused, at: now) },
             "–",
             "–",
@@ -112,7 +112,7 @@ import Testing
             "–"
         ),
         Row(
-            "linkLost in order, without demand",
+            "linkLost after an orderly end, without demand",
             { $0.linkLost($0.lastID, .closedByServer, isOrderly: true, demand: .none, at: now) },
             "–",
             "–",
@@ -123,7 +123,7 @@ import Testing
             "–"
         ),
         Row(
-            "linkLost of old",
+            "linkLost of an earlier link",
             { $0.linkLost(99, .reset, at: now) },
             "–",
             "–",
@@ -211,7 +211,7 @@ import Testing
             "–"
         ),
         Row(
-            "switchEndpoint to a stranger",
+            "switchEndpoint to an unknown endpoint",
             { $0.switchEndpoint(to: "c:1", at: now) },
             "refused",
             "refused",
@@ -266,7 +266,7 @@ import Testing
             "–"
         ),
         Row(
-            "leave of old",
+            "leave of an earlier link",
             { $0.leave(99, because: .goAway, at: now) },
             "–",
             "–",

@@ -1,6 +1,6 @@
 @testable import Trunkline
 
-/// What tests of the machine share.
+/// What the tests of the machine share.
 protocol ReconnectTesting {}
 
 extension ReconnectTesting {
@@ -16,7 +16,7 @@ extension ReconnectTesting {
         return ReconnectMachine(endpoints: endpoints, policy: policy, seed: 1)
     }
 
-    /// The attempt that `action` asks for.
+    /// The attempt that `action` starts.
     func attempt(_ action: ReconnectMachine.Action?) throws -> ReconnectMachine.Attempt {
         if case .drain(_, let next)? = action { return try attempt(next) }
         guard case .connect(let attempt)? = action else {
@@ -25,7 +25,7 @@ extension ReconnectTesting {
         return attempt
     }
 
-    /// The end of the wait that `action` asks for.
+    /// The end of the wait that `action` starts.
     func wait(_ action: ReconnectMachine.Action?) throws -> Instant {
         if case .drain(_, let next)? = action { return try wait(next) }
         guard case .wait(let until)? = action else { throw FrameError(.malformed, "\(String(describing: action))") }

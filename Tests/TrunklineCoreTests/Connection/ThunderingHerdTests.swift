@@ -4,11 +4,11 @@ import Testing
 
 /// A server that accepts 2,000 connections per second restarts, and its 100,000 clients come back.
 ///
-/// A debug build takes a fifth of both, which gives the same curves, unless `TRUNKLINE_STRESS_CLIENTS` names a number of
-/// clients.
+/// A debug build uses a fifth of both numbers, which gives the same curves. `TRUNKLINE_STRESS_CLIENTS` sets another
+/// number of clients.
 @Suite(.timeLimit(.minutes(5)))
 struct ThunderingHerdTests {
-    /// What the default would be without jitter.
+    /// The default policy without jitter.
     struct Unjittered: ReconnectPolicy {
         func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
             .retry(after: Backoff().ceiling(round: failure.round))
@@ -23,7 +23,7 @@ struct ThunderingHerdTests {
         #endif
         var herd = Herd()
         herd.count = TestEnvironment.stressClients ?? standard
-        // Fifty seconds' work for the server, and two seconds of it may wait.
+        // The server needs fifty seconds to accept all clients; its backlog holds two seconds of work.
         herd.capacity = max(1, herd.count / 50)
         herd.backlog = herd.capacity * 2
         herd.outage = .seconds(outage)
@@ -31,16 +31,17 @@ struct ThunderingHerdTests {
         return herd
     }
 
-    /// The stated bounds: the busiest second after the restart brings so many times what the server can accept, and
-    /// everybody is back so many seconds after the crash, of which the server itself needs the outage and 50 more.
+    /// The documented bounds: in the busiest second after the restart, at most `times` as many connections arrive as
+    /// the server can accept, and all clients are back within `back` seconds after the crash. The server alone needs
+    /// the outage and 50 s.
     ///
-    /// The longer it was away the further apart its clients are. Measured with 100,000: 10.3 times and 75 s after an
-    /// outage of 5 s, 3.3 times and 130 s after a minute.
+    /// The longer the outage, the further apart the clients are. Measured with 100,000 clients: 10.3 times and 75 s
+    /// after an outage of 5 s, 3.3 times and 130 s after an outage of a minute.
     @Test(
         arguments: [(outage: 5, times: 12, back: 90), (outage: 60, times: 4, back: 150)],
         [false, true]
     )
-    func theDefaultPolicyBringsAHerdBackBitByBit(
+    func theDefaultPolicySpreadsTheReconnectsOfManyClients(
         _ bound: (outage: Int, times: Int, back: Int),
         isOrderly: Bool
     ) throws {
@@ -55,26 +56,26 @@ struct ThunderingHerdTests {
         #expect(curve.peak(from: bound.outage) <= bound.times * herd.capacity)
         #expect(try #require(curve.allBack) <= .seconds(bound.back))
         #expect(curve.accepted.reduce(0, +) == herd.count)
-        // The server is never idle while there is much to do.
+        // The server is busy all the time while many clients are waiting.
         #expect(curve.accepted[(bound.outage + 1)...(bound.outage + 30)].allSatisfy { $0 >= herd.capacity * 9 / 10 })
     }
 
-    @Test func withoutJitterTheHerdStormsTheServerAgainAndAgain() {
+    @Test func withoutJitterTheClientsReturnInRepeatedBursts() {
         let herd = herd(outage: 5)
         let curve = herd.run(Unjittered(), seed: 1, limit: 120)
         print(
             curve.text(
-                title: "\(herd.count) clients, \(herd.capacity)/s accepted, away for 5 s: exponential without jitter",
+                title: "\(herd.count) clients, \(herd.capacity)/s accepted, outage of 5 s: exponential without jitter",
                 perMark: herd.capacity / 2
             )
         )
         #expect(curve.peak(from: 5) >= 45 * herd.capacity)
         #expect(curve.allBack == nil)
-        // Two minutes have passed, of which fifty seconds would have been enough, and most are still away.
+        // Two minutes have passed; fifty seconds would have been enough. Most clients are still not back.
         #expect(curve.accepted.reduce(0, +) < herd.count / 2)
     }
 
-    @Test func aHerdReturnsTheSameWayFromTheSameSeed() {
+    @Test func theSameSeedGivesTheSameArrivals() {
         var herd = Herd()
         (herd.count, herd.capacity, herd.backlog) = (1_000, 20, 40)
         #expect(herd.run(Backoff(), seed: 7).arrivals == herd.run(Backoff(), seed: 7).arrivals)

@@ -2,11 +2,11 @@ import Testing
 import Trunkline
 
 struct ByteSearchTests {
-    /// Both searches find what a search byte by byte finds, wherever it stands and whatever surrounds it.
-    @Test func everyByteIsFoundAtEveryPlace() {
+    /// Both searches find what a byte-by-byte search finds, at every position and among all neighbouring bytes.
+    @Test func aByteIsFoundAtEveryPosition() {
         for count in 0..<70 {
             for place in 0..<count {
-                // 0x81 and 0x7f are neighbours that arithmetic on whole words might take for 0x80.
+                // Word-wise arithmetic might take the neighbours 0x81 and 0x7f for 0x80.
                 var bytes = (0..<count).map { $0 % 2 == 0 ? 0x81 : 0x7f as UInt8 }
                 bytes[place] = 0x80
                 bytes[count - 1] = 0x80
@@ -21,7 +21,7 @@ struct ByteSearchTests {
         }
     }
 
-    @Test func aRunIsFoundWhereABytewiseSearchFindsIt() {
+    @Test func aPatternIsFoundWhereAByteByByteSearchFindsIt() {
         var generator = SeededGenerator(seed: 4)
         for _ in 0..<3000 {
             let bytes = (0..<Int.random(in: 0..<60, using: &generator)).map { _ in
@@ -39,7 +39,7 @@ struct ByteSearchTests {
         }
     }
 
-    @Test func bytesBehindAndBeforeTheBufferAreNotFound() {
+    @Test func bytesOutsideTheBufferAreNotFound() {
         var buffer = ReceiveBuffer("ab\r\ncd\r".utf8)
         buffer.skip(3)
         #expect(buffer.firstOffset(of: UInt8(ascii: "\r")) == 3)
@@ -52,7 +52,7 @@ struct ByteSearchTests {
         #expect(buffer.firstOffset(of: "\r\n") == 3)
     }
 
-    @Test func bytesAreTakenApart() {
+    @Test func bytesAreSplitAndSearched() {
         let body: Bytes = "a\r\n\r\nbc"
         #expect(body.parts(separatedBy: "\r\n") == ["a", "", "bc"])
         #expect(body.parts(separatedBy: "") == [body])
@@ -64,7 +64,7 @@ struct ByteSearchTests {
         #expect(Array(Bytes(Bytes(large.dropFirst(3)).dropLast(7))) == Array(Array(large)[3..<19_993]))
     }
 
-    @Test func whatIsDiscardedIsNotPutBack() throws {
+    @Test func rewindingDoesNotRestoreDiscardedBytes() throws {
         var buffer = ReceiveBuffer([1, 2, 3, 4, 5])
         let mark = buffer.position
         buffer.skip(1)
@@ -86,7 +86,7 @@ struct VarintTests {
         (0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (16384, "808001"),
         (UInt64.max, "ffffffffffffffffff01"),
     ])
-    func numbersAreTheseBytes(value: UInt64, digits: String) throws {
+    func encodedAndDecodedVarintsMatchTheVectors(value: UInt64, digits: String) throws {
         var output = SendBuffer()
         output.append(varint: value)
         #expect(output.bytes == hex(digits))
@@ -100,7 +100,7 @@ struct VarintTests {
         }
     }
 
-    @Test func whatIsNoNumberIsRefusedAsSoonAsItIsThere() throws {
+    @Test func anInvalidVarintIsRefusedAsSoonAsPossible() throws {
         #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("ffffffffffffffffff02")).varint() }
         #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("ffffffffffffffffff80")).varint() }
         #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("80808080")).varint(maximumWidth: 4) }

@@ -15,7 +15,7 @@ import Trunkline
         }
     }
 
-    @Test func partsOfTheSameMemoryAreEqualIfTheirBytesAre() {
+    @Test func slicesOfTheSameMemoryAreEqualIfTheirBytesAre() {
         let array: [UInt8] = [1, 2, 1, 2, 3]
         let part = { Bytes(sharing: array, in: $0) }
         #expect(part(0..<2) == part(0..<2) && part(0..<2) == part(2..<4))
@@ -23,7 +23,7 @@ import Trunkline
         #expect(part(0..<0) == part(3..<3) && part(0..<0) == Bytes())
     }
 
-    @Test func appendingToAnArrayTakesEveryByte() {
+    @Test func appendingToAnArrayCopiesEveryByte() {
         let bytes = Bytes((0..<1000).map { UInt8(truncatingIfNeeded: $0) })
         var array: [UInt8] = [255]
         array.append(contentsOf: bytes)
@@ -38,8 +38,8 @@ import Trunkline
         #expect(copied == 10 && Array(IteratorSequence(rest)) == Array(array.dropFirst(14)))
     }
 
-    /// They are copied in one piece; where the room ends, the iterator has to go on.
-    @Test func copyingIntoTooLittleRoomLeavesTheRest() {
+    /// All bytes are copied at once. If the destination is too small, the iterator continues with the rest.
+    @Test func copyingIntoASmallBufferLeavesTheRest() {
         let numbers: [UInt8] = [2, 3, 4, 5, 6, 7, 8, 9]
         let bytes = Bytes(numbers)
         let room = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 20)
@@ -58,7 +58,7 @@ import Trunkline
         #expect(Bytes(AnySequence(numbers)) == bytes)
     }
 
-    @Test func literalsTextAndArraysAreTheSameBytes() {
+    @Test func literalsTextAndArraysGiveTheSameBytes() {
         #expect(("hé" as Bytes) == [0x68, 0xc3, 0xa9])
         #expect(Bytes("hé") == Bytes([0x68, 0xc3, 0xa9]))
         #expect(String("hé" as Bytes) == "hé")
@@ -67,7 +67,7 @@ import Trunkline
         #expect("\(Bytes([0, 255])), \(Bytes([7])), \(Bytes())" == "2 bytes, 1 byte, 0 bytes")
     }
 
-    // MARK: Making bytes of others
+    // MARK: Combining bytes
 
     @Test func bytesAreJoinedAndRepeated() {
         let body: Bytes = "body"
@@ -82,9 +82,9 @@ import Trunkline
         #expect(all == Bytes("dy!\u{1}\u{2}xdy!\u{1}\u{2}x"))
     }
 
-    @Test func appendingChangesNobodyElse() {
+    @Test func appendingDoesNotChangeBytesThatShareTheStorage() {
         let whole = Bytes((0..<8192).map { UInt8(truncatingIfNeeded: $0) })
-        let slice = Bytes(whole[4096...])  // shares the storage, and ends where it ends
+        let slice = Bytes(whole[4096...])  // shares the storage and its end
         var (copy, part) = (whole, slice)
         copy.append(1)
         part.append(2)
@@ -114,7 +114,7 @@ import Trunkline
         #expect(Bytes(bytes[7...]).integer(at: 0, as: UInt8.self) == 0xBB)
     }
 
-    @Test func anIntegerThatIsNotAllThereIsNone() {
+    @Test func anIncompleteIntegerIsNil() {
         let bytes: Bytes = [1, 2, 3]
         #expect(bytes.integer(at: 0, as: UInt32.self) == nil && bytes.integer(at: 0, width: 4) == nil)
         for offset in [-1, 2, 3, 4, .max, .min] {
@@ -137,7 +137,7 @@ import Trunkline
         #expect(String(line[1...1]) == "g")
     }
 
-    /// Sixteen bytes of a body were in the description of its frame, sixty-four in that of an error response.
+    /// A description used to show sixteen bytes of a frame's body, and sixty-four of an error response's.
     @Test func descriptionsShowNoneOfTheBytes() {
         let secret: Bytes = "password=hunter2"
         for text in [

@@ -1,7 +1,7 @@
 import Testing
 import Trunkline
 
-/// Memory for reading that many buffers share, one after the other.
+/// Memory for reading that several buffers share in turn.
 @Suite struct ReceiveBufferTests {
     private func fill(_ buffer: inout ReceiveBuffer, _ bytes: [UInt8]) {
         let taken = unsafe buffer.fill { free in
@@ -11,7 +11,7 @@ import Trunkline
         #expect(taken.count == bytes.count)
     }
 
-    @Test func lentMemoryComesBackAndTheRestOfAFrameStays() {
+    @Test func borrowedMemoryIsReturnedAndAnIncompleteFrameIsKept() {
         var memory = [UInt8](repeating: 0, count: 128 * 1024)
         var buffer = ReceiveBuffer()
         buffer.borrow(&memory)
@@ -29,7 +29,7 @@ import Trunkline
         #expect(buffer.isEmpty)
     }
 
-    @Test func memoryThatAFrameSharesIsNeverLentAgain() {
+    @Test func memoryThatAFrameSharesIsNotReturned() {
         var memory = [UInt8](repeating: 0, count: 64 * 1024)
         var buffer = ReceiveBuffer()
         buffer.borrow(&memory)
@@ -42,7 +42,7 @@ import Trunkline
         #expect(body == Bytes([UInt8](repeating: 7, count: 20_000)))
     }
 
-    @Test func muchThatIsLeftToDecodeStaysWhereItIs() {
+    @Test func aBufferWithManyBytesToDecodeKeepsItsMemory() {
         var memory = [UInt8](repeating: 0, count: 64 * 1024)
         var buffer = ReceiveBuffer()
         buffer.borrow(&memory)
@@ -55,8 +55,8 @@ import Trunkline
         #expect(buffer.readBytes(10_000) == Bytes([UInt8](repeating: 7, count: 10_000)))
     }
 
-    /// What a body's reader reads and what comes behind it must not reach the body, which others hold.
-    @Test func aBodyIsReadWithoutCopyingItAndKeepsItsBytes() {
+    /// Reading a body through a buffer, and appending behind it, must not change the body, which others hold.
+    @Test func aBodyIsReadWithoutCopyingOrChangingIt() {
         var outer = ReceiveBuffer([9] + (0..<100).map { UInt8($0) } + [9])
         outer.skip(1)
         let body = outer.readBytes(100) ?? Bytes()

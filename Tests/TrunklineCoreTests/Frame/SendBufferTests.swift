@@ -2,8 +2,8 @@ import Testing
 import Trunkline
 
 struct SendBufferTests {
-    /// Every write used to walk, one stack frame for each, over all pieces that were written before: the stack
-    /// overflowed after some thousand.
+    /// Each write used to recurse through all pieces written before, with one stack frame for each. The stack
+    /// overflowed after some thousand pieces.
     @Test func thousandsOfPiecesAreWrittenInOrder() {
         var buffer = SendBuffer()
         var expected: [UInt8] = []
@@ -19,7 +19,7 @@ struct SendBufferTests {
         #expect(buffer.isEmpty)
     }
 
-    @Test func aRollBackAfterPartOfItWasWrittenLeavesTheRest() {
+    @Test func rollingBackAfterAPartialWriteKeepsTheRest() {
         var buffer = SendBuffer()
         buffer.append([1, 2, 3])
         buffer.append(Bytes([UInt8](repeating: 4, count: 5000)))

@@ -1,13 +1,13 @@
 import Testing
 import Trunkline
 
-/// The preset `checked`, with bytes written by hand from its tables. Adler-32 of "abc" is 0x024d0127.
+/// The preset `checked`. The bytes were written by hand from its tables. Adler-32 of "abc" is 0x024d0127.
 struct CheckedLayoutTests {
     static let layout = FrameLayout.checked
     static let request = hex("00000003 00000032 00000003 616263 024d0127 00000003")
     static let response = hex("00000003 00000032 000000c8 00000003 616263 024d0127 00000003")
 
-    @Test func requestHasNoCodeAndResponseHasOne() throws {
+    @Test func aRequestHasNoStatusAndAResponseHasOne() throws {
         let request = Frame(.request, type: 3, serial: 50, body: "abc")
         #expect(try Self.layout.encoded(request) == Self.request)
         #expect(try Self.layout.serverSide().decoded(Self.request).frames == [request])
@@ -30,8 +30,8 @@ struct CheckedLayoutTests {
         #expect(try Self.layout.serverSide().encoded(Frame(.push, type: 1, body: "abc")) == push)
     }
 
-    /// Of 400 serials with a wrong bit, 398 were successes of other requests.
-    @Test func aWrongBitOfTheSerialIsNoticedWhereTheChecksumCoversTheHeader() throws {
+    /// Of 400 serials with a wrong bit, 398 were accepted as successful responses to other requests.
+    @Test func aWrongBitInTheSerialIsDetectedIfTheChecksumCoversTheHeader() throws {
         let client: FrameLayout = .checked(over: .headerAndBody)
         let server = client.serverSide()
         let request = Frame(.request, type: 3, serial: 50, body: "abc")
@@ -44,27 +44,27 @@ struct CheckedLayoutTests {
             for bit in 0..<8 * bytes.count {
                 var wrong = bytes
                 wrong[bit / 8] ^= 1 << UInt8(bit % 8)
-                // Refused, or, with a greater length, incomplete.
+                // Refused or, if the length became greater, incomplete.
                 let frames = try? receiver.decoded(wrong).frames
                 #expect(frames == nil || frames == [], "bit \(bit)")
             }
         }
     }
 
-    /// What the preset says of itself.
-    @Test func aWrongBitOfTheSerialIsNotNoticedWhereTheChecksumCoversTheBody() throws {
+    /// The documentation of the preset states this.
+    @Test func aWrongBitInTheSerialIsNotDetectedIfTheChecksumCoversTheBody() throws {
         var wrong = Self.response
         wrong[7] ^= 1
         #expect(try Self.layout.decoded(wrong).frames.map(\.serial) == [51])
     }
 
-    @Test func theChecksumOfTheVariantIsTheCallersChoice() throws {
+    @Test func theCallerChoosesTheChecksum() throws {
         #expect(try FrameLayout.checked(over: .body, by: .adler32).decoded(Self.response).frames.count == 1)
         let short = try FrameLayout.checked(over: .headerAndBody, by: .fletcher16).encoded(Frame(.request, type: 3))
         #expect(short.count == 18)
     }
 
-    @Test func everyMistakeIsToldApart() {
+    @Test func everyKindOfErrorHasItsOwnCode() {
         #expect(Self.layout.refusal(of: hex("00000003 00000032 000000c8 01000000")) == .illegalLength)
         #expect(Self.layout.refusal(of: replacing(17, in: Self.response)) == .checksumMismatch)
         #expect(Self.layout.refusal(of: replacing(20, in: Self.response)) == .checksumMismatch)
@@ -76,25 +76,25 @@ struct CheckedLayoutTests {
         #expect(Self.layout.refusal(of: empty) == nil)
     }
 
-    /// A body that is not there cost the link, although nothing is uncertain about the frame.
-    @Test func aResponseWithoutItsBodyCostsNoMoreThanThat() throws {
+    /// A missing body used to end the link, although the rest of the frame was valid.
+    @Test func aResponseWithoutItsBodyDoesNotEndTheLink() throws {
         let empty = hex("00000003 00000032 000000c8 00000000 00000001 00000003")
         let layout = Self.layout.requiringBody(inResponsesTo: 3...)
         #expect(try layout.malformedReasons(of: empty + Self.response) == [.missingBody, nil])
-        // Roles that are set later do not make it forget that.
+        // Roles that are set later keep the requirement.
         #expect(try layout.roles(success: 200).malformedReasons(of: empty) == [.missingBody])
     }
 
-    @Test func aCodeOtherThan200IsAnErrorResponseWithCodeAndBodyAndCostsNothing() throws {
+    @Test func aStatusOtherThan200IsAnErrorResponseWithStatusAndBody() throws {
         let refused = hex("00000003 00000032 00000194 00000003 616263 024d0127 00000003")
         let frame = try #require(Self.layout.decoded(refused).frames.first)
         #expect(frame.isErrorResponse && frame.status == 404 && frame.body == "abc" && frame.kind == .response)
-        // A server error explains itself by its code: it needs no body even where a body is required.
+        // A server error explains itself by its status. It needs no body, even where one is required.
         let bare = hex("00000003 00000032 00000194 00000000 00000001 00000003")
         #expect(try Self.layout.requiringBody(inResponsesTo: 3...).malformedReasons(of: bare) == [nil])
     }
 
-    @Test func bodiesAreRequiredOfTheServerTooButOnlyForTheTypesThatAreNamed() {
+    @Test func bodiesAreRequiredOfServersTooButOnlyForTheGivenTypes() {
         let layout = Self.layout.requiringBody(inResponsesTo: 10...20)
         let server = layout.serverSide()
         #expect(server.refusal(of: Frame(.response, type: 10, status: 200)) == .missingBody)

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 
 struct ChecksumTests {
-    /// Inputs and checksums as others published them.
+    /// Inputs and their published checksums.
     static let published: [(checksum: Checksum, input: Bytes, value: UInt64)] = [
         // RFC 1950 defines it; the value is that of the Wikipedia article "Adler-32".
         (.adler32, "Wikipedia", 0x11e6_0398),
@@ -41,7 +41,7 @@ struct ChecksumTests {
         #expect(checksum.value(of: input) == value)
     }
 
-    /// The definitions to the letter, byte by byte.
+    /// The definitions, byte by byte.
     private static func slow(_ checksum: Checksum, _ bytes: Bytes) -> UInt64 {
         func sums(_ modulus: UInt64, _ low: UInt64, _ shift: UInt64) -> UInt64 {
             let sums = bytes.reduce(into: (low: low, high: UInt64(0))) { sums, byte in
@@ -67,9 +67,9 @@ struct ChecksumTests {
     }
 
     @Test(arguments: [Checksum.adler32, .fletcher16, .crc32, .crc32cByTable])
-    func severalBytesAtATimeAddUpToTheDefinition(checksum: Checksum) {
+    func processingSeveralBytesAtATimeMatchesTheDefinition(checksum: Checksum) {
         var random = SeededGenerator(seed: 7)
-        // 176 bytes are the most that the sums take at a time, and all ones are what comes closest to an overflow.
+        // The sums process at most 176 bytes at a time. Bytes of all ones come closest to an overflow.
         let lengths = Array(0...40) + [175, 176, 177, 351, 352, 353, 1000, 5600]
         for length in lengths {
             let noise = Bytes((0..<length).map { _ in UInt8.random(in: 0...255, using: &random) })
@@ -83,7 +83,7 @@ struct ChecksumTests {
     }
 
     @Test(arguments: [Checksum.adler32, .fletcher16, .crc32, .crc32cByTable])
-    func headerAndBodyCountAsOneRunOfBytes(checksum: Checksum) throws {
+    func aChecksumTreatsHeaderAndBodyAsOneSequence(checksum: Checksum) throws {
         for padding in 1...20 {
             let layout = try FrameLayout(validating: [
                 .reserved(padding), .length(UInt16.self, counting: .body), .body,
@@ -94,15 +94,15 @@ struct ChecksumTests {
             #expect(checksum.bytes(of: covered) == Array(bytes.dropFirst(padding + 2 + 13)))
             #expect(try layout.decoded(bytes).frames.map(\.body) == ["hello, header"])
             var corrupted = bytes
-            // Not all bits at once: Fletcher's sums take 0xff for 0.
+            // Not all bits at once: for Fletcher's sums, 0xff equals 0.
             corrupted[0] ^= 1
             #expect(layout.refusal(of: corrupted) == .checksumMismatch)
         }
     }
 }
 
-/// Checksums that Core does not have.
-struct OwnChecksumTests {
+/// Custom checksums.
+struct CustomChecksumTests {
     private static let xor = Checksum("xor") { bytes in bytes.reduce(0 as UInt8, ^) }
     private static let ends = Checksum("ends", width: 20) { bytes in
         Array(bytes.prefix(10)) + Array(bytes.suffix(10))
@@ -114,7 +114,7 @@ struct OwnChecksumTests {
         ])
     }
 
-    @Test func aClosureThatReturnsANumberMakesAFieldOfItsWidthAndOrder() throws {
+    @Test func aClosureThatReturnsAnIntegerMakesAFieldOfItsWidthAndOrder() throws {
         let one = try Self.layout(Self.xor)
         #expect(try one.encoded(Frame(.request, body: [1, 2, 4])) == hex("03 010204 07"))
         #expect(try one.decoded(hex("03 010204 07")).frames.map(\.body) == [[1, 2, 4]])
@@ -134,7 +134,7 @@ struct OwnChecksumTests {
         #expect(layout.refusal(of: replacing(32, in: bytes)) == .checksumMismatch)
     }
 
-    /// A closure that does not keep its word about the width must not write over its neighbours, nor trap.
+    /// A closure that returns another number of bytes than its width must not overwrite the fields around it, nor trap.
     @Test func aClosureThatReturnsTooFewOrTooManyBytesIsRefused() throws {
         let layout = try Self.layout(Self.ends)
         #expect(layout.refusal(of: Frame(.request, body: "short")) == .malformed)
@@ -154,7 +154,7 @@ struct OwnChecksumTests {
         }
     }
 
-    @Test func widthsThatNoFieldCanHaveAreRefused() {
+    @Test func invalidWidthsAreRefused() {
         let mistakes: [(Checksum, String)] = [
             (Checksum("none", width: 0) { _ in [] }, "field 3, checksum none (0 bytes)"),
             (Checksum("less", width: -1) { _ in [] }, "field 3, checksum less (-1 bytes)"),
@@ -167,7 +167,7 @@ struct OwnChecksumTests {
         }
     }
 
-    @Test func onlyNumbersHaveAValueAndOnlyWhatIsThereHasBytes() {
+    @Test func onlyIntegersHaveAValueAndOnlyAvailableChecksumsHaveBytes() {
         #expect(Self.ends.value(of: "hello") == nil)
         #expect(Self.ends.bytes(of: "hello") == Array("hellohello".utf8))
         #expect(Checksum.crc32.bytes(of: "123456789") == hex("cbf43926"))

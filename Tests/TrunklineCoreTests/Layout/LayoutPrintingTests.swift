@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 
 struct LayoutPrintingTests {
-    /// Everything that a table can say, once; the directions differ.
+    /// Everything that a table can show, once. The two directions differ.
     private static let odd = FrameLayout {
         Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])
         Field.type(UInt8.self)
@@ -34,7 +34,7 @@ struct LayoutPrintingTests {
         )
     }
 
-    @Test func directionsThatDifferHaveATableEach() {
+    @Test func differentDirectionsHaveATableEach() {
         func table(_ magic: String) -> String {
             """
             | offset | size | field |
@@ -59,19 +59,19 @@ struct LayoutPrintingTests {
         #expect((Self.odd.serverSide() as? FrameLayout)?.byteTable == both)
     }
 
-    /// What Wireshark itself makes of such a text is in the interop tests.
-    @Test func dissectorIsAsItWasWhenWiresharkRanIt() {
+    /// The interop tests run such a script in Wireshark itself.
+    @Test func dissectorIsTheOneThatWiresharkRan() {
         #expect(Layouts.acme.wiresharkDissector(name: "acme", port: 9000) == Self.dissector)
     }
 
-    @Test func dissectorTakesBothDirectionsAndEveryByteOrder() {
+    @Test func dissectorReadsBothDirectionsAndEveryByteOrder() {
         let text = Self.odd.roles(ping: 1, push: .types(2...9), cancel: 10, success: 200).wiresharkDissector(
             name: "odd",
             port: 1
         )
         for line in [
             "local length = buffer(at + 3, 3):le_uint()",
-            // 44 bytes around the body, of which 38 come after the length, and it counts one less.
+            // 44 bytes surround the body; 38 of them come after the length, which counts one byte less.
             "return length + 7",
             "tree:add_le(f[\"serial\"], frame(6, 8))",
             "seen.serial = frame(6, 8):le_uint64()",
@@ -84,7 +84,7 @@ struct LayoutPrintingTests {
         }
     }
 
-    /// A length of varying width, which moves all that follows it, and everything that a field can say besides.
+    /// A length of varying width, which moves the fields behind it, and everything else that a field can state.
     private static let moving = FrameLayout {
         Field.kind(UInt8.self, [.push: 2, .request: 0, .response: 1])
         Field.varintLength(counting: .rest)
@@ -97,13 +97,13 @@ struct LayoutPrintingTests {
     }
     .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
 
-    @Test func tableCountsWhatFollowsALengthOfVaryingWidth() {
+    @Test func tableHasTheOffsetsBehindALengthOfVaryingWidth() {
         #expect(
             Self.moving.byteTable == """
                 | offset | size | field |
                 |---|---|---|
                 | 0 | 1 | kind: 0 request, 1 response, 2 push |
-                | 1 | v | length of everything after it, seven bits in a byte, little-endian |
+                | 1 | v | length of everything after it, 7 bits per byte, little-endian |
                 | 1+v | 2 | flags, little-endian |
                 | 3+v | 2 | token, 01 02 unless set |
                 | 5+v | 1 | key |
@@ -115,7 +115,7 @@ struct LayoutPrintingTests {
         )
     }
 
-    @Test func bodiesSayTheirSizes() throws {
+    @Test func tableHasTheSizesOfBodies() throws {
         func row(_ body: Field) throws -> Bool {
             try FrameLayout(validating: [.length(UInt32.self, counting: .body), body]).byteTable
                 .hasSuffix("| 4 | n | body of 16 bytes |\n")
@@ -129,7 +129,7 @@ struct LayoutPrintingTests {
         #expect(open.byteTable.hasSuffix("| 4 | n | body of 4 bytes or more |\n"))
     }
 
-    @Test func requestsAndResponsesOfTheirOwnFieldsHaveATableEach() {
+    @Test func requestsAndResponsesWithDifferentFieldsHaveATableEach() {
         let table = FrameLayout.checked.byteTable
         #expect(
             table.hasPrefix(
@@ -141,14 +141,14 @@ struct LayoutPrintingTests {
         #expect(table.hasSuffix("| 20+n | 4 | type again |\n"))
     }
 
-    @Test func dissectorTakesNoTypeForUnknownThatARoleHas() {
+    @Test func dissectorKnowsEveryTypeThatARoleHas() {
         let layout = RoleTests.flagged.roles(part: 7, closing: 9, requests: 3...5)
         let script = layout.wiresharkDissector(name: "parts", port: 1)
         #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9) then"))
         #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9 or seen.type == 7) then"))
     }
 
-    @Test func dissectorTellsPartsOfBothDirectionsByTheirType() {
+    @Test func dissectorRecognizesPartsInBothDirectionsByTheirType() {
         let script = FrameLayout.standard.wiresharkDissector(name: "standard", port: 1)
         let line = "if seen.type == 1028 then return \"part\" end"
         #expect(script.split(separator: line, omittingEmptySubsequences: false).count == 3)
@@ -180,13 +180,13 @@ struct LayoutPrintingTests {
             (marked, "if (frame(16, 8):uint64():tonumber() == 7) and not answers then return \"goAway\" end"),
             (marked, "if (seen.type == 5) and not answers then return \"push\" end"),
             (marked, "if kind ~= \"push\" and not (seen.type >= 1 and seen.type <= 9) then return \"unknown\" end"),
-            (marked, "-- A closure of the program's own can say otherwise."),
+            (marked, "-- A closure of the program may return another kind."),
         ] {
             #expect(text.contains(line), "\(line)")
         }
     }
 
-    @Test func namesThatWiresharkDoesNotTakeAreChanged() {
+    @Test func namesThatWiresharkDoesNotAcceptAreChanged() {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.integer("type", UInt8.self)

@@ -40,7 +40,7 @@ struct LayoutRobustnessTests {
     }
 
     @Test(arguments: all.indices)
-    func framesAreTheSameByteForByte(index: Int) throws {
+    func framesAreTheSameIfTheirBytesArriveOneByOne(index: Int) throws {
         var layout = Self.all[index]
         let (expected, bytes) = try Self.conversation(of: layout)
         var input = ReceiveBuffer()
@@ -53,7 +53,7 @@ struct LayoutRobustnessTests {
     }
 
     @Test(arguments: all.indices)
-    func truncatedFrameIsAwaitedAndNothingIsConsumed(index: Int) throws {
+    func truncatedFrameIsNotConsumed(index: Int) throws {
         let layout = Self.all[index]
         let bytes = try layout.serverSide().encoded(Frame(.response, type: 0x42, serial: 50, body: "truncated"))
         for count in 0..<bytes.count {
@@ -82,7 +82,7 @@ struct LayoutRobustnessTests {
         let layout = Self.all[index]
         let bytes = try Self.conversation(of: layout).bytes
         for _ in 0..<2000 {
-            // Half of it begins like a frame, so that it gets past the first checks.
+            // Half of the bytes begin like a frame, to get past the first checks.
             var garbage = Array(bytes.prefix(Int.random(in: 0..<40, using: &generator)))
             garbage += (0..<Int.random(in: 0..<60, using: &generator)).map { _ in
                 UInt8.random(in: 0...255, using: &generator)
@@ -124,7 +124,7 @@ struct LayoutRobustnessTests {
         #expect(layout.refusal(of: hex("0000000100000000")) == nil)
     }
 
-    @Test func lengthBelowWhatItCountsIsRefused() {
+    @Test func lengthLessThanTheBytesItMustCountIsRefused() {
         let layout = FrameLayout {
             Field.length(UInt16.self, counting: .wholeFrame)
             Field.serial(UInt16.self)
@@ -147,11 +147,11 @@ struct LayoutRobustnessTests {
         #expect(FrameLayout.standard.refusal(of: hex("00000402 00000032 00fffff5")) == .illegalLength)
     }
 
-    @Test func lengthIsCheckedBeforeTheRestOfTheHeaderComes() {
+    @Test func lengthIsCheckedBeforeTheRestOfTheHeaderArrives() {
         #expect(Layouts.memcached.refusal(of: hex("81 00 0000 04 00 0000 ffffffff")) == .illegalLength)
     }
 
-    @Test func bodyThatTheLengthCannotCountIsRefused() throws {
+    @Test func bodyTooLongForItsLengthFieldIsRefused() throws {
         let layout = FrameLayout {
             Field.length(UInt8.self, counting: .wholeFrame)
             Field.body
@@ -160,7 +160,7 @@ struct LayoutRobustnessTests {
         #expect(layout.refusal(of: Frame(.request, body: Bytes([UInt8](repeating: 1, count: 255)))) == .illegalLength)
     }
 
-    @Test func bodyBelowWhatTheLengthLeavesOutIsRefused() throws {
+    @Test func bodyShorterThanTheBytesTheLengthOmitsIsRefused() throws {
         let layout = FrameLayout {
             Field.length(UInt8.self, counting: .body.plus(-2))
             Field.body
@@ -172,7 +172,7 @@ struct LayoutRobustnessTests {
 }
 
 struct LayoutReceptionTests {
-    @Test func largeFrameIsReadInStorageOfItsOwnSizeAndTheNextOneIsNot() throws {
+    @Test func largeFrameIsReadIntoStorageOfItsSizeAndTheNextFrameIsNot() throws {
         var layout = FrameLayout.standard
         var input = ReceiveBuffer()
         var frames: [Frame] = []
@@ -184,12 +184,12 @@ struct LayoutReceptionTests {
         input.receive(bytes.dropFirst(100_000) + bytes.prefix(4))
         try layout.decodeAll(&input, into: &frames)
         #expect(frames == [Frame(.push, type: 2, body: body)] && input.count == 4)
-        // The frame that was taken is not awaited any more.
+        // The frame was decoded, so the buffer no longer reserves memory for it.
         #expect(offered(by: &input) < 1 << 20)
     }
 
-    /// A peer that announced 16 MiB and sends 100 bytes at a time made every read copy all that had come before.
-    @Test func frameThatTricklesInIsNotCopiedWithEveryRead() throws {
+    /// A peer that announced 16 MiB and sent 100 bytes at a time made each read copy all bytes received before.
+    @Test func frameThatArrivesInSmallPiecesIsNotCopiedWithEveryRead() throws {
         var layout = FrameLayout.standard
         var input = ReceiveBuffer()
         var frames: [Frame] = []

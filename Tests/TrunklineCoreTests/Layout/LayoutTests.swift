@@ -13,7 +13,7 @@ enum Layouts {
     }
     .roles(ping: 0, push: 1, cancel: 2, serials: 50...)
 
-    /// Adler-32 and a repeated type; responses and requests alike carry a status.
+    /// Adler-32 and a repeated type. Requests have a status, as responses do.
     static let checked = FrameLayout {
         Field.type(UInt32.self)
         Field.serial(UInt32.self)
@@ -39,7 +39,7 @@ enum Layouts {
     }
     .roles(ping: 0x0a)
 
-    /// Every unusual thing at once: odd widths, little-endian, numbers after the body, a checksum before it.
+    /// Every unusual feature at once: odd widths, little-endian, numbers after the body, a checksum before it.
     static let odd = FrameLayout {
         Field.checksum(.crc32, over: .body, order: .littleEndian)
         Field.length(width: 3, counting: .wholeFrame, order: .littleEndian)
@@ -53,7 +53,7 @@ enum Layouts {
     }
     .roles(serials: 0...0xff_ffff_ffff)
 
-    /// A header of variable size with all that can be in it, and marks besides the type.
+    /// A header of variable size with everything it may contain, and marks in addition to the type.
     static let varint = FrameLayout {
         Field.kind(UInt8.self, [.request: 1, .response: 2, .push: 3])
         Field.varintLength(counting: .wholeFrame, order: .bigEndian)
@@ -77,7 +77,7 @@ struct StandardLayoutTests {
         #expect(try FrameLayout.standard.encoded(frame) == Self.vector)
     }
 
-    @Test func specifiedBytesBecomeAResponseOrSeenByTheServerARequest() throws {
+    @Test func specifiedBytesAreAResponseToTheClientAndARequestToTheServer() throws {
         let body: Bytes = #"{"ms":1}"#
         let response = try FrameLayout.standard.decoded(Self.vector)
         #expect(response.frames == [Frame(.response, type: 0x402, serial: 0x401, body: body)])
@@ -86,7 +86,7 @@ struct StandardLayoutTests {
         #expect(request.frames == [Frame(.request, type: 0x402, serial: 0x401, body: body)])
     }
 
-    @Test func worksAsAnArgumentOfAnyCodecType() {
+    @Test func standardIsAnArgumentForAnyCodecParameter() {
         func matching(of codec: some FrameCodec) -> ResponseMatching { codec.matching }
         #expect(matching(of: .standard) == .serial(50...0xffff_ffff))
     }
@@ -105,8 +105,8 @@ struct StandardLayoutTests {
         (0x403, .response, .request), (0x404, .part, .part), (0x405, .response, .request),
         (0xffff_ffff, .response, .request),
     ])
-    func typeDecidesTheKind(type: UInt32, client: Frame.Kind, server: Frame.Kind) throws {
-        // As a response: what a request may be is checked.
+    func typeDeterminesTheKind(type: UInt32, client: Frame.Kind, server: Frame.Kind) throws {
+        // As a response, because a layout checks the types of requests.
         let bytes = try FrameLayout.standard.encoded(Frame(.response, type: type))
         #expect(try FrameLayout.standard.decoded(bytes).frames == [Frame(client, type: type)])
         let serverSide = FrameLayout.standard.serverSide()
@@ -114,8 +114,8 @@ struct StandardLayoutTests {
         #expect(try serverSide._serverSide().decoded(bytes).frames == [Frame(server, type: type)])
     }
 
-    /// The specified bytes, in both directions, alone and with a body that must not be empty, which takes the slow path.
-    @Test func piecesOfAMessageHaveATypeOfTheirOwn() throws {
+    /// The specified bytes in both directions: alone, and with a required body, which takes the slow path.
+    @Test func partsHaveTheirOwnType() throws {
         let bytes = hex("00000404 00000033 00000002 6162 00000403 00000033 00000001 63")
         let update = hex("00000405 00000033 00000004 00010000")
         let piece = Frame(.part, type: 0x404, serial: 0x33, body: "ab")
@@ -124,7 +124,7 @@ struct StandardLayoutTests {
             let server = client.serverSide()
             #expect(try server.encoded(piece) + server.encoded(end) == bytes)
             #expect(server.refusal(of: Frame(.part, type: 0x403, serial: 0x33)) == .unknownType)
-            // As a response it would be taken for a part, and its caller would wait in vain.
+            // The client would take such a response for a part, and the caller would wait for the rest.
             #expect(server.refusal(of: Frame(.response, type: 0x404, serial: 0x33)) == .unknownType)
             #expect(try client.decoded(bytes).frames == [piece, end])
         }
@@ -144,7 +144,7 @@ struct StandardLayoutTests {
         #expect(!FrameLayout.standard.isWindowUpdate(Frame(.request, type: 0x403)))
     }
 
-    @Test func smallAndLargeBodiesSurviveTheWay() throws {
+    @Test func smallAndLargeBodiesAreEncodedAndDecoded() throws {
         for size in [0, 1, 4095, 4096, 100_000] {
             let body = Bytes((0..<size).map { UInt8(truncatingIfNeeded: $0) })
             let frame = Frame(.response, type: 0x410, serial: 7, body: body)
@@ -194,7 +194,7 @@ struct DeclaredLayoutTests {
         #expect(try ranged.decoded(refused).frames.map(\.isErrorResponse) == [false])
     }
 
-    @Test func checksumAndTrailerMismatchesAreToldApart() {
+    @Test func checksumAndRepetitionMismatchesHaveDifferentCodes() {
         let bytes = hex("00000003 00000032 000000c8 00000003 616263 024d0127 00000003")
         #expect(Layouts.checked.refusal(of: replacing(17, in: bytes)) == .checksumMismatch)
         #expect(Layouts.checked.refusal(of: replacing(20, in: bytes)) == .checksumMismatch)
@@ -202,14 +202,14 @@ struct DeclaredLayoutTests {
         #expect(Layouts.checked.refusal(of: replacing(0, in: bytes)) == .repetitionMismatch)
     }
 
-    @Test func wrongConstantIsRefusedAsSoonAsItsByteIsThere() {
+    @Test func wrongConstantIsRefusedAsSoonAsItsByteArrives() {
         #expect(Layouts.acme.refusal(of: hex("ca")) == nil)
         #expect(Layouts.acme.refusal(of: hex("cb")) == .unexpectedBytes)
         #expect(Layouts.acme.refusal(of: hex("caff")) == .unexpectedBytes)
         #expect(Layouts.acme.refusal(of: hex("caff 0007 00000032 00000003 616263 024d0127")) == .unexpectedBytes)
     }
 
-    @Test func fieldsOfEveryWidthAndOrderFindTheirPlace() throws {
+    @Test func fieldsOfEveryWidthAndOrderAreAtTheirOffsets() throws {
         // CRC-32 of "123456789" is the algorithm's published check value, 0xcbf43926.
         let head = hex("2639f4cb 240000 0000000007 0201 313233343536373839 ee 012345 0700000000")
         let covered = try #require(Checksum.adler32.value(of: Bytes(head.prefix(14 + 9))))
@@ -225,7 +225,7 @@ struct DeclaredLayoutTests {
         #expect(Layouts.odd.matching == .serial(0...0xff_ffff_ffff))
     }
 
-    @Test func repetitionBeforeTheBodyIsCheckedBeforeTheBodyComes() {
+    @Test func repetitionBeforeTheBodyIsCheckedBeforeTheBodyArrives() {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.type(UInt8.self)
@@ -242,7 +242,7 @@ struct DeclaredLayoutTests {
         (LengthCount.body, UInt8(3)), (.body.plus(4), 7), (.wholeFrame, 10), (.rest, 7), (.rest.plus(-1), 6),
         (.body.plus(-1), 2),
     ])
-    func lengthCountsWhatItIsToldTo(count: LengthCount, value: UInt8) throws {
+    func lengthCountsTheDeclaredBytes(count: LengthCount, value: UInt8) throws {
         let layout = FrameLayout {
             Field.reserved(2)
             Field.length(UInt8.self, counting: count)
@@ -255,18 +255,18 @@ struct DeclaredLayoutTests {
         #expect(try layout.decoded(bytes).frames == [Frame(.response, serial: 5, body: "abc")])
     }
 
-    /// Such a request would wait in vain: its answer is taken for something else.
+    /// The caller of such a request would wait in vain: the client would take the response for another kind of frame.
     @Test(arguments: [UInt32(1), 2, 0x400, 0x401])
-    func aRequestOfAnotherRolesTypeIsRefused(type: UInt32) {
+    func aRequestWithTheTypeOfAnotherRoleIsRefused(type: UInt32) {
         #expect(FrameLayout.standard.refusal(of: Frame(.request, type: type)) == .unknownType)
     }
 
-    @Test func aPushThatNobodyWouldTakeForOneIsRefused() {
+    @Test func aPushWithoutAPushTypeIsRefused() {
         #expect(FrameLayout.standard.serverSide().refusal(of: Frame(.push, type: 1)) == .unknownType)
         #expect(FrameLayout.standard.serverSide().refusal(of: Frame(.push, type: 2)) == nil)
     }
 
-    @Test func whatTheLayoutCannotSayIsRefused() {
+    @Test func valuesWithoutAFieldAreRefused() {
         #expect(FrameLayout.standard.refusal(of: Frame(.response, type: 0x410, isErrorResponse: true)) == .malformed)
         var frame = Frame(.request, type: 0x410)
         frame["cas"] = 1
@@ -324,7 +324,7 @@ struct MemcachedLayoutTests {
     }
 }
 
-/// `bytes` with every bit of one of them changed.
+/// `bytes` with every bit of one byte inverted.
 func replacing(_ index: Int, in bytes: [UInt8]) -> [UInt8] {
     var bytes = bytes
     bytes[index] ^= 0xff

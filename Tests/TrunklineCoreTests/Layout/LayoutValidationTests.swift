@@ -5,7 +5,7 @@ struct LayoutValidationTests {
     static let length = Field.length(UInt32.self, counting: .body)
     static let kind = Field.kind(UInt8.self, [.request: 1, .response: 2])
 
-    /// Each with the field or role that the error must name.
+    /// Invalid fields, and the field or role that the error must name.
     static let mistakes: [(fields: [Field], field: String)] = [
         ([], "body"),
         ([length], "body"),
@@ -56,17 +56,17 @@ struct LayoutValidationTests {
     ]
 
     @Test(arguments: mistakes.indices)
-    func mistakeNamesItsField(index: Int) {
+    func errorNamesTheField(index: Int) {
         let (fields, field) = Self.mistakes[index]
         let error = #expect(throws: LayoutError.self) { try FrameLayout(validating: fields) }
         #expect(error?.field == field)
         #expect(error?.message.isEmpty == false)
     }
 
-    @Test func mistakeInOneOfTwoLayoutsSaysInWhich() {
+    @Test func errorNamesTheLayoutIfThereAreTwo() {
         let good = [Self.length, .body]
         for (fields, field) in Self.mistakes {
-            // A number that only the other direction needs is none here.
+            // A kind that only the other direction needs is not an error here.
             if fields.contains(.kind(UInt8.self, [.request: 1])) || fields.contains(.kind(UInt8.self, [.response: 1])) {
                 continue
             }
@@ -81,7 +81,7 @@ struct LayoutValidationTests {
         }
     }
 
-    @Test func roleThatDoesNotFitNamesTheRole() {
+    @Test func errorNamesTheInvalidRole() {
         let plain = FrameLayout {
             Self.length
             Field.body
@@ -101,7 +101,7 @@ struct LayoutValidationTests {
         #expect(role { try Layouts.acme.validatingRoles(serials: 1...0x1_0000_0000) } == "role serials")
     }
 
-    @Test func serialsAreAnyRangeAndEndWithTheirField() {
+    @Test func serialsMayBeAnyRangeWithinTheirField() {
         let layout = FrameLayout {
             Field.serial(UInt16.self)
             Self.length
@@ -116,14 +116,14 @@ struct LayoutValidationTests {
         #expect(layout.roles(serials: open).matching == .serial(9...0xffff))
     }
 
-    @Test func rolesReplaceThoseBefore() throws {
+    @Test func rolesReplaceEarlierRoles() throws {
         let layout = Layouts.acme.roles(push: 7)
         #expect(layout.cancelFrame(for: 1, type: 3) == nil)
         #expect(layout.matching == .serial(1...0xffff_ffff))
         #expect(layout.pong(answering: Frame(.ping)) == nil)
     }
 
-    @Test func layoutIsBuiltFromPartsAndConditions() throws {
+    @Test func layoutIsBuiltWithLoopsAndConditions() throws {
         func layout(isChecked: Bool, padding: Int) -> FrameLayout {
             FrameLayout {
                 [Field.serial(UInt8.self), Self.length]
@@ -137,7 +137,7 @@ struct LayoutValidationTests {
         #expect(try layout(isChecked: false, padding: 0).encoded(Frame(.request)) == hex("00 00000000 02"))
     }
 
-    @Test func mistakeInADeclarationStopsTheProgramAndNamesTheField() async throws {
+    @Test func invalidDeclarationStopsTheProgramAndNamesTheField() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = FrameLayout {
                 Field.type(width: 8)
@@ -146,11 +146,11 @@ struct LayoutValidationTests {
         }
         let output = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
         #expect(output.contains("field 1, type (8 bytes)"))
-        // Where it was written, not where it was found.
+        // The line of the declaration, not the line that detects the error.
         #expect(output.contains("LayoutValidationTests.swift:"))
     }
 
-    @Test func aRoleThatDoesNotFitStopsTheProgramWhereItWasWritten() async throws {
+    @Test func invalidRoleStopsTheProgramAndNamesTheLine() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Layouts.acme.roles(ping: 1, push: 1)
         }
@@ -163,7 +163,7 @@ struct LayoutValidationTests {
         await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(push: .types(5..<5)) }
     }
 
-    @Test func limitBelowAFrameWithoutBodyStopsTheProgram() async {
+    @Test func limitBelowTheSmallestFrameStopsTheProgram() async {
         await #expect(processExitsWith: .failure) {
             var layout = FrameLayout.standard
             layout.maximumFrameSize = 11

@@ -28,7 +28,7 @@ struct NamedFieldTests {
         #expect(frame[bytes: "token"] == [1, 2, 3, 4] && frame["token"] == nil && frame[bytes: "version"] == nil)
     }
 
-    /// Frames with the same fields were unequal when these had been set in another order.
+    /// Frames with the same fields used to be unequal if the fields had been set in a different order.
     @Test func theOrderInWhichFieldsAreSetDoesNotMatter() {
         var (a, b) = (Frame(.request), Frame(.request))
         a["x"] = 1
@@ -57,9 +57,9 @@ struct NamedFieldTests {
     }
 }
 
-/// Fields that every frame of one link has, as a session's token.
+/// Fields that have the same value in every frame of a link, such as the token of a session.
 struct FieldDefaultTests {
-    @Test func everyFrameThatDoesNotSetAFieldHasItsDefault() throws {
+    @Test func aFrameThatDoesNotSetAFieldHasItsDefault() throws {
         var link = Layouts.named
         var session = Frame(.request)
         session[bytes: "token"] = [1, 2, 3, 4]
@@ -70,18 +70,18 @@ struct FieldDefaultTests {
         var frame = Frame(.request, serial: 51)
         frame[bytes: "token"] = [9, 9, 9, 9]
         #expect(try link.encoded(frame) == hex("09090909 07 00000033 0000 00 0506"))
-        // The layout that it was made of has its own.
+        // The layout that `link` was copied from keeps its own defaults.
         #expect(try Layouts.named.encoded(Frame(.request)) == hex("00000000 01 00000000 0000 00 abcd"))
-        // One value does not take back another.
+        // Setting one default keeps the others.
         session = Frame(.request)
         session["version"] = 8
         try link.setDefaults(from: session)
         #expect(try link.encoded(Frame(.request)) == hex("01020304 08 00000000 0000 00 0506"))
-        // What the peer sends is not concerned.
+        // Received frames are not affected.
         #expect(try link.decoded(hex("00000000 01 00000000 0000 00 abcd")).frames.count == 1)
     }
 
-    @Test func defaultsThatDoNotFitAreRefusedAndChangeNothing() throws {
+    @Test func invalidDefaultsAreRefusedAndChangeNothing() throws {
         var link = Layouts.named
         func refusal(_ change: (inout Frame) -> Void) -> FrameError.Code? {
             var frame = Frame(.request)
@@ -102,7 +102,7 @@ struct FieldDefaultTests {
 }
 
 struct BodySizeTests {
-    @Test func bodiesHaveTheSizesThatTheLayoutAsksFor() throws {
+    @Test func bodiesMustHaveTheDeclaredSizes() throws {
         let layout = FrameLayout {
             Field.length(UInt8.self, counting: .wholeFrame)
             Field.body(sizes: 2...4)
@@ -117,7 +117,7 @@ struct BodySizeTests {
         #expect(try layout.encoded(Frame(.request, body: "12")) == hex("03 3132"))
     }
 
-    @Test func eachDirectionCanHaveItsOwn() throws {
+    @Test func eachDirectionCanHaveItsOwnSizes() throws {
         let layout = FrameLayout {
             Field.length(UInt8.self, counting: .body)
             Field.body(sizes: 4...4)

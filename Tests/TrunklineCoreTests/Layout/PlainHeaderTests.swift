@@ -2,9 +2,9 @@ import Testing
 
 @testable import Trunkline
 
-/// The commonest header has a short way of its own; it must not differ from the long one.
+/// The most common header has a fast path, whose results must equal those of the slow path.
 @Suite struct PlainHeaderTests {
-    /// The same layout with a limit low enough for arbitrary bytes to meet it.
+    /// Layouts with a limit low enough for random bytes to exceed it.
     private static let layouts: [any FrameCodec] = {
         var standard = FrameLayout.standard
         standard.maximumFrameSize = 300
@@ -17,7 +17,7 @@ import Testing
         return [standard, standard.serverSide(), wholeFrame, wholeFrame.serverSide()]
     }()
 
-    /// Lengths are small as a rule, so that whole frames are met, and now and then not.
+    /// Most lengths are small, so that whole frames occur; some are not.
     private static func input(_ random: inout some RandomNumberGenerator) -> [UInt8] {
         var bytes: [UInt8] = []
         for _ in 0..<Int.random(in: 0...4, using: &random) {
@@ -30,8 +30,8 @@ import Testing
         return bytes
     }
 
-    @Test("all frames at once are the frames one by one, and the same bytes are left", arguments: 0..<4)
-    func agrees(layout: Int) {
+    @Test("decoding all at once and one by one gives the same frames and leaves the same bytes", arguments: 0..<4)
+    func decodingAllAtOnceAgreesWithDecodingOneByOne(layout: Int) {
         var random = SeededGenerator(seed: UInt64(layout))
         for _ in 0..<2000 {
             let bytes = Self.input(&random)

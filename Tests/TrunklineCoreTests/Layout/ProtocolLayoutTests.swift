@@ -18,7 +18,7 @@ struct MemcachedByKindTests {
         #expect(try frames.flatMap { try server.encoded($0) } == answers)
     }
 
-    @Test func theAnswerToANoOperationIsAPong() throws {
+    @Test func theResponseToANoOperationIsAPong() throws {
         let ping = hex("80 0a 0000 00 00 0000 00000000 00000000 0000000000000000")
         let pong = hex("81 0a 0000 00 00 0000 00000000 00000000 0000000000000000")
         #expect(!Protocols.memcached.pongsLookLikePings)
@@ -40,7 +40,7 @@ struct ModbusLayoutTests {
     static let response = hex("1501 0000 0009 ff 03 06 022b 0000 0064")
     static let exception = hex("1502 0000 0003 ff 81 02")
 
-    @Test func requestAndResponseAreThePublishedBytes() throws {
+    @Test func requestAndResponseHaveThePublishedBytes() throws {
         let frame = Frame(.request, type: 3, serial: 0x1501, body: Bytes(hex("006b 0003")))
         #expect(try Protocols.modbus.encoded(frame) == Self.request)
         let seen = try #require(Protocols.modbus.serverSide().decoded(Self.request).frames.first)
@@ -58,7 +58,7 @@ struct ModbusLayoutTests {
         #expect(exception.status == 2 && exception.description.contains("status 2"))
         let server = Protocols.modbus.serverSide()
         #expect(try server.encoded(exception) == Self.exception)
-        // The code is the body unless that is given, and then both say the same.
+        // The status becomes the body if the body is empty. Otherwise the two must agree.
         let made = Frame(.response, type: 1, serial: 0x1502, status: 2, isErrorResponse: true)
         #expect(try server.encoded(made) == Self.exception)
         #expect(
@@ -69,7 +69,7 @@ struct ModbusLayoutTests {
         #expect(bare.isErrorResponse && bare.status == 0)
     }
 
-    @Test func aFailureCodeNeedsAFailureAndNoStatus() {
+    @Test func aFailureCodeRequiresTheRoleFailureAndNoStatusField() {
         let layout = FrameLayout {
             Field.serial(UInt16.self)
             Field.type(UInt8.self)
@@ -86,7 +86,7 @@ struct ModbusLayoutTests {
         #expect(tooWide?.message == "it can be 1 to 4 bytes wide, not 8")
     }
 
-    @Test func badFramesAreRefused() {
+    @Test func invalidFramesAreRefused() {
         #expect(Protocols.modbus.refusal(of: hex("1501 0001")) == .unexpectedBytes)
         #expect(Protocols.modbus.refusal(of: hex("1501 0000 0001")) == .illegalLength)
         #expect(Protocols.modbus.refusal(of: hex("1501 0000 00fe")) == nil)
@@ -98,7 +98,7 @@ struct ModbusLayoutTests {
 }
 
 struct DNSLayoutTests {
-    // RFC 1035 prints no bytes; these are its section 4 put into practice: example.com, type A, class IN.
+    // RFC 1035 shows no bytes. These follow its section 4: example.com, type A, class IN.
     static let query = hex("001d 1234 0100 0001 0000 0000 0000 076578616d706c6503636f6d00 0001 0001")
     static let answer = hex("001d 1234 8180 0001 0000 0000 0000 076578616d706c6503636f6d00 0001 0001")
 
@@ -114,7 +114,7 @@ struct DNSLayoutTests {
         #expect(try Protocols.dns.serverSide().encoded(reply) == Self.answer)
     }
 
-    /// A name that does not exist was a success, whose flags the caller had to read.
+    /// The response for a name that does not exist used to be a success, and the caller had to read its flags.
     @Test func theResultCodeIsTheStatusOfAnErrorResponse() throws {
         let unknown = hex("000c 1234 8183 0000 0000 0000 0000")
         let answer = try #require(Protocols.dns.decoded(unknown).frames.first)
@@ -123,8 +123,9 @@ struct DNSLayoutTests {
         #expect(try Protocols.dns.serverSide().encoded(reply) == hex("000c 1234 8103 0000 0000 0000 0000"))
     }
 
-    /// It said that a frame may have 16,777,216 bytes, of a query that its length cannot say and of one that is too short.
-    @Test func aLengthErrorNamesTheLimitThatIsBroken() {
+    /// For a query too long for the length field, and for one too short, the message used to say that a frame may have
+    /// 16,777,216 bytes.
+    @Test func aLengthErrorNamesTheLimitThatIsExceeded() {
         let long = Frame(.request, body: Bytes(repeating: 0, count: 65_532))
         #expect(
             Protocols.dns.complaint(about: long)
@@ -140,11 +141,11 @@ struct DNSLayoutTests {
         )
         #expect(
             Protocols.modbus.message(of: hex("1501 0000 00ff"))
-                == "the length is 255, not within 2–254; a frame may have 260 bytes (maximumFrameSize)"
+                == "the length is 255, not within 2–254; a frame has at most 260 bytes (maximumFrameSize)"
         )
         #expect(
             Protocols.modbus.message(of: hex("1501 0000 0001"))
-                == "the length is 1, not within 2–254; the length counts at least 2 bytes in this layout"
+                == "the length is 1, not within 2–254; a length is at least 2 in this layout"
         )
         let sized = FrameLayout {
             Field.length(UInt32.self, counting: .body)
@@ -156,7 +157,7 @@ struct DNSLayoutTests {
         )
     }
 
-    @Test func aQueryFromTheServerIsNoResponse() throws {
+    @Test func aQueryFromTheServerIsAPush() throws {
         #expect(try Protocols.dns.decoded(Self.query).frames.map(\.kind) == [.push])
     }
 

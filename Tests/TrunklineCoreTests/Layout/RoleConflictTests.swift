@@ -1,8 +1,8 @@
 import Testing
 import Trunkline
 
-/// Roles that say two things of one frame. They were taken, and the frame for whatever was looked for first: pushes that no
-/// subscriber saw, requests that no caller could send.
+/// Two roles for the same frame. Such roles used to be accepted, and the frame got the role that was checked first:
+/// subscribers missed pushes, and callers could not send requests.
 struct RoleConflictTests {
     private let flagged = RoleTests.flagged
 
@@ -11,10 +11,10 @@ struct RoleConflictTests {
     }
 
     private func both(_ number: String, _ second: String, _ first: String) -> String {
-        "role \(second): the type \(number) has the role \(first), and cannot have both"
+        "role \(second): the type \(number) already has the role \(first)"
     }
 
-    @Test func noTypeHasTwoRolesAndTheErrorNamesBothAndTheNumber() {
+    @Test func aTypeCannotHaveTwoRolesAndTheErrorNamesBothAndTheNumber() {
         #expect(mistake { try flagged.validatingRoles(ping: 1, push: 1) } == both("0x1", "push", "ping"))
         #expect(mistake { try flagged.validatingRoles(ping: 1, requests: 1...) } == both("0x1", "requests", "ping"))
         #expect(
@@ -41,28 +41,28 @@ struct RoleConflictTests {
         #expect(mistake { try flagged.validatingRoles(push: .types(7...8), part: 8) } == both("0x8", "part", "push"))
     }
 
-    @Test func noNumberOfAFieldHasTwoRoles() {
+    @Test func aFieldValueCannotHaveTwoRoles() {
         let mistake = mistake { try flagged.validatingRoles(push: .field("flags", 1...3), goAway: .field("flags", 2)) }
-        #expect(mistake == "role push: flags 0x2 has the role goAway, and cannot have both")
+        #expect(mistake == "role push: flags 0x2 already has the role goAway")
     }
 
-    @Test func whatIsToldApartInAnotherWayMayHaveTheSameType() throws {
-        // A pong as its ping.
+    @Test func rolesThatDifferInAnotherWayMayHaveTheSameType() throws {
+        // A pong like its ping.
         _ = try flagged.validatingRoles(ping: 1, pong: 1)
-        // Where responses are marked: pushes, goAways and requests.
+        // If responses have a mark: pushes, goAway frames and requests.
         _ = try flagged.validatingRoles(push: .types(3...5), response: .bit(7), goAway: 6, requests: 3...6)
-        // One says goodbye in each direction.
+        // One in each direction.
         _ = try flagged.validatingRoles(goAway: 6, closing: 6)
-        // A range of commands with the heartbeat in its midst.
+        // A range of commands that includes the heartbeat.
         let amid = try flagged.validatingRoles(ping: 5, requests: 3...9)
         #expect(amid.refusal(of: Frame(.request, type: 5)) == .unknownType)
         #expect(amid.refusal(of: Frame(.request, type: 6)) == nil)
-        // Parts have the types of requests, or others.
+        // Parts may have the types of requests, or others.
         _ = try flagged.validatingRoles(part: 3, requests: 3...5)
         _ = try flagged.validatingRoles(push: .field("flags", 1), goAway: .field("wait", 1))
     }
 
-    @Test func aWindowUpdateIsARequestWithTheSerialOfAnother() throws {
+    @Test func aWindowUpdateIsARequestWithTheSerialOfAnotherRequest() throws {
         let layout = flagged.roles(window: 2, requests: 3...9)
         let frames = try layout.serverSide().decoded(layout.encoded(Frame(.request, type: 2, serial: 9))).frames
         #expect(frames.map(\.kind) == [.request] && frames.map(\.serial) == [9])
@@ -74,10 +74,10 @@ struct RoleConflictTests {
             Field.body
         }
         let mistake = mistake { try unnumbered.validatingRoles(window: 2) }
-        #expect(mistake == "role window: the layout has no serial field to say which request")
+        #expect(mistake == "role window: the layout has no serial field to identify the request")
     }
 
-    @Test func aClosureCanTellAGoAwayAmidThePushes() throws {
+    @Test func aClosureCanReadAPushAsAGoAway() throws {
         let layout = flagged.roles(push: .types(0x80...), retryAfter: .seconds(in: "wait")) {
             $0.type == 0x85 ? .goAway : $0.kind
         }
@@ -103,7 +103,7 @@ struct RoleConflictTests {
         )
     }
 
-    @Test func everyKindOfRangeHasItsNumbers() throws {
+    @Test func everyKindOfRangeCoversItsNumbers() throws {
         #expect(mistake { try flagged.validatingRoles(ping: 5, push: .types(3..<6)) } == both("0x5", "push", "ping"))
         _ = try flagged.validatingRoles(ping: 6, push: .types(3..<6))
         #expect(mistake { try flagged.validatingRoles(ping: 6, push: .types(...6)) } == both("0x6", "push", "ping"))
@@ -112,7 +112,7 @@ struct RoleConflictTests {
         #expect(flagged.roles(serials: 5..<9).matching == .serial(5...8))
     }
 
-    @Test func anErrorSaysWhichNumberDoesNotFit() {
+    @Test func anErrorNamesTheNumberThatDoesNotFit() {
         #expect(
             mistake { try flagged.validatingRoles(requests: 3...256) }
                 == "role requests: 0x100 does not fit the type field, which has 1 byte"

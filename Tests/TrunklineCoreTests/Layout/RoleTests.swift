@@ -2,7 +2,7 @@ import SampleLayouts
 import Testing
 import Trunkline
 
-/// Roles that are more than a type number.
+/// Roles that are more than the number of a type.
 struct RoleTests {
     static let flagged = FrameLayout {
         Field.type(UInt8.self)
@@ -13,14 +13,14 @@ struct RoleTests {
         Field.body
     }
 
-    @Test func aPartIsMarkedUntilTheLast() throws {
+    @Test func everyPartButTheLastHasAMark() throws {
         let layout = Self.flagged.roles(part: .bit(0, of: "flags"))
         let server = layout.serverSide()
         let parts = [Frame(.part, type: 3, serial: 9, body: "a"), Frame(.response, type: 3, serial: 9, body: "b")]
         let bytes = try parts.flatMap { try server.encoded($0) }
         #expect(bytes == hex("03 09 01 0000 01 61 03 09 00 0000 01 62"))
         #expect(try layout.decoded(bytes).frames.map(\.kind) == [.part, .response])
-        // Where the bit says the opposite: "this is the last".
+        // The bit with the opposite meaning: this is the last part.
         let last = Self.flagged.roles(part: .bit(0, of: "flags", isSet: false))
         #expect(try last.decoded(bytes).frames.map(\.kind) == [.response, .part])
         #expect(
@@ -44,22 +44,22 @@ struct RoleTests {
         #expect(try bit.serverSide().encoded(Frame(.part, type: 3, serial: 9)) == hex("83 09 00 0000 00"))
     }
 
-    @Test func goAwaySaysForHowLong() throws {
+    @Test func goAwayCarriesTheRetryDelay() throws {
         let layout = Self.flagged.roles(goAway: 8, retryAfter: .seconds(in: "wait"))
         let frames = try layout.decoded(hex("08 00 00 0102 00 08 00 00 0000 00 03 09 00 0005 00")).frames
         #expect(frames.map(\.kind) == [.goAway, .goAway, .response])
         #expect(layout.retryAfter(in: frames[0]) == .seconds(0x102))
         #expect(layout.retryAfter(in: frames[1]) == nil)
         let fast = Self.flagged.roles(goAway: .field("flags", 0x80...), retryAfter: .milliseconds(in: "wait"))
-        let farewell = try #require(fast.decoded(hex("03 00 81 0102 00")).frames.first)
-        #expect(farewell.kind == .goAway && fast.retryAfter(in: farewell) == .milliseconds(0x102))
+        let goAway = try #require(fast.decoded(hex("03 00 81 0102 00")).frames.first)
+        #expect(goAway.kind == .goAway && fast.retryAfter(in: goAway) == .milliseconds(0x102))
         #expect(try fast.serverSide().encoded(Frame(.goAway)) == hex("00 00 80 0000 00"))
-        #expect(Self.flagged.retryAfter(in: farewell) == nil)
+        #expect(Self.flagged.retryAfter(in: goAway) == nil)
         #expect(layout.refusal(of: Frame(.request, type: 8)) == .unknownType)
         #expect(Self.flagged.serverSide().refusal(of: Frame(.goAway, type: 8)) == .unknownType)
     }
 
-    @Test func aHintBeyondAllTimeIsClamped() throws {
+    @Test func anExcessiveRetryDelayIsClamped() throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.integer("wait", UInt64.self)
@@ -82,7 +82,7 @@ struct RoleTests {
         #expect(try bit.serverSide().encoded(Frame(.push, type: 3)) == hex("83 00 00 0000 00"))
     }
 
-    @Test func withAMarkOnResponsesPushesCanHaveTypesOfRequests() throws {
+    @Test func ifResponsesHaveAMarkPushesCanHaveTypesOfRequests() throws {
         let layout = Self.flagged.roles(push: 3, response: .bit(7))
         #expect(try layout.decoded(hex("83 09 00 0000 00 03 00 00 0000 00")).frames.map(\.kind) == [.response, .push])
         #expect(layout.refusal(of: Frame(.request, type: 3)) == nil)
@@ -90,7 +90,7 @@ struct RoleTests {
         #expect(try layout.decoded(hex("04 00 00 0000 00")).frames.map(\.kind) == [.request])
     }
 
-    @Test func severalBitsOfAFieldSayFailureAndAreTheStatus() throws {
+    @Test func severalBitsOfAFieldCanMarkAFailureAndHoldTheStatus() throws {
         let layout = Self.flagged.roles(failure: .bits(4..<7, of: "flags"))
         let bytes = hex("03 09 30 0000 00 03 09 8f 0000 00")
         let frames = try layout.decoded(bytes).frames
@@ -98,7 +98,8 @@ struct RoleTests {
         #expect(frames.map(\.status) == [3, 0])
         let server = layout.serverSide()
         #expect(try frames.flatMap { try server.encoded($0) } == bytes)
-        // A status that fits goes there, any other is the lowest; what is no failure has zeros there.
+        // These bits hold a status that fits, and the lowest failure value for any other. They are zero in a frame that
+        // is not an error response.
         func sent(_ status: UInt32, _ isErrorResponse: Bool, flags: UInt64 = 0) throws -> [UInt8] {
             var frame = Frame(.response, type: 3, serial: 9, status: status, isErrorResponse: isErrorResponse)
             frame["flags"] = flags
@@ -110,12 +111,12 @@ struct RoleTests {
         #expect(try sent(0, false, flags: 0xff) == hex("03 09 8f 0000 00"))
     }
 
-    @Test func severalBitsHoldTheNumbersThatAreNamed() throws {
+    @Test func severalBitsCanHoldTheGivenNumbers() throws {
         let layout = Self.flagged.roles(
             push: .bits(0...1, of: "flags", holding: 2...3),
             failure: .bits(6..<8, holding: 2...2)
         )
-        // The type's top bits are a mark, and no part of the type.
+        // The top bits of the type field are a mark, not part of the type.
         let frames = try layout.decoded(hex("03 09 02 0000 00 43 09 01 0000 00 83 09 00 0000 00")).frames
         #expect(frames.map(\.kind) == [.push, .response, .response])
         #expect(frames.map(\.type) == [3, 3, 3] && frames.map(\.isErrorResponse) == [false, false, true])
@@ -128,8 +129,8 @@ struct RoleTests {
         #expect(try zero.serverSide().encoded(Frame(.response, type: 3)) == hex("03 00 02 0000 00"))
     }
 
-    /// What is an error response by its status came back with the lowest type of the role failure: found by fuzzing.
-    @Test func anErrorResponseThatItsStatusTellsKeepsItsType() throws {
+    /// Found by fuzzing: an error response marked by its status was encoded with the lowest type of the role failure.
+    @Test func anErrorResponseMarkedByItsStatusKeepsItsType() throws {
         let layout = try FrameLayout(validating: [
             .type(UInt8.self), .status(UInt8.self), .length(UInt8.self, counting: .body), .body,
         ])
@@ -142,7 +143,7 @@ struct RoleTests {
         #expect(try layout.serverSide().encoded(Frame(.response, isErrorResponse: true)) == hex("2c 00 00"))
     }
 
-    @Test func aResponseIsComparedWithWhatItRepeatsOfItsRequest() throws {
+    @Test func fieldsThatAResponseRepeatsAreComparedWithItsRequest() throws {
         let layout = Self.flagged.roles(response: .bit(7), part: 0x20, responsesRepeat: [.type, .field("wait")])
         #expect(layout.checksResponses && !Self.flagged.checksResponses)
         func complaint(_ bytes: [UInt8], to request: Frame) throws -> String? {
@@ -157,13 +158,14 @@ struct RoleTests {
         }
         var request = Frame(.request, type: 3, serial: 9)
         #expect(try complaint(hex("83 09 00 0000 00"), to: request) == nil)
-        #expect(try complaint(hex("84 09 00 0000 00"), to: request) == "the response has the type 0x4, its request 0x3")
-        let wait = "the response has the field \"wait\" 0x1, its request 0x0"
+        let type = "the response has the type 0x4, but its request has 0x3"
+        #expect(try complaint(hex("84 09 00 0000 00"), to: request) == type)
+        let wait = "the response has the field \"wait\" 0x1, but its request has 0x0"
         #expect(try complaint(hex("83 09 00 0001 00"), to: request) == wait)
-        // A part is told by its type, which says nothing else.
+        // A part is recognized by its type, so its type need not repeat the request's.
         #expect(try complaint(hex("a0 09 00 0000 00"), to: request) == nil)
         #expect(try complaint(hex("a0 09 00 0001 00"), to: request) == wait)
-        // Nor does that of a request's first piece.
+        // Nor is a response's type compared with that of a request's first part.
         let piece = Frame(.part, type: 0x20, serial: 9)
         #expect(try complaint(hex("84 09 00 0000 00"), to: piece) == nil)
         request["wait"] = 1
@@ -178,7 +180,7 @@ struct RoleTests {
     }
     .roles(ping: 9, cancel: nil)
 
-    @Test func aFieldSaysWhatAFrameIsFor() throws {
+    @Test func aKindFieldDeterminesTheKind() throws {
         let frames = try Self.kinds.decoded(hex("02 07 00 03 07 00 04 07 00 05 07 00 02 09 00 01 09 00 01 07 00"))
             .frames
         #expect(frames.map(\.kind) == [.response, .part, .push, .goAway, .pong, .ping, .request])
@@ -188,7 +190,7 @@ struct RoleTests {
         #expect(try Self.kinds.encoded(Frame(.request, type: 7)) == hex("01 07 00"))
     }
 
-    @Test func aClosureHasTheLastWordOnTheClientsSide() throws {
+    @Test func aClosureCanOverrideTheKindOnTheClientsSide() throws {
         let layout = Self.flagged.roles(ping: 1) { frame in
             switch frame["flags"] {
             case 0: frame.kind
@@ -202,9 +204,8 @@ struct RoleTests {
         #expect(try layout.serverSide().decoded(bytes).frames.map(\.kind) == [.ping, .request, .request])
     }
 
-    /// One received cost the link and everything under way on it.
-    /// It went out as a goAway: found by fuzzing.
-    @Test func aServersRequestAndPushAreMarkedAsNoGoAway() throws {
+    /// Found by fuzzing: such a frame was encoded as a goAway.
+    @Test func aServersRequestAndPushAreNotEncodedAsGoAway() throws {
         let layout = Self.flagged.roles(
             push: .types(2...3),
             response: .bit(0, of: "flags"),
@@ -219,7 +220,8 @@ struct RoleTests {
         }
     }
 
-    @Test func aTypeThatTheProtocolDoesNotHaveIsNotSentAndReceivedIsMalformed() throws {
+    /// Receiving an unknown type used to end the link and all requests in flight on it.
+    @Test func anUnknownTypeIsNotSentAndIsMalformedWhenReceived() throws {
         let layout = Self.flagged.roles(ping: 1, push: 2, requests: 3...5)
         let known = hex("05 09 00 0000 00 01 00 00 0000 00 02 00 00 0000 00")
         #expect(
@@ -231,15 +233,15 @@ struct RoleTests {
         #expect(frame.kind == .part && frame.type == 6 && frame.serial == 9 && frame.body == "a")
         #expect(
             layout.complaint(about: Frame(.request, type: 6))
-                == "type 0x6 is none of the role requests (types 0x3 to 0x5)"
+                == "type 0x6 is not in the role requests (types 0x3 to 0x5)"
         )
         #expect(layout.serverSide().refusal(of: hex("00 09 00 0000 00")) == .unknownType)
         #expect(layout.refusal(of: Frame(.request, type: 6)) == .unknownType)
         #expect(layout.serverSide().refusal(of: Frame(.response, type: 6)) == .unknownType)
     }
 
-    /// If it was no response, all that follow would be given to the wrong requests.
-    @Test func inOrderAnUnknownTypeCostsTheLink() {
+    /// If the frame is not a response, all responses after it would go to the wrong requests.
+    @Test func inOrderAnUnknownTypeEndsTheLink() {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.length(UInt8.self, counting: .body)
@@ -250,7 +252,7 @@ struct RoleTests {
         #expect(layout.refusal(of: hex("05 00")) == nil)
     }
 
-    /// A part by its type was refused where `requests` had not that type.
+    /// A part with its own type was refused if `requests` did not include the type.
     @Test func aPartMayHaveATypeThatNoRequestHas() throws {
         let layout = Self.flagged.roles(part: 7, requests: 3...5)
         let part = Frame(.part, type: 7, serial: 9)
@@ -258,8 +260,8 @@ struct RoleTests {
         #expect(try layout.malformedReasons(of: hex("07 09 00 0000 00 08 09 00 0000 00")) == [nil, .unknownType])
     }
 
-    /// The mark was taken for a part of the type: no server could send a part, or with the opposite mark a response.
-    @Test func aMarkInTheTypeMakesItNoOtherType() throws {
+    /// The mark was taken for part of the type: no server could send a part or, with the opposite mark, a response.
+    @Test func aMarkInTheTypeFieldDoesNotChangeTheType() throws {
         let parts = [Frame(.part, type: 3, serial: 9), Frame(.response, type: 3, serial: 9, body: "b")]
         for isSet in [true, false] {
             let layout = Self.flagged.roles(part: .bit(7, isSet: isSet), requests: 3...5).requiringBody(
@@ -273,7 +275,7 @@ struct RoleTests {
         }
     }
 
-    @Test func aLinkEndsWithAClosingFrameWhereThereIsTheRole() throws {
+    @Test func aLinkEndsWithAClosingFrameIfTheLayoutHasTheRole() throws {
         let smpp = FrameLayout {
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.type(UInt32.self)
@@ -288,7 +290,7 @@ struct RoleTests {
         #expect(try smpp.malformedReasons(of: hex("00000010 80000006 00000000 00000001")) == [nil])
         #expect(try smpp.serverSide().decoded(smpp.encoded(unbind)).frames == [unbind])
         #expect(smpp.serverSide()._closingFrame() == nil && FrameLayout.standard._closingFrame() == nil)
-        // The same number says it both ways without a mark, too, and nobody else may send it.
+        // The same type can have both roles without a mark, too, and no request may have it.
         let plain = Self.flagged.roles(goAway: 8, closing: 8)
         #expect(try plain.encoded(#require(plain.closingFrame())) == hex("08 00 00 0000 00"))
         #expect(try plain.decoded(hex("08 00 00 0000 00")).frames.map(\.kind) == [.goAway])
@@ -308,7 +310,7 @@ struct RoleMistakeTests {
         #expect(throws: LayoutError.self) { try layout() }?.field
     }
 
-    @Test func everyRoleThatDoesNotFitIsNamed() {
+    @Test func everyInvalidRoleIsNamed() {
         let flagged = RoleTests.flagged
         #expect(role { try flagged.validatingRoles(response: .bit(8)) } == "role response")
         #expect(role { try flagged.validatingRoles(response: .bit(-1)) } == "role response")
@@ -342,7 +344,7 @@ struct RoleMistakeTests {
         #expect(role { try Protocols.dns.validatingRoles(responsesRepeat: [.type]) } == "role responsesRepeat")
     }
 
-    @Test func rolesLookAtBothLayouts() throws {
+    @Test func rolesAreCheckedAgainstBothLayouts() throws {
         func layout(_ request: [Field], _ response: [Field]) throws -> FrameLayout {
             let rest = [Field.length(UInt8.self, counting: .body), .body]
             return try FrameLayout(validating: request + rest, response: response + rest)
@@ -360,7 +362,7 @@ struct RoleMistakeTests {
         #expect(role { try layout([], serials.1) } == "request serial")
     }
 
-    @Test func pingsWithoutABodyDoNotFitALayoutThatAsksForOne() {
+    @Test func pingsWithoutABodyAreInvalidIfTheLayoutRequiresABody() {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.length(UInt8.self, counting: .body)
@@ -369,7 +371,7 @@ struct RoleMistakeTests {
         #expect(role { try layout.validatingRoles(ping: 1) } == "role ping")
     }
 
-    /// Every final response was taken for a part, and its caller waited in vain.
+    /// Each final response used to be taken for a part, and its caller waited in vain.
     @Test func twoRolesCannotHaveTheSameMark() {
         let layout = FrameLayout {
             Field.type(UInt16.self)
@@ -381,6 +383,6 @@ struct RoleMistakeTests {
         let error = #expect(throws: LayoutError.self) {
             try layout.validatingRoles(response: .bit(7, of: "flags"), part: .bit(7, of: "flags"))
         }
-        #expect(error?.description == "role part: it is the same as the role response")
+        #expect(error?.description == "role part: it has the same mark as the role response")
     }
 }

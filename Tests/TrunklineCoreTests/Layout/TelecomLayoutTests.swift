@@ -11,7 +11,7 @@ struct SMPPLayoutTests {
     )
     static let bound = hex("0000001a 80000002 00000000 00000001 534d50503354455354 00")
 
-    @Test func requestIsThePublishedBytesAndItsResponseHasItsType() throws {
+    @Test func requestHasThePublishedBytesAndItsResponseHasItsType() throws {
         let frame = Frame(.request, type: 2, serial: 1, body: Bytes(Self.bind.dropFirst(16)))
         #expect(try Protocols.smpp.encoded(frame) == Self.bind)
         #expect(try Protocols.smpp.serverSide().decoded(Self.bind).frames == [frame])
@@ -25,7 +25,7 @@ struct SMPPLayoutTests {
         #expect(frame.kind == .response && frame.isErrorResponse && frame.status == 3 && frame.serial == 7)
     }
 
-    @Test func pingsAndPongsDifferByTheBit() throws {
+    @Test func pingsAndPongsDifferByTheResponseBit() throws {
         let ping = hex("00000010 00000015 00000000 00000001")
         let pong = hex("00000010 80000015 00000000 00000001")
         #expect(!Protocols.smpp.pongsLookLikePings)
@@ -37,7 +37,7 @@ struct SMPPLayoutTests {
         #expect(try Protocols.smpp.serverSide().decoded(pong).frames == [answer])
     }
 
-    @Test func whatTheServerAsksIsAPushAndCanBeAnswered() throws {
+    @Test func aRequestFromTheServerIsAPushThatTheClientCanAnswer() throws {
         let deliver = hex("00000011 00000005 00000000 00000007 00")
         let unbind = hex("00000010 00000006 00000000 00000008")
         #expect(try Protocols.smpp.decoded(deliver + unbind).frames.map(\.kind) == [.push, .goAway])
@@ -49,7 +49,7 @@ struct SMPPLayoutTests {
         #expect(try server.decoded(hex("00000011 80000005 00000000 00000007 00")).frames == [answer])
     }
 
-    @Test func theClientSaysGoodbyeWithTheSameType() throws {
+    @Test func theClientClosesWithTheTypeOfGoAway() throws {
         let unbind = hex("00000010 00000006 00000000 00000009")
         #expect(try Protocols.smpp.encoded(Frame(.request, type: 6, serial: 9)) == unbind)
         #expect(
@@ -57,7 +57,7 @@ struct SMPPLayoutTests {
         )
     }
 
-    @Test func badFramesAreRefused() {
+    @Test func invalidFramesAreRefused() {
         #expect(Protocols.smpp.refusal(of: hex("0000000f")) == .illegalLength)
         #expect(Protocols.smpp.refusal(of: hex("01000001")) == .illegalLength)
         #expect(Protocols.smpp.refusal(of: Frame(.request, type: 0x8000_0002)) == .unknownType)
@@ -67,11 +67,12 @@ struct SMPPLayoutTests {
 }
 
 struct DiameterLayoutTests {
-    // RFC 6733 prints no bytes; these are its sections 3 and 4.1: a request without AVPs, an answer with Result-Code 2001.
+    // RFC 6733 shows no bytes. These follow its sections 3 and 4.1: a request without AVPs, an answer with Result-Code
+    // 2001.
     static let request = hex("01 000014 80 000101 00000000 00000032 00000007")
     static let answer = hex("01 000020 00 000101 00000000 00000032 00000007 0000010c 4000000c 000007d1")
 
-    @Test func theRequestBitTellsAnswersFromRequests() throws {
+    @Test func theRequestBitDistinguishesAnswersFromRequests() throws {
         var frame = Frame(.request, type: 257, serial: 0x32)
         frame["endToEnd"] = 7
         #expect(try Protocols.diameter.encoded(frame) == Self.request)
@@ -83,13 +84,13 @@ struct DiameterLayoutTests {
         #expect(answer.kind == .response && !answer.isErrorResponse && answer.type == 257 && answer.serial == 0x32)
         #expect(answer["flags"] == 0 && answer.body.count == 12)
         #expect(try Protocols.diameter.serverSide().encoded(answer) == Self.answer)
-        // An answer that is made of its request keeps the request's flags but for the bit.
+        // A response made from its request keeps the request's flags, except for the request bit.
         var reply = answer
         reply["flags"] = 0xC0
         #expect(try Protocols.diameter.serverSide().encoded(reply)[4] == 0x40)
     }
 
-    @Test func theErrorBitIsAnErrorResponse() throws {
+    @Test func theErrorBitMarksAnErrorResponse() throws {
         var bytes = Self.answer
         bytes[4] = 0x20
         let answer = try #require(Protocols.diameter.decoded(bytes).frames.first)
@@ -99,7 +100,7 @@ struct DiameterLayoutTests {
         #expect(try Protocols.diameter.decoded(bytes).frames.map(\.kind) == [.push])
     }
 
-    @Test func watchdogsArePingsAndDisconnectingIsGoAway() throws {
+    @Test func aWatchdogIsAPingAndADisconnectIsAGoAway() throws {
         let watchdog = hex("01 000014 80 000118 00000000 00000001 00000000")
         let itsAnswer = hex("01 000014 00 000118 00000000 00000001 00000000")
         let goodbye = hex("01 000014 80 00011a 00000000 00000009 00000000")
@@ -114,7 +115,7 @@ struct DiameterLayoutTests {
         #expect(try Protocols.diameter.serverSide().encoded(Frame(.goAway, serial: 9)) == goodbye)
     }
 
-    @Test func badFramesAreRefused() {
+    @Test func invalidFramesAreRefused() {
         #expect(Protocols.diameter.refusal(of: hex("02")) == .unexpectedBytes)
         #expect(Protocols.diameter.refusal(of: hex("01 000013")) == .illegalLength)
         #expect(Protocols.diameter.refusal(of: Frame(.request, type: 280)) == .unknownType)

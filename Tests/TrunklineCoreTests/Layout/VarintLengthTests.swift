@@ -3,7 +3,7 @@ import Testing
 @testable import Trunkline
 
 struct VarintLengthTests {
-    /// Everything moves with the length: numbers, constants, a repetition, a checksum, the trailer.
+    /// Every other field moves with the length: numbers, constants, a repetition, a checksum, the trailer.
     static let layout = FrameLayout {
         Field.constant([0xA0])
         Field.type(UInt8.self)
@@ -26,8 +26,9 @@ struct VarintLengthTests {
         }
     }
 
-    @Test func whatFollowsTheLengthMovesWithIt() throws {
-        // CRC-32 of "123456789" is the published check value: 31 of type and constants cannot be, so compute the rest.
+    @Test func fieldsBehindTheLengthMoveWithIt() throws {
+        // `ChecksumTests` compares CRC-32 with published values. There are none for these bytes, so it is computed
+        // here.
         for (size, length) in [(0, "00"), (5, "05"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001")] {
             var frame = Frame(.response, type: 7, serial: 0x0102, body: Self.body(size))
             frame[bytes: "token"] = [3, 4]
@@ -57,7 +58,7 @@ struct VarintLengthTests {
     @Test(arguments: [
         (0x40, "40"), (0x7f, "7f"), (0x80, "8100"), (0x2000, "c000"), (0x3fff, "ff7f"), (0x4000, "818000"),
     ])
-    func theHighBitsCanComeFirst(size: Int, digits: String) throws {
+    func theHighBitsOfALengthCanComeFirst(size: Int, digits: String) throws {
         let layout = Self.plain(.body, order: .bigEndian)
         let bytes = hex(digits) + Array(Self.body(size))
         #expect(try layout.encoded(Frame(.request, body: Self.body(size))) == bytes)
@@ -73,9 +74,10 @@ struct VarintLengthTests {
         #expect(try layout.decoded(bytes).frames.map(\.body) == [Self.body(size)])
     }
 
-    /// With its second byte the length of the largest body is one more than the limit on bodies says: it was refused.
+    /// The length of the largest body grew by its own second byte, exceeded the limit on bodies by one, and was
+    /// refused.
     @Test(arguments: [126, 127, 128, 200, 16381, 16382, 20000])
-    func aLengthThatCountsItselfReachesTheLargestBody(most: Int) throws {
+    func aLengthThatCountsItselfAllowsTheLargestBody(most: Int) throws {
         for order in [ByteOrder.littleEndian, .bigEndian] {
             let layout = FrameLayout {
                 Field.varintLength(counting: .wholeFrame, order: order)
@@ -90,7 +92,7 @@ struct VarintLengthTests {
         }
     }
 
-    @Test func needlessZerosAreTakenUpToTenBytes() throws {
+    @Test func redundantZerosAreAcceptedUpToTenBytes() throws {
         #expect(try Self.plain(.body).decoded(hex("818000 61")).frames.map(\.body) == ["a"])
         #expect(try Self.plain(.body, order: .bigEndian).decoded(hex("808001 61")).frames.map(\.body) == ["a"])
         #expect(try Self.plain(.body).decoded(hex("81808080808080808000 61")).frames.map(\.body) == ["a"])
@@ -101,7 +103,7 @@ struct VarintLengthTests {
         #expect(Self.plain(.body).refusal(of: hex("8080808080808080807f")) == .illegalLength)
     }
 
-    @Test func limitsHoldForTheWholeFrame() throws {
+    @Test func limitsApplyToTheWholeFrame() throws {
         for count in [LengthCount.body, .wholeFrame, .rest] {
             var layout = Self.plain(count)
             layout.maximumFrameSize = 130

@@ -4,7 +4,7 @@ import Testing
 
 private typealias Table = InFlightTable<String>
 
-/// Serials: which a request gets, and when they are free again.
+/// Serials: which one a request gets, and when it is free again.
 @Suite struct InFlightTableTests {
     private func table(_ range: ClosedRange<SerialNumber>, _ count: UInt64 = 0) -> Table {
         var table = Table(matching: .serial(range))
@@ -35,7 +35,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.takeAnswered(50, before: 2).text == "a")
     }
 
-    // MARK: Which serial
+    // MARK: Choosing a serial
 
     @Test func serialsGoUpAndWrapToTheLowerBound() {
         var table = table(50...52)
@@ -61,7 +61,7 @@ private typealias Table = InFlightTable<String>
         #expect(!table.isExhausted)
     }
 
-    @Test func theFirstSerialIsTheOneThatWasAskedForAndStartingOverGoesToTheLowest() {
+    @Test func theFirstSerialCanBeChosenAndStartingOverBeginsAtTheLowest() {
         var table = Table(matching: .serial(50...99), firstSerial: 87)
         #expect(table.insert(1, "", type: 0, at: 1) == 87)
         #expect(table.insert(2, "", type: 0, at: 2) == 88)
@@ -76,13 +76,13 @@ private typealias Table = InFlightTable<String>
         #expect(inOrder.takeAnswered(0, before: 3).text == "1")
     }
 
-    @Test func whatIsInFlightIsSkipped() {
+    @Test func serialsInFlightAreSkipped() {
         var table = table(1...4, 4)
         #expect(table.takeAnswered(3, before: 5).text == "3")
         #expect(table.insert(5, "", type: 0, at: 5) == 3)
     }
 
-    @Test func aFullRangeIsExhaustedUntilOneIsGivenBack() {
+    @Test func aFullRangeIsExhaustedUntilASerialIsFree() {
         var table = table(1...2, 2)
         #expect(table.isExhausted)
         #expect(table.insert(3, "3", type: 0, at: 3) == nil)
@@ -92,9 +92,9 @@ private typealias Table = InFlightTable<String>
         #expect(table.insert(3, "3", type: 0, at: 3) == 2)
     }
 
-    // MARK: Giving up
+    // MARK: Abandoned requests
 
-    @Test func whatWasNotSentGivesItsSerialBack() {
+    @Test func anUnsentRequestFreesItsSerial() {
         var table = table(50...99, 3)
         #expect(table.remove(50)?.id == 1)
         #expect(table.remove(50) == nil)
@@ -104,7 +104,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.heldCount == 1 && table.abandonedCount == 0 && table.count == 1)
     }
 
-    @Test func aSerialThatWasGivenUpIsSkippedUntilTheServerAnswers() {
+    @Test func theSerialOfAnAbandonedRequestIsSkippedUntilItsLateResponse() {
         var table = table(1...2, 1)
         #expect(table.abandon(1, until: at(60))?.waiter == "1")
         #expect(table.abandon(1, until: at(60)) == nil)
@@ -118,7 +118,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.insert(3, "3", type: 0, at: 3) == 1)
     }
 
-    @Test func quarantineEndsWithItsTime() {
+    @Test func aQuarantineEndsAfterItsTime() {
         var table = table(1...1, 1)
         _ = table.abandon(1, until: at(60))
         table.endQuarantine(at: at(59))
@@ -130,7 +130,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.insert(2, "", type: 0, at: 2) == 1)
     }
 
-    // Answered early, taken again, given up again: the first quarantine's end must not free the second.
+    // The serial is answered early, used again, and abandoned again. The end of the first quarantine must not free it.
     @Test func anOldQuarantineDoesNotEndANewOne() {
         var table = table(1...1, 1)
         _ = table.abandon(1, until: at(10))
@@ -145,8 +145,9 @@ private typealias Table = InFlightTable<String>
         #expect(table.insert(3, "", type: 0, at: 3) == 1)
     }
 
-    /// A server that cannot cancel and takes minutes over a reply met the serial's next request with its rest.
-    @Test func aLatePartKeepsItsSerialInQuarantine() {
+    /// A server that cannot cancel and takes minutes for a reply: its late parts used to reach the next request with
+    /// that serial.
+    @Test func aLatePartProlongsTheQuarantine() {
         var table = table(50...99, 1)
         _ = table.abandon(50, until: at(60))
         for step in 1...10 {
@@ -155,7 +156,7 @@ private typealias Table = InFlightTable<String>
             table.endQuarantine(at: at(time))
             #expect(table.heldCount == 1)
         }
-        // One that comes out of turn does not shorten it.
+        // An earlier end does not shorten the quarantine.
         #expect(table.match(50, before: 2, prolongingTo: at(100)).text == "late")
         table.endQuarantine(at: at(559))
         #expect(table.heldCount == 1 && table.abandonedCount == 1)
@@ -179,8 +180,8 @@ private typealias Table = InFlightTable<String>
         #expect(entries < 200)
     }
 
-    /// Requests that are given up and answered soon, behind one that is never answered: each left an entry for as long
-    /// as its quarantine would have lasted.
+    /// Requests that are abandoned and soon answered, behind one that is never answered: each used to leave an entry
+    /// until the end of its quarantine.
     @Test func answeredQuarantinesDoNotAccumulate() throws {
         var table = table(1...SerialNumber.max)
         for id in 1...100_000 as ClosedRange<RequestID> {
@@ -197,7 +198,7 @@ private typealias Table = InFlightTable<String>
 
     // MARK: Parts
 
-    @Test func aPartFindsItsRequestBySerialAndTheResponseFindsItStill() {
+    @Test func partsAndTheResponseFindTheirRequestBySerial() {
         var table = table(50...99, 2)
         for _ in 0..<3 { #expect(table.match(51, before: 3, prolongingTo: at(60)).text == "2") }
         #expect(table.match(50, before: 3, prolongingTo: at(60)).text == "1")
@@ -206,7 +207,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.count == 1)
     }
 
-    @Test func whoWaitsCanBeReplacedWhileSomebodyWaits() {
+    @Test func theWaiterOfARequestInFlightCanBeReplaced() {
         var table = table(50...99, 2)
         table.setWaiter("another", of: 50)
         table.setWaiter("nobody", of: 77)
@@ -217,15 +218,15 @@ private typealias Table = InFlightTable<String>
         #expect(table.takeAnswered(51, before: 3).text == "late")
     }
 
-    // MARK: All
+    // MARK: All requests
 
     @Test(arguments: [ResponseMatching.serial(50...53), .inOrder])
-    func theRestIsTakenOutInTheOrderOfItsFrames(_ matching: ResponseMatching) {
+    func theRemainingRequestsAreRemovedInTheOrderOfTheirFrames(_ matching: ResponseMatching) {
         var table = Table(matching: matching)
         for id in 1...3 as ClosedRange<RequestID> { _ = table.insert(id, "\(id)", type: 0, at: id) }
         #expect(table.takeAnswered(50, before: 4).text == "1")
         _ = table.insert(4, "4", type: 0, at: 4)
-        // With serials the fifth has the first's, which is the lowest.
+        // With serials, the fifth request has the serial of the first, which is the lowest.
         _ = table.insert(5, "5", type: 0, at: 5)
         _ = table.abandon(matching == .inOrder ? 2 : 51, until: at(60))
         #expect(table.hasRequest(at: 5..<6) && table.hasRequest(at: 1..<4) && !table.hasRequest(at: 1..<3))
@@ -236,7 +237,8 @@ private typealias Table = InFlightTable<String>
     }
 }
 
-/// In order: positions, abandoned heads, and when the responses that are due are wanted by nobody.
+/// Matched in order: positions, abandoned requests at the front, and links on which no caller waits for the responses
+/// that are due.
 @Suite struct InFlightOrderTests {
     /// Requests at positions 1 up to `count`.
     private func table(_ count: UInt64) -> Table {
@@ -261,7 +263,7 @@ private typealias Table = InFlightTable<String>
         #expect(table.match(0, before: 3, prolongingTo: at(60)).text == "unknown")
     }
 
-    @Test func theLateReplyOfARequestThatWasGivenUpIsSwallowedInItsPlace() {
+    @Test func theLateReplyToAnAbandonedRequestIsDiscardedInItsPlace() {
         var table = table(3)
         _ = table.abandon(1, until: at(60))
         #expect(table.remove(2)?.waiter == "2")
@@ -271,15 +273,15 @@ private typealias Table = InFlightTable<String>
         #expect(table.takeAnswered(0, before: 4).text == "3")
     }
 
-    @Test func whatWasNotSentExpectsNoReply() {
+    @Test func anUnsentRequestExpectsNoResponse() {
         var table = table(2)
         _ = table.remove(1)
         #expect(table.takeAnswered(0, before: .max).text == "2")
         #expect(table.takeAnswered(0, before: .max).text == "unknown")
     }
 
-    /// Its place is held until the response comes, or the link ends.
-    @Test func timeEndsNoPlaceInTheOrder() {
+    /// Its place is kept until its response arrives or the link ends.
+    @Test func anAbandonedRequestKeepsItsPlaceInTheOrder() {
         var table = table(2)
         _ = table.abandon(1, until: at(60))
         #expect(table.nextQuarantineEnd == nil)
@@ -288,10 +290,10 @@ private typealias Table = InFlightTable<String>
         #expect(table.takeAnswered(0, before: 3).text == "late")
     }
 
-    @Test func theOldestThatWasGivenUpSaysHowLongToWait() {
+    @Test func theOldestAbandonedRequestDeterminesHowLongToWait() {
         var table = table(3)
         _ = table.abandon(2, until: at(60))
-        let none = table.oldestAbandonedUntil()  // 1 is waited for
+        let none = table.oldestAbandonedUntil()  // a caller waits for 1
         #expect(none == nil)
         _ = table.takeAnswered(0, before: 4)
         let first = table.oldestAbandonedUntil()
@@ -305,24 +307,24 @@ private typealias Table = InFlightTable<String>
         #expect(last == nil && table.abandonedCount == 0)
     }
 
-    @Test func aLinkIsForsakenWhenNobodyWaitsForWhatIsDue() {
+    @Test func aLinkIsForsakenWhenNoCallerWaitsForTheResponsesThatAreDue() {
         var table = table(4)
         _ = table.abandon(2, until: at(60))
-        #expect(!table.isForsaken(before: 3))  // 1 is waited for
+        #expect(!table.awaitsOnlyAbandoned(before: 3))  // a caller waits for 1
         _ = table.abandon(1, until: at(60))
-        #expect(table.isForsaken(before: 3))  // 3 and 4 have not started
-        #expect(!table.isForsaken(before: 4))
+        #expect(table.awaitsOnlyAbandoned(before: 3))  // 3 and 4 have not started
+        #expect(!table.awaitsOnlyAbandoned(before: 4))
         let isLevelBefore = table.isLevel(before: 3)
         #expect(!isLevelBefore)
         _ = table.remove(3)
-        #expect(table.isForsaken(before: 4))
-        #expect(!table.isForsaken(before: 5))
+        #expect(table.awaitsOnlyAbandoned(before: 4))
+        #expect(!table.awaitsOnlyAbandoned(before: 5))
         for _ in 1...2 { _ = table.takeAnswered(0, before: 4) }
         let (isLevel, isLevelWithAnother) = (table.isLevel(before: 4), table.isLevel(before: 5))
-        #expect(isLevel && !isLevelWithAnother && !table.isForsaken(before: 4))
+        #expect(isLevel && !isLevelWithAnother && !table.awaitsOnlyAbandoned(before: 4))
     }
 
-    @Test func theFirstIsAwaitedOnceItHasStartedAndUntilItIsGivenUp() {
+    @Test func theFirstRequestIsAwaitedFromItsStartUntilItIsAbandoned() {
         var table = table(2)
         func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
             var copy = table
@@ -337,17 +339,17 @@ private typealias Table = InFlightTable<String>
         #expect(!isFirstAwaited(before: 3))
     }
 
-    @Test func linksWithSerialsAreNeverForsakenAndHaveNoFirst() {
+    @Test func linksWithSerialsAreNeverForsakenAndHaveNoFirstRequest() {
         var table = Table(matching: .serial(50...99))
         for id in 1...2 as ClosedRange<RequestID> { _ = table.insert(id, "\(id)", type: 7, at: id) }
         let isFirstAwaited = table.isFirstAwaited(before: 3)
         #expect(!isFirstAwaited)
         for serial in 50...51 as ClosedRange<SerialNumber> { _ = table.abandon(serial, until: at(60)) }
         let until = table.oldestAbandonedUntil()
-        #expect(!table.isForsaken(before: 3) && until == nil)
+        #expect(!table.awaitsOnlyAbandoned(before: 3) && until == nil)
     }
 
-    @Test func theLatestIsTheLatestUntilItIsGone() {
+    @Test func theLatestRequestIsTheLatestUntilItIsAnswered() {
         var table = table(2)
         #expect(table.isLatest(2) && !table.isLatest(1))
         _ = table.abandon(2, until: at(60))
@@ -357,7 +359,7 @@ private typealias Table = InFlightTable<String>
     }
 }
 
-/// The table against a list that is looked through for everything.
+/// The table, compared with a list that is searched for everything.
 @Suite struct InFlightPropertyTests {
     private struct Model {
         struct Entry {
@@ -406,7 +408,7 @@ private typealias Table = InFlightTable<String>
     }
 
     @Test(arguments: [ResponseMatching.serial(1...12), .serial(UInt64.max - 300...UInt64.max), .inOrder])
-    func behavesLikeAList(_ matching: ResponseMatching) {
+    func theTableBehavesLikeAList(_ matching: ResponseMatching) {
         for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var (table, model) = (Table(matching: matching), Model(matching))
@@ -423,7 +425,7 @@ private typealias Table = InFlightTable<String>
                 switch Int.random(in: 0..<12, using: &generator) {
                 case 0...3:
                     (id, position) = (id + 1, position + .random(in: 1...3, using: &generator))
-                    // A number that is not free is not looked for in the model when there is none.
+                    // The model must not search for a free serial if there is none.
                     let isFull = !model.isInOrder && model.entries.count == model.range.count
                     #expect(table.isExhausted == isFull, "seed \(seed)")
                     let number = isFull ? nil : model.insert(id, position)
@@ -473,8 +475,8 @@ private typealias Table = InFlightTable<String>
                 #expect(table.hasRequest(at: 0..<unstarted) == isDue, "seed \(seed)")
                 let oldest = model.isInOrder ? model.oldest : nil
                 #expect(table.oldestAbandonedUntil() == oldest?.until, "seed \(seed)")
-                let isForsaken = model.isInOrder && !model.abandoned.isEmpty && !isDue
-                #expect(table.isForsaken(before: unstarted) == isForsaken, "seed \(seed)")
+                let awaitsOnlyAbandoned = model.isInOrder && !model.abandoned.isEmpty && !isDue
+                #expect(table.awaitsOnlyAbandoned(before: unstarted) == awaitsOnlyAbandoned, "seed \(seed)")
                 let isFirstAwaited = oldest.map { $0.until == nil && $0.position < unstarted } ?? false
                 #expect(table.isFirstAwaited(before: unstarted) == isFirstAwaited, "seed \(seed)")
                 if model.isInOrder {

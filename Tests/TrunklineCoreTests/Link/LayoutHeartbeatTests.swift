@@ -12,8 +12,8 @@ import Trunkline
     }
     .roles(ping: 8, pong: 9, push: .types(3...7))
 
-    /// A layout without a type for it had no heartbeat.
-    @Test func aRequestServesAsAPing() throws {
+    /// A layout without a type for heartbeats used to have none.
+    @Test func aRequestCanServeAsAPing() throws {
         let dns = Protocols.dns
         let first = try #require(dns.ping(number: 0))
         #expect(first.kind == .ping && first.serial == 1 && dns.ping(number: 15)?.serial == 1)
@@ -26,11 +26,11 @@ import Trunkline
         let answer = try dns.serverSide().encoded(pong)
         #expect(answer == hex("0011 0001 8100 0001 0000 0000 0000 00 0002 0001"))
         #expect(try dns.decoded(answer).frames.map(\.kind) == [.pong])
-        // A server that refuses it is alive, one of another serial answers a request.
+        // An error response to the ping is a pong. One with another serial answers a request.
         let refusals = hex("000c 0001 8185 0000 0000 0000 0000 000c 0010 8185 0000 0000 0000 0000")
         let frames = try dns.decoded(refusals).frames
         #expect(frames.map(\.kind) == [.pong, .response] && frames.map(\.isErrorResponse) == [false, true])
-        // The same question as a request, and another one with no serial.
+        // The same query as a request, and another one without a serial.
         let others = hex("0011 0010 0100 0001 0000 0000 0000 00 0002 0001 000c 0000 0100 0000 0000 0000 0000")
         #expect(try dns.serverSide().decoded(others).frames.map(\.kind) == [.request, .request])
     }
@@ -45,7 +45,7 @@ import Trunkline
         #expect(try modbus.decoded(answers).frames.map(\.kind) == [.pong, .pong, .response])
     }
 
-    @Test func aKindFieldTellsTheAnswerToARequestThatServesAsAPing() throws {
+    @Test func aKindFieldIdentifiesTheAnswerToARequestThatServesAsAPing() throws {
         let layout = FrameLayout {
             Field.kind(UInt8.self, [.request: 1, .response: 2, .ping: 3, .pong: 4])
             Field.length(UInt8.self, counting: .body)
@@ -58,7 +58,7 @@ import Trunkline
         #expect(layout.pong(answering: Frame(.ping, body: "!")) == Frame(.pong, body: "!"))
     }
 
-    @Test func aHeartbeatWhoseAnswerCannotBeToldIsNamed() {
+    @Test func aHeartbeatWhoseAnswerCannotBeIdentifiedIsAnError() {
         func complaint(_ make: () throws -> FrameLayout) -> String? {
             do {
                 _ = try make()
@@ -73,7 +73,7 @@ import Trunkline
                 try Protocols.dns.validatingRoles(heartbeat: frame, response: .bit(15, of: "flags"), serials: serials)
             }
         }
-        #expect(dns(0...9, question)?.hasPrefix("role heartbeat: nothing tells its answer") == true)
+        #expect(dns(0...9, question)?.hasPrefix("role heartbeat: its answer cannot be distinguished") == true)
         #expect(dns(1...9, Frame(.request, body: "short"))?.hasPrefix("role heartbeat: it cannot be sent") == true)
         #expect(dns(1...9, question) == nil)
         let inOrder = FrameLayout {
@@ -82,11 +82,11 @@ import Trunkline
         }
         #expect(
             complaint { try inOrder.validatingRoles(heartbeat: Frame(.request)) }
-                == "role heartbeat: nothing tells its answer from other responses: list pong in a kind field"
+                == "role heartbeat: its answer cannot be distinguished from other responses: list pong in a kind field"
         )
         #expect(
             complaint { try Self.separate.validatingRoles(ping: 1, heartbeat: Frame(.request), serials: 5...) }
-                == "role heartbeat: there is a role ping, and a link has one heartbeat"
+                == "role heartbeat: it cannot be combined with the role ping"
         )
         #expect(
             complaint {
@@ -96,7 +96,7 @@ import Trunkline
         )
     }
 
-    @Test func standardPingsHaveTheReservedSerialsInTurn() throws {
+    @Test func standardPingsUseTheReservedSerialsInTurn() throws {
         let layout = FrameLayout.standard
         let first = try #require(layout.ping(number: 0))
         #expect(first.kind == .ping)
@@ -114,7 +114,7 @@ import Trunkline
         #expect(layout.pongsLookLikePings)
     }
 
-    @Test func aRolePongIsATypeOfItsOwn() throws {
+    @Test func theRolePongIsASeparateType() throws {
         let layout = Self.separate
         #expect(!layout.pongsLookLikePings)
         #expect(try layout.encoded(Frame(.ping)) == hex("08 0000 00"))
@@ -128,7 +128,7 @@ import Trunkline
     }
 
     @Test(arguments: [0, 9] as [UInt32])
-    func aPongOfItsOwnTypeNeedsNotBeAmongTheTypesOfResponses(_ type: UInt32) throws {
+    func theTypeOfPongsNeedNotBeAmongTheTypesOfResponses(_ type: UInt32) throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.serial(UInt16.self)
@@ -145,23 +145,23 @@ import Trunkline
         }
     }
 
-    @Test func aPongOfTheSameTypeAsThePingIsNone() {
+    @Test func pongsWithTheTypeOfPingsLookLikePings() {
         #expect(Layouts.acme.roles(ping: 4, pong: 4).pongsLookLikePings)
     }
 
-    @Test func withoutTheRolePingThereIsNone() {
+    @Test func withoutTheRolePingThereAreNoPings() {
         let layout = Layouts.acme.roles(push: 1)
         #expect(layout.ping(number: 0) == nil)
         #expect(layout.pong(answering: Frame(.ping)) == nil)
     }
 
-    @Test func rolesThatDoNotFitAreRefused() throws {
+    @Test func invalidRolesAreRefused() throws {
         #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(pong: 1) }
         #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(ping: 1, pong: 0x10000) }
         #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(ping: 1, pong: 2, cancel: 2) }
     }
 
-    @Test func aLayoutWithoutSerialsPingsWithoutOne() {
+    @Test func pingsOfALayoutWithoutSerialsHaveNone() {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.length(UInt8.self, counting: .body)

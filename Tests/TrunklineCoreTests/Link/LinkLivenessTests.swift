@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// What liveness has to know of the frames on their way out: interval 30 s, deadline 10 s, probe after 5 s.
+/// What liveness must know about outgoing frames: interval 30 s, deadline 10 s, probe after 5 s.
 @Suite struct LinkLivenessTests {
     private func link(_ matching: ResponseMatching = .serial(50...99)) -> TestedLink {
         var link = TestedLink(matching)
@@ -12,14 +12,14 @@ import Testing
 
     private let ping = Frame(.ping, body: "ping")
 
-    @Test func aLinkThatIsNotReadyAsksForNothing() {
+    @Test func aLinkThatIsNotReadyHasNoTimer() {
         var link = TestedLink()
         #expect(link.machine.liveness.rules.nextLook.map { $0 == .distantFuture } ?? true)
         link.machine.becomeReady(Liveness.Policy(), at: at(7))
         #expect(link.machine.liveness.rules.nextLook == at(37))
     }
 
-    @Test func aPingGoesOutBehindWhatIsQueuedAndOnlyOnceUntilItIsWritten() {
+    @Test func aPingIsWrittenBehindQueuedFramesAndIsNotQueuedTwice() {
         var link = link()
         link.send(1, "abc")
         link.writeOnce(upTo: 1)
@@ -31,9 +31,9 @@ import Testing
         #expect(third && link.write() == "ping")
     }
 
-    /// While our ping waits behind other frames, bytes that the peer's kernel takes are a sign of life; else they are none.
+    /// Bytes that the socket takes are progress while the ping waits behind other frames, and only then.
     @Test(arguments: [false, true])
-    func aSocketThatTakesBytesIsASignOfLifeWhileThePingWaits(_ isPingFirst: Bool) {
+    func writtenBytesAreProgressOnlyWhileThePingWaits(_ isPingFirst: Bool) {
         var link = link()
         if !isPingFirst { link.send(1, "a large request") }
         _ = link.machine.send(ping: ping, at: at(30))
@@ -43,8 +43,8 @@ import Testing
         #expect(link.machine.look(due: at(40), at: at(40)) == (isPingFirst ? .declareDead : .none))
     }
 
-    /// Requests that were answered, or not written, are no reason to ask.
-    @Test func onlyARequestThatWasWrittenAndHasNoAnswerIsAskedAbout() {
+    /// A request that was answered, or not written yet, causes no probe.
+    @Test func onlyAWrittenAndUnansweredRequestCausesAProbe() {
         var idle = link()
         idle.send(1)
         let isFirst = idle.machine.willWrite(at: at(1))
@@ -60,7 +60,7 @@ import Testing
         #expect(waiting.machine.look(due: at(6), at: at(6)) == .ping(number: 0))
     }
 
-    @Test func aLinkThatIsNotReadIsNotGivenUp() {
+    @Test func aLinkThatIsNotReadIsNotDeclaredDead() {
         var link = link()
         _ = link.machine.send(ping: ping, at: at(30))
         link.machine.readingChanged(to: false, at: at(35))
@@ -69,8 +69,8 @@ import Testing
         #expect(link.machine.look(due: at(50), at: at(50)) == .none)
     }
 
-    /// Without a ping, timeouts say that the link is of no use, unless the answer may be coming in.
-    @Test func withoutAPingTimeoutsAreAskedAboutUnlessAnAnswerMayBeComing() {
+    /// Without pings, timeouts show that the link is of no use, unless a response may be arriving.
+    @Test func withoutPingsTimeoutsCountUnlessAResponseMayBeArriving() {
         var policy = Liveness.Policy()
         policy.mode = .none
         var link = TestedLink()
@@ -82,7 +82,7 @@ import Testing
         _ = link.machine.received(5000, hasFrames: false, leavesIncomplete: true, at: at(1))
         var busy = link
         #expect(busy.machine.timedOut(1, at: at(2)) == false)
-        // It began before the request was written that waits now.
+        // The incomplete frame began before the waiting request was written.
         _ = link.answer(50)
         link.send(2)
         link.write()
@@ -91,7 +91,7 @@ import Testing
         #expect(asking.machine.timedOut(1, at: at(2)) == false)
     }
 
-    @Test func heartbeatsThatLookAlikeAreToldByWhatWeAsked() {
+    @Test func heartbeatsThatLookAlikeAreDistinguishedByThePingsSent() {
         var link = link()
         #expect(link.machine.heartbeat(ping, pongsLookLikePings: false, at: at(1)) == .question)
         _ = link.machine.send(ping: ping, at: at(30))

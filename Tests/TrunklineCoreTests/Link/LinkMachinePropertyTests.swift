@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// A link in random lives, against the list of the frames that are to be written.
+/// Random operations on a link, compared with the list of the frames to be written.
 @Suite struct LinkMachinePropertyTests {
     private struct Sent {
         let id: RequestID, size: Int
@@ -11,17 +11,17 @@ import Testing
     }
 
     @Test(arguments: [ResponseMatching.serial(1...40), .inOrder])
-    func everyRequestLeavesExactlyOnceAndWithItsFate(_ matching: ResponseMatching) {
+    func everyRequestEndsExactlyOnceAndWithItsFate(_ matching: ResponseMatching) {
         for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var link = TestedLink(matching)
             var (id, clock) = (0 as RequestID, at(0))
-            /// The frames in their order, until they are written; those of requests that are gone, if they had begun.
+            /// The frames in order, until they are written. A removed request's frame stays if it has started.
             var queue: [Sent] = []
             var started: Set<RequestID> = []
             var alive: Set<RequestID> = []
             var left: Set<RequestID> = []
-            /// By number: 0 for one that was given up.
+            /// By serial; 0 for an abandoned request.
             var numbers: [SerialNumber: RequestID] = [:]
             func leave(_ id: RequestID, hasStarted: Bool, _ how: String) {
                 #expect(left.insert(id).inserted, "seed \(seed): \(id) left twice, by \(how)")
@@ -39,7 +39,7 @@ import Testing
                     started.insert(queue[0].id)
                     if queue[0].written == queue[0].size { queue.removeFirst() }
                 }
-                #expect(rest == 0, "seed \(seed): more was written than there was")
+                #expect(rest == 0, "seed \(seed): more bytes were written than queued")
             }
             for _ in 0..<200 {
                 clock = clock.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &generator)))

@@ -2,16 +2,16 @@ import Testing
 
 @testable import Trunkline
 
-/// What a link hands out, and to whom, in every state of a request.
+/// Which requests a link returns, and to which waiter, in every state of a request.
 @Suite struct LinkMachineTests {
     private static let matchings = [ResponseMatching.serial(50...99), .inOrder]
 
     // MARK: Tables
 
-    /// How far a request of three bytes has come.
+    /// The state of a request of three bytes.
     enum State: CaseIterable, Sendable { case queued, begun, written, left, givenUp }
 
-    /// A request, or message, of number 50 or 1 that has come to `state`.
+    /// A link with one request or message in `state`. A request has the serial 50, or 1 if matched in order.
     private func link(_ matching: ResponseMatching, isMessage: Bool = false, _ state: State) -> TestedLink {
         var link = TestedLink(matching)
         link.send(1, "abc", isMessage: isMessage)
@@ -29,11 +29,11 @@ import Testing
         return link
     }
 
-    /// A draining link takes what comes as it did before.
+    /// A draining link receives responses as before.
     enum Phase: CaseIterable, Sendable { case handshaking, ready, draining }
 
     @Test(arguments: matchings, Phase.allCases)
-    func aRequestLeavesByExactlyOneEvent(_ matching: ResponseMatching, _ phase: Phase) {
+    func aRequestEndsWithExactlyOneEvent(_ matching: ResponseMatching, _ phase: Phase) {
         let serial: SerialNumber = matching == .inOrder ? 0 : 50
         let awaited = "awaited: 1, serial \(serial), type 7"
         let rows: [(State, answer: String, cancel: String, hasStarted: Bool, waiter: String?)] = [
@@ -57,7 +57,7 @@ import Testing
             #expect(link.machine.hasUnanswered == (hasStarted && waiter != nil), "\(state)")
             #expect(!link.machine.hasStartedMessage, "\(state)")
             #expect(link.machine.written(1) == nil, "\(state)")
-            // A part finds the one that the response would, as often as it comes.
+            // A part finds the request that the response would find, any number of times.
             for _ in 0..<2 { #expect(link.machine.match(50, at: at(0)).text == answer, "\(state)") }
             var answered = link
             #expect(answered.answer(50) == answer, "\(state)")
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(arguments: matchings)
-    func aMessageLeavesByExactlyOneEventAndTakesNoNumber(_ matching: ResponseMatching) {
+    func aMessageEndsWithExactlyOneEventAndHasNoSerial(_ matching: ResponseMatching) {
         let rows: [(State, cancel: String, hasStarted: Bool, waiter: String?)] = [
             (.queued, "not sent: 1", false, "1"),
             (.begun, "sent: 1", true, "1"),
@@ -103,7 +103,7 @@ import Testing
             #expect(link.reported == (state == .written || state == .left ? [1] : []), "\(state)")
             var cancelled = link
             #expect(cancelled.cancel(1) == cancel && cancelled.cancel(1) == "none", "\(state)")
-            // What has started is finished: another frame cannot begin within it.
+            // A frame that has started is finished: another frame cannot begin within it.
             #expect(cancelled.write() == (state == .begun || state == .givenUp ? "bc" : ""), "\(state)")
             var closed = link
             let remains = closed.machine.close()
@@ -118,8 +118,9 @@ import Testing
         }
     }
 
-    /// An ID that is not the one at its place changes nothing: its request has left, and the number is another's now.
-    @Test func aNumberThatIsAnothersNowIsLeftAlone() {
+    /// An ID that is no longer at its place is ignored: its request has been removed, and another request has its
+    /// serial.
+    @Test func theIDOfARemovedRequestIsIgnored() {
         var link = TestedLink(.serial(50...50))
         link.send(1)
         link.write()
@@ -132,7 +133,7 @@ import Testing
 
     // MARK: Fates
 
-    /// Requests, messages and frames of nobody's, in turn, with bodies of one to three bytes.
+    /// Requests, messages and frames without a waiter, in turn, with bodies of one to three bytes.
     private func mixedLink(_ matching: ResponseMatching) -> (TestedLink, starts: [RequestID: Int], length: Int) {
         var link = TestedLink(matching)
         var (starts, length): ([RequestID: Int], Int) = ([:], 0)
@@ -168,7 +169,7 @@ import Testing
             #expect(remains.unsent.map(\.waiter) == unsent.map(String.init), "\(written) bytes")
             #expect(remains.unsent.map(\.expectsResponse) == unsent.map { $0 % 4 != 2 }, "\(written) bytes")
             #expect(remains.unsent.map(\.frame.body.first) == unsent.map { UInt8(64 + $0) }, "\(written) bytes")
-            // Whatever number it had on this link, it has none on the next.
+            // A request loses its serial; it gets another on the next link.
             #expect(remains.unsent.allSatisfy { $0.frame.serial == 0 }, "\(written) bytes")
             #expect(remains.lost.map(\.id) == lost, "\(written) bytes")
             #expect(remains.lost.map(\.waiter) == lost.map(String.init), "\(written) bytes")
@@ -185,7 +186,7 @@ import Testing
         }
     }
 
-    @Test func whatIsHalfWrittenWhenALinkEndsIsCounted() {
+    @Test func unwrittenBytesOfAStartedFrameAreCountedWhenALinkEnds() {
         var link = TestedLink()
         link.send(1, "abcd")
         link.writeOnce(upTo: 1)
@@ -195,7 +196,7 @@ import Testing
     }
 
     @Test(arguments: matchings)
-    func whatALinkThatDrainsHandsOutIsNotWrittenOnIt(_ matching: ResponseMatching) {
+    func unsentRequestsOfADrainingLinkAreNotWrittenOnIt(_ matching: ResponseMatching) {
         var link = TestedLink(matching)
         for id in 1...3 as ClosedRange<RequestID> { link.send(id, "ab") }
         link.machine.send(Frame(.cancel, body: "cancel"))
@@ -206,7 +207,7 @@ import Testing
         #expect(link.machine.count == 0 && link.machine.outbound.isEmpty)
     }
 
-    @Test func whatIsDroppedIsNotWritten() {
+    @Test func discardedFramesAreNotWritten() {
         var link = TestedLink()
         link.machine.send(Frame(.cancel, body: "closing"))
         link.write(1)
@@ -214,9 +215,9 @@ import Testing
         #expect(link.machine.outbound.isEmpty && link.write().isEmpty)
     }
 
-    // MARK: Numbers
+    // MARK: Serials
 
-    @Test func aFrameHasItsNumberOnTheWireWhereResponsesMatchBySerial() {
+    @Test func aRequestHasASerialIfResponsesMatchBySerial() {
         for matching in Self.matchings {
             var link = TestedLink(matching)
             link.send(1)
@@ -228,11 +229,11 @@ import Testing
         }
     }
 
-    @Test func handshakesCountFromTheirOwnSerialAndRequestsFromTheLowest() {
+    @Test func handshakesStartAtTheirOwnSerialAndRequestsAtTheLowest() {
         var link = TestedLink(.serial(50...99), firstSerial: 87)
         for id in 1...2 as ClosedRange<RequestID> { #expect(link.send(id) == .response(86 + id)) }
         link.write()
-        // The second is given up: its number is held still.
+        // The second request is abandoned; its serial is still held.
         #expect(link.cancel(2) == "awaited: 2, serial 88, type 7")
         #expect(link.answer(87) == "1")
         #expect(link.machine.phase == .handshaking)
@@ -244,7 +245,7 @@ import Testing
         #expect(link.answer(88) == "late")
     }
 
-    @Test func whenEveryNumberIsHeldNothingHappens() {
+    @Test func aRequestIsNotAcceptedWhileEverySerialIsHeld() {
         var link = TestedLink(.serial(50...53))
         for id in 1...4 as ClosedRange<RequestID> { link.send(id) }
         #expect(link.machine.exhaustion.map { [$0.count, $0.abandoned] } == [4, 0])
@@ -253,7 +254,7 @@ import Testing
         #expect(link.machine.exhaustion.map { [$0.count, $0.abandoned] } == [4, 1])
         #expect(link.send(5) == nil)
         #expect(link.machine.count == 3 && link.machine.outbound.isEmpty)
-        // Messages need none.
+        // Messages need no serial.
         #expect(link.send(6, isMessage: true) == .written)
         link.machine.endQuarantine(at: at(59))
         #expect(link.machine.exhaustion != nil)
@@ -262,7 +263,7 @@ import Testing
         #expect(link.send(5) == .response(50))
     }
 
-    /// A part of a late response says that the server still works on it.
+    /// A part of a late response shows that the server still works on the request.
     @Test func aLatePartProlongsTheQuarantine() {
         var link = TestedLink(.serial(50...50))
         link.send(1)
@@ -275,7 +276,7 @@ import Testing
         #expect(link.machine.exhaustion == nil && link.answer(50) == "unknown")
     }
 
-    @Test func whoWaitsCanBeReplaced() {
+    @Test func theWaiterCanBeReplaced() {
         var link = TestedLink()
         link.send(1)
         link.machine.setWaiter("another", of: 50)
@@ -286,7 +287,7 @@ import Testing
 
     // MARK: Parts
 
-    @Test func partsGoOutBehindTheirRequestUnderItsNumberAndAreReported() {
+    @Test func partsFollowTheirRequestWithItsSerialAndAreReported() {
         var link = TestedLink()
         link.send(1, "head")
         link.write()
@@ -301,7 +302,7 @@ import Testing
         #expect(link.write() == "hree" && link.reported == [2, 4])
     }
 
-    @Test func partsThatWereNotWrittenEndWithTheirLink() {
+    @Test func unwrittenPartsEndWithTheirLink() {
         var link = TestedLink()
         link.send(1, "head")
         link.write()
@@ -315,10 +316,10 @@ import Testing
         #expect(remains.unwrittenBytes == 3)
     }
 
-    // MARK: Refused
+    // MARK: Frames that cannot be encoded
 
     @Test(arguments: matchings)
-    func whatCannotBeEncodedLeavesAlone(_ matching: ResponseMatching) {
+    func onlyTheFrameThatCannotBeEncodedIsRemoved(_ matching: ResponseMatching) {
         var link = TestedLink(matching)
         link.send(1, "one")
         link.send(2, "!two")
@@ -332,9 +333,10 @@ import Testing
         #expect(link.answer(50) == "1" && link.answer(53) == (matching == .inOrder ? "4" : "unknown"))
     }
 
-    /// In order, it is found by its place among the frames, of which others are requests, messages, or were taken out.
+    /// Matched in order, the request is found by its place among the frames, which include messages and removed
+    /// requests.
     @Test(arguments: matchings)
-    func whatCannotBeEncodedIsFoundAmongOthers(_ matching: ResponseMatching) {
+    func aRequestThatCannotBeEncodedIsFoundAmongOthers(_ matching: ResponseMatching) {
         var link = TestedLink(matching)
         link.send(1, "hello")
         link.write()
@@ -354,7 +356,7 @@ import Testing
         #expect(answers == ["2", "5", "7", "9"])
     }
 
-    @Test func aPartThatCannotBeEncodedLeavesItsRequest() {
+    @Test func aPartThatCannotBeEncodedDoesNotRemoveItsRequest() {
         var link = TestedLink()
         link.send(1, "head")
         link.write()
@@ -364,9 +366,9 @@ import Testing
         #expect(link.answer(50) == "1")
     }
 
-    /// Each is looked for among all that are in flight.
+    /// Each of them is searched for among all requests in flight.
     @Test(.timeLimit(.minutes(1)), arguments: matchings)
-    func manyThatCannotBeEncodedLeaveInReasonableTime(_ matching: ResponseMatching) {
+    func manyRequestsThatCannotBeEncodedAreRemovedInReasonableTime(_ matching: ResponseMatching) {
         var link = TestedLink(matching == .inOrder ? .inOrder : .serial(1...SerialNumber.max))
         for id in 1...4000 as ClosedRange<RequestID> { link.send(id, "!") }
         link.write()
@@ -376,7 +378,7 @@ import Testing
 
     // MARK: Pings
 
-    @Test func pingsAreAnsweredUnlessVeryManyAnswersWait() {
+    @Test func pingsAreAnsweredUnless1024PongsAreQueued() {
         var link = TestedLink()
         let pong = Frame(.pong, body: "p")
         let answered = (0..<1025).map { _ in link.machine.answerPing(with: pong) }
@@ -389,7 +391,7 @@ import Testing
 
     // MARK: Order
 
-    @Test func nothingFollowsARequestThatHoldsOthersBeforeItIsAnswered() {
+    @Test func aRequestThatHoldsOthersHoldsTheLinkUntilItIsAnswered() {
         var link = TestedLink(.inOrder)
         link.send(1)
         #expect(!link.machine.isHeld)
@@ -400,7 +402,7 @@ import Testing
         #expect(link.answer() == "2" && !link.machine.isHeld)
     }
 
-    @Test func nothingIsHeldByWhatWasNotSent() {
+    @Test func anUnsentRequestHoldsNoOthers() {
         var cancelled = TestedLink(.inOrder)
         cancelled.send(1)
         cancelled.send(2, holdsOthers: true)
@@ -413,7 +415,7 @@ import Testing
         #expect(!refused.machine.isHeld)
     }
 
-    @Test func aLatestThatWasGivenUpIsWaitedForInVainUntilItsAnswerComes() {
+    @Test func abandoningARequestThatHoldsOthersSpendsTheLink() {
         var link = TestedLink(.inOrder)
         link.send(1)
         link.send(2, holdsOthers: true)
@@ -427,9 +429,9 @@ import Testing
         #expect(!link.machine.isHeld)
     }
 
-    // MARK: Judging
+    // MARK: Stalls
 
-    /// One request that times out, on a link that is level otherwise.
+    /// A request that times out on a link without other unanswered requests.
     private func timedOut(_ id: RequestID, on link: inout TestedLink) {
         link.send(id)
         link.write()
@@ -443,7 +445,7 @@ import Testing
         #expect(link.machine.judge(counts: true, maximumStalls: 1) == (5, false))
         #expect(!link.machine.isToBeJudged)
         #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
-        // A caller's own decision is none of the server's.
+        // A request that its caller cancels does not count against the server.
         link.send(6)
         link.write()
         _ = link.cancel(6)
@@ -452,19 +454,19 @@ import Testing
         #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
     }
 
-    @Test func inOrderALinkIsSpentAfterSoManyRestsWithoutAnswers() {
+    @Test func inOrderALinkIsSpentAfterMaximumStalls() {
         var link = TestedLink(.inOrder)
         for id in 1...2 as ClosedRange<RequestID> {
             timedOut(id, on: &link)
             #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
         }
-        // One late answer leaves it as far behind as it was.
+        // After one late response, the link is as far behind as before.
         #expect(link.answer() == "late")
         timedOut(3, on: &link)
         #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, true))
     }
 
-    @Test func inOrderALinkThatIsLevelBeginsAnew() {
+    @Test func inOrderALinkThatHasCaughtUpStartsOver() {
         var link = TestedLink(.inOrder)
         for id in 1...2 as ClosedRange<RequestID> {
             timedOut(id, on: &link)
@@ -475,35 +477,36 @@ import Testing
             timedOut(id, on: &link)
             #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
         }
-        // So does one that drains.
+        // The same is true of a link that drains.
         _ = link.machine.drain()
         timedOut(5, on: &link)
         #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
     }
 
-    @Test func aLinkIsSpentAtOnceWithALimitOfZeroAndNeverWithNone() {
+    @Test func aLinkIsSpentAtOnceWithALimitOfZeroAndNeverWithoutALimit() {
         var link = TestedLink(.inOrder)
         timedOut(1, on: &link)
         var (strict, patient) = (link, link)
         #expect(strict.machine.judge(counts: true, maximumStalls: 0) == (1, true))
         #expect(patient.machine.judge(counts: true, maximumStalls: nil) == (1, false))
-        // What we did not read is not held against the server.
+        // Timeouts while the client does not read do not count against the server.
         #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
     }
 
-    @Test func whileSomebodyWaitsForWhatComesNextNothingCounts() {
+    @Test func noTimeoutCountsWhileACallerWaitsForTheNextResponse() {
         var link = TestedLink(.inOrder)
         link.send(1)
         timedOut(2, on: &link)
         #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
         #expect(link.answer() == "1")
-        // Somebody waits for the last of three: no rest, but the next that comes is nobody's.
+        // A caller waits for request 3, so the link is not stalled. But no caller waits for the next response, to
+        // request 2.
         link.send(3)
         timedOut(4, on: &link)
         #expect(link.machine.judge(counts: true, maximumStalls: 1) == (1, false))
     }
 
-    @Test func whatCallersGiveUpIsNoStall() {
+    @Test func aCancelledRequestIsNotAStall() {
         var link = TestedLink(.inOrder)
         link.send(1)
         link.write()
@@ -512,7 +515,7 @@ import Testing
         #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
     }
 
-    @Test func whatTimedOutBehindOthersCountsAsTheyDo() {
+    @Test func anUnsentRequestThatTimesOutBehindOthersCountsLikeThem() {
         var link = TestedLink(.inOrder)
         timedOut(1, on: &link)
         _ = link.machine.judge(counts: true, maximumStalls: 3)
@@ -521,7 +524,7 @@ import Testing
         #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, false))
         link.machine.noteTimedOutUnsent(asIfWritten: true)
         #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, true))
-        // What was never sent is no reason by itself.
+        // An unsent request alone is not counted.
         link.send(2)
         _ = link.cancel(2, isTimeout: true)
         #expect(!link.machine.isToBeJudged)
@@ -529,7 +532,7 @@ import Testing
 
     // MARK: Use
 
-    @Test func aLinkIsUsedOnceAnythingOfARequestWasWritten() {
+    @Test func aLinkIsUsedOnceAByteOfARequestWasWritten() {
         var link = TestedLink()
         #expect(!link.machine.wasUsed)
         link.send(1)
@@ -538,9 +541,9 @@ import Testing
         #expect(link.machine.wasUsed)
     }
 
-    /// What the handshake has written does not count.
+    /// Requests of the handshake do not count.
     @Test(arguments: matchings)
-    func aLinkIsUsedOnceAnythingWasWrittenSinceItIsReady(_ matching: ResponseMatching) {
+    func aReadyLinkIsUsedOnceAByteOfARequestWasWritten(_ matching: ResponseMatching) {
         var link = TestedLink(matching)
         link.send(1)
         link.write()
@@ -554,9 +557,9 @@ import Testing
         #expect(link.machine.wasUsed)
     }
 
-    /// Requests that the handshake has given up do not count against the ready link.
+    /// Requests that the handshake abandoned do not count against the ready link.
     @Test(arguments: matchings)
-    func aLinkThatIsReadyHasGivenUpNothing(_ matching: ResponseMatching) {
+    func aReadyLinkHasNoStalls(_ matching: ResponseMatching) {
         var link = TestedLink(matching)
         for id in 1...2 as ClosedRange<RequestID> {
             link.send(id)
@@ -570,17 +573,17 @@ import Testing
         link.send(3)
         link.write()
         _ = link.cancel(3, isTimeout: true)
-        // The first rest of three, not the third.
+        // The first stall, not the third.
         let verdict = link.machine.judge(counts: true, maximumStalls: 2)
         #expect(verdict == (1, false))
     }
 
-    // MARK: Many
+    // MARK: Many requests
 
-    /// Thousands of requests wait to be written and time out together. Each looked through all that were left: 20,000 of
-    /// them kept the loop busy for the better part of a minute (in a debug build).
+    /// Thousands of requests wait to be written and time out together. Each one searched all the others: 20,000
+    /// requests blocked the event loop for most of a minute in a debug build.
     @Test(.timeLimit(.minutes(5)), arguments: [false, true])
-    func manyUnsentRequestsAreGivenUpInReasonableTime(_ areEncoded: Bool) {
+    func manyUnsentRequestsAreCancelledInReasonableTime(_ areEncoded: Bool) {
         var link = TestedLink(.inOrder)
         for id in 1...60_000 as ClosedRange<RequestID> { link.send(id) }
         if areEncoded { link.writeOnce(upTo: 1) }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// When a link that works is replaced: shortages last 250 ms, and replacements are ever farther apart.
+/// When a link that works is replaced: a shortage must last 250 ms, and the waits between replacements grow.
 @Suite struct LinkReplacementTests {
     private func replacement(
         _ policy: any ReconnectPolicy = Backoff(minimum: .seconds(10), cap: .seconds(10)),
@@ -11,14 +11,14 @@ import Testing
         LinkReplacement(policy: policy, stableAfter: stableAfter, seed: 1)
     }
 
-    /// The policy's wait is the round's number, in seconds.
+    /// Waits one second in the first round, and one more in each round after it.
     private struct Rounds: ReconnectPolicy {
         func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
             .retry(after: .seconds(failure.round + 1))
         }
     }
 
-    @Test func aShortageHasToLast() {
+    @Test func aShortageMustLast() {
         var replacement = replacement()
         #expect(!replacement.isShort)
         #expect(replacement.look(.exhausted, isWaiting: true, at: at(1)) == nil)
@@ -30,8 +30,8 @@ import Testing
         #expect(replacement.look(.exhausted, isWaiting: true, at: at(1.25)) == .exhausted)
     }
 
-    /// Late answers came, or a quarantine ended.
-    @Test func aShortageEndsWhenThereIsRoom() {
+    /// Late responses arrived, or a quarantine ended.
+    @Test func aShortageEndsWhenASerialIsFree() {
         var replacement = replacement()
         _ = replacement.look(.exhausted, isWaiting: true, at: at(1))
         replacement.hasRefused = true
@@ -42,8 +42,9 @@ import Testing
         #expect(replacement.lookAgainAt == at(1.55))
     }
 
-    /// Requests whose time is shorter than a shortage has to last never found one that had lasted.
-    @Test func aShortageLastsWhetherTheSameRequestsWaitOrNot() {
+    /// Requests with a shorter timeout than the minimum duration of a shortage never saw one that had lasted long
+    /// enough.
+    @Test func aShortageContinuesWhileTheWaitingRequestsChange() {
         var replacement = replacement()
         _ = replacement.look(.exhausted, isWaiting: true, at: at(1))
         #expect(replacement.look(.exhausted, isWaiting: false, at: at(1.5)) == nil)
@@ -51,7 +52,7 @@ import Testing
         #expect(replacement.look(.exhausted, isWaiting: true, at: at(2)) == .exhausted)
     }
 
-    @Test func withoutAnybodyWhoWaitsThereIsNoShortage() {
+    @Test func withoutWaitingRequestsThereIsNoShortage() {
         var replacement = replacement()
         for time in [1.0, 2, 3] { #expect(replacement.look(.exhausted, isWaiting: false, at: at(time)) == nil) }
         #expect(!replacement.isShort)
@@ -59,7 +60,7 @@ import Testing
         #expect(replacement.isShort)
     }
 
-    @Test func inOrderTheQuarantineWasTimeEnough() {
+    @Test func inOrderALinkIsReplacedAtTheEndOfTheQuarantine() {
         var replacement = replacement()
         #expect(replacement.look(.unansweredUntil(at(60)), isWaiting: true, at: at(1)) == nil)
         #expect(replacement.lookAgainAt == at(60) && !replacement.isShort)
@@ -69,7 +70,7 @@ import Testing
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(60)) == .unanswered)
     }
 
-    @Test func theNextReplacementWaitsAsThePolicySays() {
+    @Test func theNextReplacementFollowsThePolicy() {
         var replacement = replacement()
         replacement.hasRefused = true
         replacement.replaced(afterAnswers: 0, at: at(1))
@@ -80,7 +81,7 @@ import Testing
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(11)) == .unanswered)
     }
 
-    /// When the next is due after one at `time` with so many answers.
+    /// When the next replacement is due, after one at `time` with that many answers.
     private func due(_ replacement: inout LinkReplacement, _ answers: Int, _ time: Double) -> Instant? {
         replacement.replaced(afterAnswers: answers, at: at(time))
         replacement.beginLook()
@@ -88,21 +89,21 @@ import Testing
         return replacement.lookAgainAt
     }
 
-    @Test func waitsGrowUntilThereWasAnAnswerOrAStableTime() {
+    @Test func waitsGrowUntilAnAnswerOrAStableTime() {
         var replacement = replacement(Rounds())
         #expect(due(&replacement, 5, 100) == at(101))
         #expect(due(&replacement, 5, 101) == at(103))
         #expect(due(&replacement, 5, 103) == at(106))
         #expect(due(&replacement, 6, 106) == at(107))
         #expect(due(&replacement, 6, 107) == at(109))
-        // 60 s after it might have been.
+        // The waits start over 60 s after the instant at which the next replacement was allowed.
         #expect(due(&replacement, 6, 168.9) == at(171.9))
         #expect(due(&replacement, 6, 231.9) == at(232.9))
     }
 
-    @Test func aPolicyThatGivesUpSaysNothingAboutAServerThatIsThere() throws {
+    @Test func whenThePolicyGivesUpTheDefaultBackoffPacesReplacements() throws {
         var replacement = replacement(NoRetries())
-        // Backoff's waits, of up to 200 and 400 ms.
+        // The waits of the default `Backoff`: up to 200 and 400 ms.
         let first = try #require(due(&replacement, 0, 100))
         #expect(first > at(100) && first <= at(100.2))
         replacement.beginLook()
@@ -111,7 +112,7 @@ import Testing
         #expect(second > at(101) && second <= at(101.4))
     }
 
-    @Test func aWaitBelowZeroIsNone() {
+    @Test func aNegativeWaitIsZero() {
         var replacement = replacement(Backoff(minimum: .seconds(-5), cap: .seconds(-5)))
         replacement.replaced(afterAnswers: 0, at: at(1))
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(1)) == .unanswered)

@@ -1,6 +1,6 @@
 @testable import Trunkline
 
-/// Encodes a frame as its body; a body that begins with `!` cannot be encoded.
+/// Encodes a frame as its body. A body that begins with `!` cannot be encoded.
 struct BodyCodec: FrameCodec {
     var matching: ResponseMatching { .inOrder }
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
@@ -11,7 +11,7 @@ struct BodyCodec: FrameCodec {
 }
 
 extension OutboundQueue {
-    /// Lets the socket take up to `limit` of the bytes that are encoded; returns them.
+    /// Lets the socket take up to `limit` encoded bytes, and returns them.
     mutating func write(upTo limit: Int, _ reported: inout [RequestID]) -> [UInt8] {
         let taken = unsafe withUnwritten { pieces in
             Array(unsafe pieces.reduce(into: [UInt8]()) { unsafe $0 += Array($1) }.prefix(limit))
@@ -22,7 +22,7 @@ extension OutboundQueue {
 }
 
 extension InFlightTable.Match where Waiter == String {
-    /// The waiter, or what else it is.
+    /// The waiter of the request, or the kind of match.
     var text: String {
         switch self {
         case .request(let entry, _): entry.waiter
@@ -43,7 +43,7 @@ extension LinkMachine.Cancellation where Waiter == String {
     }
 }
 
-/// A link whose waiters are their requests' IDs, and a socket that takes as much as the test says.
+/// A link whose waiters are the IDs of their requests, and a socket that takes as many bytes as the test wants.
 struct TestedLink {
     var machine: LinkMachine<String>
     private var codec: any FrameCodec = BodyCodec()
@@ -75,7 +75,7 @@ struct TestedLink {
         return place
     }
 
-    /// Lets the socket take up to `limit` bytes, as far as they are encoded; returns them.
+    /// Lets the socket take up to `limit` encoded bytes once, and returns them.
     @discardableResult
     mutating func writeOnce(upTo limit: Int) -> [UInt8] {
         refused += machine.encode(using: &codec)
@@ -102,10 +102,10 @@ struct TestedLink {
 
     func waiter(_ id: RequestID) -> String? { places[id].flatMap { machine.waiter(of: id, at: $0) } }
 
-    /// What a response of `serial` meets, or of `id` where responses match by serial.
+    /// What a response with `serial` matches.
     mutating func answer(_ serial: SerialNumber = 0) -> String { machine.answer(serial).text }
 
-    /// The number on the wire of `id`'s response.
+    /// The serial of the request `id` on the wire; 0 if it is a message.
     func serial(_ id: RequestID) -> SerialNumber {
         if case .response(let number)? = places[id] { number } else { 0 }
     }

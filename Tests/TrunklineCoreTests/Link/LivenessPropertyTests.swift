@@ -4,7 +4,7 @@ import Testing
 
 /// Random schedules of writes, pushes, timer lateness and clock jumps.
 @Suite struct LivenessPropertyTests {
-    /// A peer that answers pings in less than the deadline is never given up, whatever else happens.
+    /// A peer that answers pings before the deadline is never declared dead, whatever else happens.
     @Test func aLivePeerIsNeverDeclaredDead() {
         for seed in seeds(2000) {
             var run = Schedule(seed: seed)
@@ -17,8 +17,8 @@ import Testing
         }
     }
 
-    /// A peer from which nothing comes any more is given up within interval + deadline of its last byte, but for the
-    /// timers' lateness and the time over which the clock jumped.
+    /// A peer that has become silent is declared dead within interval + deadline of its last byte. The lateness of
+    /// timers and the length of clock jumps are added.
     @Test func aDeadPeerIsDeclaredDeadWithinIntervalAndDeadline() {
         for seed in seeds(2000) {
             var run = Schedule(seed: seed)
@@ -43,7 +43,7 @@ private struct Schedule {
     var answers: [Instant] = []
     var lastHeard = at(0)
     var pings = 0
-    /// How late the timer was in a row of looks since something was heard.
+    /// The total lateness of the timer since a frame was last received.
     var lateness = Duration.zero
     var position: OutboundPosition = 1
 
@@ -73,11 +73,11 @@ private struct Schedule {
         return min(armed ?? next, next)
     }
 
-    /// Goes on to the next event: an answer, a write, a push (from a peer that lives), or the timer.
+    /// Advances to the next event: an answer, a write, a push (from a live peer), or the timer.
     mutating func step(peerAnswers: Bool) -> Liveness.Action {
         armed = arm(armed)
         let due = armed ?? .distantFuture
-        // Late by a little as a rule, by a lot when the process slept.
+        // Usually a little late; very late if the process slept.
         let late = Int.random(in: 0..<20, using: &generator) == 0 ? milliseconds(0...600_000) : milliseconds(0...50)
         let other = now.advanced(by: milliseconds(1...40_000))
         if let answer = answers.first, answer <= min(due, other) {
@@ -96,7 +96,7 @@ private struct Schedule {
         }
         now = max(now, due).advanced(by: late)
         lateness += late
-        // As on a loop: what arrived while it was held up is read before the timers fire.
+        // As on an event loop: data that arrived while the loop was blocked is read before the timers fire.
         if let answer = answers.first, answer <= now {
             answers.removeFirst()
             heard()
@@ -106,7 +106,8 @@ private struct Schedule {
         let action = machine.timerFired(due: due, at: now) { isUnanswered }
         if case .ping = action {
             pings += 1
-            // A jump over the deadline while the peer lives costs another ping, and some more time to the bound.
+            // If the clock jumps over the deadline while the peer is alive, another ping is sent, and the bound is
+            // larger.
             lateness += lateness > .seconds(1) ? policy.deadline : .zero
             machine.pingSent(serial: 0, goesOutAtOnce: true, at: now)
             let limit = max(1, policy.deadline.clampedNanoseconds / 1_000_000 - 1)

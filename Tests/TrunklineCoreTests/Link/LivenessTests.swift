@@ -2,7 +2,8 @@ import Testing
 
 @testable import Trunkline
 
-/// When a link is pinged and when it is given up: interval 30 s, deadline 10 s, probe after 5 s.
+/// When a link is pinged, and when it is declared dead. The interval is 30 s, the deadline 10 s, and a probe follows
+/// after 5 s.
 @Suite struct LivenessTests {
     // MARK: Ping-pong
 
@@ -15,7 +16,7 @@ import Testing
         #expect(link.machine.nextLook == at(40))
     }
 
-    @Test func anyFrameStartsTheIntervalAnew() {
+    @Test func anyFrameRestartsTheInterval() {
         var link = TestLink()
         link.machine.heard(at: at(10))
         #expect(link.fire(at: 30) == .none)
@@ -23,14 +24,14 @@ import Testing
         #expect(link.fire(at: 40) == .ping(number: 0))
     }
 
-    @Test func aPingFollowedByNothingCostsTheLink() {
+    @Test func anUnansweredPingEndsTheLink() {
         var link = TestLink()
         #expect(link.fire(at: 30) == .ping(number: 0))
         #expect(link.fire(at: 39.999) == .none)
         #expect(link.fire(at: 40) == .declareDead)
     }
 
-    @Test func anyFrameAfterThePingSavesTheLink() {
+    @Test func anyFrameAfterThePingKeepsTheLink() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.heard(at: at(39))
@@ -41,7 +42,7 @@ import Testing
         #expect(link.fire(at: 79) == .declareDead)
     }
 
-    /// A frame that is read in the very turn in which the ping went out came after the silence.
+    /// A frame read in the same turn in which the ping was sent arrived after the silence.
     @Test func aFrameAtTheInstantOfThePingCounts() {
         var link = TestLink()
         _ = link.fire(at: 30)
@@ -49,15 +50,16 @@ import Testing
         #expect(link.fire(at: 40) == .none)
     }
 
-    @Test func onePingIsOutAtATime() {
+    @Test func onePingIsInFlightAtATime() {
         var link = TestLink()
         _ = link.fire(at: 30)
         _ = link.machine.wrote(from: 1, at: at(31))
         for time in [31.0, 36, 38, 39.9] { #expect(link.fire(at: time, hasUnanswered: true) == .none) }
     }
 
-    /// A ping that was out when the route came back did not ask again, and the kernel's retransmission waited for its timer.
-    @Test func aProbeAsksAgainWithTheDeadlineOfTheFirst() {
+    /// A ping was already in flight when the route came back, so no probe was sent, and the link waited for the
+    /// kernel's retransmission timer.
+    @Test func aSecondProbeKeepsTheDeadlineOfTheFirst() {
         var link = TestLink()
         for (number, time) in [(0, 3.0), (1, 5)] as [(UInt64, Double)] {
             #expect(link.machine.probe(at: at(time)) == .ping(number: number))
@@ -68,7 +70,7 @@ import Testing
         #expect(link.fire(at: 13) == .declareDead)
     }
 
-    @Test func durationsOfZeroAreAMillisecond() {
+    @Test func durationsAreAtLeastOneMillisecond() {
         var policy = Liveness.Policy()
         policy.interval = .zero
         policy.deadline = .seconds(-1)
@@ -79,7 +81,7 @@ import Testing
         #expect(link.fire(at: 0.002) == .declareDead)
     }
 
-    @Test func endlessDurationsDoNotOverflow() {
+    @Test func longDurationsDoNotOverflow() {
         var policy = Liveness.Policy()
         policy.interval = .seconds(Int64.max)
         policy.deadline = .seconds(Int64.max)
@@ -89,7 +91,7 @@ import Testing
         #expect(link.fire(at: 1_000_000_000) == .none)
     }
 
-    // MARK: Suspicion
+    // MARK: Probes
 
     @Test func anUnansweredRequestOnASilentLinkIsFollowedByAPing() {
         var link = TestLink()
@@ -102,17 +104,17 @@ import Testing
         #expect(link.fire(at: 17, hasUnanswered: true) == .declareDead)
     }
 
-    @Test func onlyTheSilenceOfThePingCostsTheLink() {
+    @Test func anUnansweredRequestDoesNotEndALinkThatAnswersPings() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         _ = link.fire(at: 7, hasUnanswered: true)
         link.machine.heard(at: at(7.1))
-        // The request goes on waiting, and no other probe is made for it.
+        // The request keeps waiting, and causes no other probe.
         for time in [7.2, 12.1, 17, 37] { #expect(link.fire(at: time, hasUnanswered: true) == .none) }
         #expect(link.fire(at: 37.1, hasUnanswered: true) == .ping(number: 1))
     }
 
-    @Test func aFrameSinceTheRequestPutsTheProbeOff() {
+    @Test func aFrameAfterTheRequestDelaysTheProbe() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         link.machine.heard(at: at(3))
@@ -121,7 +123,7 @@ import Testing
         #expect(link.fire(at: 8, hasUnanswered: true) == .ping(number: 0))
     }
 
-    @Test func onlyTheFirstWriteInTheSilenceCounts() {
+    @Test func onlyTheFirstWriteDuringASilenceCounts() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         let isFirst = link.machine.wrote(from: 2, at: at(6))
@@ -130,7 +132,7 @@ import Testing
         #expect(link.machine.nextLook == at(7))
     }
 
-    @Test func nothingUnansweredMeansNoSuspicionUntilTheNextWrite() {
+    @Test func withoutUnansweredRequestsNoProbeIsDueUntilTheNextWrite() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         #expect(link.fire(at: 7, hasUnanswered: false) == .none)
@@ -152,8 +154,8 @@ import Testing
 
     // MARK: Clock jumps
 
-    /// Process or machine slept between ping and deadline: the answer may be on its way still.
-    @Test func aJumpOverTheDeadlineProbesOnceMoreWithTheWholeDeadline() {
+    /// The process or the machine slept between the ping and the deadline. The pong may still be on its way.
+    @Test func afterAClockJumpOverTheDeadlineAnotherProbeHasTheWholeDeadline() {
         var link = TestLink()
         _ = link.fire(at: 30)
         #expect(link.fire(due: 40, at: 3600) == .ping(number: 1))
@@ -162,19 +164,19 @@ import Testing
         #expect(link.fire(at: 3610) == .declareDead)
     }
 
-    @Test func aJumpOverTheIntervalPingsFirst() {
+    @Test func afterAClockJumpOverTheIntervalAPingIsSentFirst() {
         var link = TestLink()
         #expect(link.fire(due: 30, at: 3600) == .ping(number: 0))
         #expect(link.fire(at: 3610) == .declareDead)
     }
 
-    @Test func aTimerThatIsALittleLateIsNoJump() {
+    @Test func aSlightlyLateTimerIsNotAClockJump() {
         var link = TestLink()
         _ = link.fire(at: 30)
         #expect(link.fire(due: 40, at: 42.5) == .declareDead)
     }
 
-    @Test func aClockThatGoesBackIsEndured() {
+    @Test func aClockThatGoesBackDoesNoHarm() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.pongReceived(serial: 0, at: at(20))
@@ -184,7 +186,7 @@ import Testing
 
     // MARK: The other modes
 
-    @Test func noHeartbeatLooksNever() {
+    @Test func withoutAHeartbeatThereIsNoTimer() {
         var link = TestLink(mode: .none)
         let isFirst = link.machine.wrote(from: 1, at: at(2))
         #expect(!isFirst)
@@ -192,10 +194,10 @@ import Testing
         #expect(link.fire(at: 10_000, hasUnanswered: true) == .none)
     }
 
-    @Test func oneWayPingsWhenWeWereSilentAndExpectsNothing() {
+    @Test func oneWayPingsFollowAnIntervalWithoutWritesAndExpectNoPong() {
         var link = TestLink(mode: .oneWay)
         #expect(link.fire(at: 30) == .ping(number: 0))
-        link.machine.heard(at: at(31))  // what the server says does not matter
+        link.machine.heard(at: at(31))  // received frames do not matter
         #expect(link.machine.nextLook == at(60))
         _ = link.machine.wrote(from: 1, at: at(50))
         #expect(link.fire(at: 60, hasUnanswered: true) == .none)
@@ -207,13 +209,13 @@ import Testing
 
     // MARK: Suspended reading
 
-    @Test func aLinkThatWeDoNotReadIsNotJudged() {
+    @Test func aLinkThatIsNotReadIsNotDeclaredDead() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.suspend(at: at(35))
         #expect(link.machine.nextLook == at(65))
         #expect(link.fire(at: 40) == .none)
-        // Only its socket is asked.
+        // Only its socket is examined.
         #expect(link.fire(at: 65) == .examine)
         #expect(link.machine.nextLook == at(95))
         #expect(link.fire(at: 400) == .examine)
@@ -224,13 +226,13 @@ import Testing
         #expect(link.fire(at: 540) == .declareDead)
     }
 
-    @Test func resumingWhatWasNotSuspendedChangesNothing() {
+    @Test func resumingWithoutSuspensionChangesNothing() {
         var link = TestLink()
         link.machine.resume(at: at(20))
         #expect(link.machine.nextLook == at(30))
     }
 
-    @Test func oneWayGoesOnWithoutReading() {
+    @Test func oneWayPingsContinueWhileReadingIsSuspended() {
         var link = TestLink(mode: .oneWay)
         link.machine.suspend(at: at(0))
         #expect(link.fire(at: 30) == .ping(number: 0))
@@ -243,7 +245,7 @@ extension Instant {
 
 func at(_ seconds: Double) -> Instant { .seconds(seconds) }
 
-/// A machine and what its shell does: it sends the pings that it is told to send.
+/// A machine and its shell, which sends the pings that the machine requests.
 struct TestLink {
     var machine: Liveness
     /// The serial of the next ping.

@@ -9,14 +9,14 @@ import Testing
         OutboundQueue.Item(Frame(.request, body: body), id: id, reportsWritten: reports)
     }
 
-    @Test func namedBytesCountAsTheBodyDoes() {
+    @Test func headsCountLikeBodies() {
         var frame = Frame(.request, head: Bytes(repeating: 1, count: 1000), body: "12345")
         frame["unit"] = 7
         #expect(OutboundQueue.cost(of: frame) == 1000 + 5 + 32)
         #expect(OutboundQueue.cost(of: Frame(.request, body: "12345")) == 5 + 32)
     }
 
-    @Test func framesGoOutInOrder() {
+    @Test func framesAreWrittenInOrder() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         for body in ["one", "two", "three"] as [Bytes] { queue.append(item(body)) }
         #expect(queue.encode(using: &codec).isEmpty)
@@ -25,7 +25,7 @@ import Testing
         #expect(queue.byteCount == 0)
     }
 
-    @Test func aFrameThatHasNotStartedCanBeRemovedEvenWhenItIsEncoded() {
+    @Test func anEncodedFrameThatHasNotStartedCanBeRemoved() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         let one = queue.append(item("one", 1))
         let two = queue.append(item("two", 2))
@@ -45,7 +45,7 @@ import Testing
         #expect(queue.isEmpty)
     }
 
-    /// What is added to a request that has started: it goes where that has gone, or nowhere.
+    /// Parts of a request that has started are written on its link, or not at all.
     @Test func framesThatBelongToTheirLinkStayWithIt() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         queue.append(item("one", 1))
@@ -68,7 +68,7 @@ import Testing
         #expect(queue.byteCount == 0 && queue.linkFrameCount == 0)
     }
 
-    @Test func aFrameThatCannotBeEncodedLeavesAloneAndTheOthersGoOut() {
+    @Test func onlyTheFrameThatCannotBeEncodedIsRemoved() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         queue.append(item("one", 1))
         queue.append(item("!two", 2))
@@ -79,7 +79,7 @@ import Testing
         #expect(queue.isEmpty)
     }
 
-    @Test func aReportComesWithTheLastByte() {
+    @Test func aFrameIsReportedWithItsLastByte() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         queue.append(item("one", 1, reports: true))
         queue.append(item("two", 2))
@@ -93,7 +93,7 @@ import Testing
         #expect(reported == [1, 3])
     }
 
-    @Test func whatHadNotStartedIsTakenOutWholeAndInOrder() {
+    @Test func unstartedFramesAreTakenWholeAndInOrder() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         let one = queue.append(item("one", 1))
         let two = queue.append(item("two", 2, reports: true))
@@ -104,14 +104,15 @@ import Testing
         #expect(taken.map(\.id) == [2, 3] && taken.map(\.frame.body) == ["two", "three"])
         #expect(taken.map(\.reportsWritten) == [true, false])
         #expect(queue.hasStarted(one) && queue.remove(two) == nil)
-        // The rest of the first still goes out: the link drains.
+        // The rest of the first frame is still written while the link drains.
         #expect(String(decoding: queue.write(upTo: 100, &reported), as: UTF8.self) == "e")
         #expect(queue.isEmpty && queue.byteCount == 0)
     }
 
-    /// A request is written and given up, its cancel frame queued; the link is lost before that is written. On the next
-    /// link it would name a request that the server has never seen there, or worse, that it has.
-    @Test func aLostLinkTakesTheFramesThatBelongToItAlong() {
+    /// A request is written and abandoned, and its cancel frame is queued. The link is lost before that frame is
+    /// written. On the next link, the frame would name a request that the server has not received there or, worse,
+    /// another request.
+    @Test func framesThatBelongToALostLinkAreDiscarded() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         queue.append(item("one", 1))
         queue.append(item("cancel", 0))
@@ -125,7 +126,7 @@ import Testing
         #expect(reported.isEmpty)
     }
 
-    @Test func aRefusalTellsThePositionAndWhy() {
+    @Test func aRefusalHasThePositionAndTheError() {
         var (queue, codec) = (OutboundQueue(), codec)
         let positions = (["one", "!two", ""] as [Bytes]).map { queue.append(item($0, 1)) }
         let refusals = queue.encode(using: &codec)
@@ -135,7 +136,7 @@ import Testing
         #expect(queue.remove(positions[1]) == nil)
     }
 
-    /// Positions go on after everything was dropped: what is asked about an old one has an answer still.
+    /// Positions continue after all frames were removed, so that a question about an old position still has an answer.
     @Test func positionsAreNeverUsedTwice() {
         var queue = OutboundQueue()
         let one = queue.append(item("one", 1))
@@ -158,8 +159,8 @@ import Testing
         }
     }
 
-    /// Random appends, removals, partial writes and links that drain against a plain list of frames.
-    @Test func whatIsWrittenIsWhatWasQueuedAndNotRemoved() {
+    /// Random appends, removals, partial writes and draining links, compared with a plain list of frames.
+    @Test func theBytesWrittenAreThoseQueuedAndNotRemoved() {
         for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
@@ -182,7 +183,7 @@ import Testing
                     #expect((queue.remove(victim.position) == nil) == started, "seed \(seed)")
                     if !started { expected.removeAll { $0.position == victim.position } }
                 case 5 where Int.random(in: 0..<10, using: &generator) == 0:
-                    // The link drains: the rest of what has started goes out, and nothing else.
+                    // The link drains: the rest of the started frame is written, and nothing else.
                     let unstarted = expected.filter { !queue.hasStarted($0.position) }
                     let taken = queue.takeUnstarted().map { Array($0.frame.body) }
                     #expect(taken == unstarted.map(\.bytes), "seed \(seed)")
@@ -190,7 +191,7 @@ import Testing
                 default:
                     _ = queue.encode(using: &codec)
                     wire += queue.write(upTo: .random(in: 0...60, using: &generator), &reported)
-                    // What is wholly on the wire must be the front of what is expected.
+                    // The frames that are completely on the wire must be the first of those expected.
                     while let first = expected.first, wire.count >= first.bytes.count, queue.hasStarted(first.position)
                     {
                         #expect(Array(wire.prefix(first.bytes.count)) == first.bytes, "seed \(seed)")

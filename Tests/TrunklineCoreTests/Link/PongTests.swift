@@ -2,9 +2,9 @@ import Testing
 
 @testable import Trunkline
 
-/// Which heartbeat answers which, and how long it took.
+/// Which heartbeat answers which ping, and the round-trip time.
 @Suite struct PongTests {
-    @Test func theRoundTripTimeIsThatFromPingToPong() {
+    @Test func theRoundTripTimeRunsFromPingToPong() {
         var link = TestLink()
         #expect(link.machine.roundTripTime == nil)
         for (index, took) in [0.080, 0.016, 0.160].enumerated() {
@@ -21,7 +21,7 @@ import Testing
         #expect(time?.smoothed == .milliseconds(83))
     }
 
-    @Test func aPongWithoutPingIsNoAnswer() {
+    @Test func aPongWithoutAPingIsStray() {
         var link = TestLink()
         #expect(link.machine.pongReceived(serial: 0, at: at(1)) == .stray)
         _ = link.fire(at: 30)
@@ -30,8 +30,9 @@ import Testing
         #expect(link.machine.roundTripTime?.latest == .seconds(1))
     }
 
-    /// The server answered the first ping a minute late, when the second was out: that would have been measured as 1 s.
-    @Test func anAnswerToAnEarlierPingIsToldByItsSerial() {
+    /// The server answered the first ping a minute late, after the second was sent. Its round-trip time would have been
+    /// measured as 1 s.
+    @Test func anAnswerToAnEarlierPingIsRecognizedByItsSerial() {
         var link = TestLink()
         link.serial = 1
         _ = link.fire(at: 30)
@@ -43,7 +44,7 @@ import Testing
         #expect(link.machine.roundTripTime?.latest == .seconds(2))
     }
 
-    @Test func withoutSerialsAnAnswerThatMayBeToAnEarlierPingMeasuresNothing() {
+    @Test func withoutSerialsAPongThatMayAnswerAnEarlierPingIsNotMeasured() {
         var link = TestLink()
         _ = link.fire(at: 30)
         link.machine.heard(at: at(31))
@@ -52,7 +53,7 @@ import Testing
         #expect(link.machine.roundTripTime == nil)
     }
 
-    @Test func aPingThatWaitedBehindOtherBytesMeasuresNothing() {
+    @Test func aPingThatWaitedBehindOtherBytesIsNotMeasured() {
         var link = TestLink()
         link.goesOutAtOnce = false
         _ = link.fire(at: 30)
@@ -62,19 +63,19 @@ import Testing
 
     // MARK: Heartbeats that look alike
 
-    @Test func aHeartbeatAfterOursIsItsAnswer() {
+    @Test func aHeartbeatAfterAPingIsItsAnswer() {
         var link = TestLink()
         _ = link.fire(at: 30)
         #expect(link.machine.heartbeatReceived(serial: 0, at: at(30.5)) == .answer)
         #expect(link.machine.roundTripTime?.latest == .milliseconds(500))
     }
 
-    @Test func aHeartbeatOnItsOwnIsAQuestion() {
+    @Test func aHeartbeatWithoutAPingIsAQuestion() {
         var link = TestLink()
         #expect(link.machine.heartbeatReceived(serial: 0, at: at(5)) == .question)
     }
 
-    @Test func aHeartbeatWithAnotherSerialIsAQuestionAlthoughOursIsOut() {
+    @Test func aHeartbeatWithAnotherSerialIsAQuestionWhileAPingIsInFlight() {
         var link = TestLink()
         link.serial = 3
         _ = link.fire(at: 30)
@@ -82,7 +83,7 @@ import Testing
         #expect(link.machine.heartbeatReceived(serial: 3, at: at(32)) == .answer)
     }
 
-    /// A server that says what it likes but never answers: its next ping would have been taken for the answer.
+    /// A server that sends frames but never answers pings: its next ping would be taken for the answer.
     @Test func afterTheDeadlineAHeartbeatIsAQuestionAgain() {
         var link = TestLink()
         _ = link.fire(at: 30)
@@ -90,8 +91,9 @@ import Testing
         #expect(link.machine.heartbeatReceived(serial: 0, at: at(40.001)) == .question)
     }
 
-    /// Both sides answer every heartbeat. Without a bound one ping would go to and fro for ever, as fast as the network.
-    @Test func twoSidesThatAnswerEverythingDoNotKeepEachOtherBusy() {
+    /// Both sides answer every heartbeat. Without a limit, one ping would go back and forth for ever, as fast as the
+    /// network allows.
+    @Test func twoSidesThatAnswerEveryHeartbeatDoNotLoop() {
         var link = TestLink()
         var answers = 0
         for millisecond in 0..<10_000

@@ -2,10 +2,11 @@ import Testing
 
 @testable import Trunkline
 
-/// What is progress on a link, and what is not: interval 30 s, deadline 10 s, probe after 5 s, 100 bytes per second.
+/// What counts as progress on a link. The interval is 30 s, the deadline 10 s, a probe follows after 5 s, and the
+/// minimum rate is 100 bytes per second.
 @Suite struct ProgressTests {
-    /// Any byte was a sign of life: a link that had lost framing was kept for as long as bytes trickled in.
-    @Test func bytesOfAnIncompleteFrameAreNoProgress() {
+    /// Every byte used to count as progress: a link that had lost framing was kept as long as bytes arrived.
+    @Test func bytesOfAnIncompleteFrameAreNotProgress() {
         var link = TestLink()
         let isFirst = link.grow(by: 20, at: 1)
         #expect(isFirst)
@@ -17,7 +18,7 @@ import Testing
         #expect(link.fire(at: 21) == .declareDead)
     }
 
-    @Test func aFrameThatIsCompletedAfterThePingSavesTheLink() {
+    @Test func aFrameCompletedAfterThePingKeepsTheLink() {
         var link = TestLink()
         link.grow(by: 1, at: 1)
         _ = link.fire(at: 11)
@@ -32,7 +33,7 @@ import Testing
             link.grow(by: 101, at: Double(second))
             #expect(link.fire(at: Double(second)) == .none)
         }
-        // Nothing more comes: ten seconds later the server is asked.
+        // No more bytes arrive: ten seconds later a ping is sent.
         for second in 601...620 {
             let action = link.fire(at: Double(second))
             if action != .none {
@@ -40,11 +41,11 @@ import Testing
                 return
             }
         }
-        Issue.record("no ping")
+        Issue.record("no ping was sent")
     }
 
-    /// While a deadline lasts they do not come to a thousand.
-    @Test func aFrameThatGrowsMoreSlowlyIsNotHoweverMuchItIsInTheEnd() {
+    /// The frame grows by less than 1000 bytes within the deadline.
+    @Test func aFrameThatGrowsBelowTheMinimumRateIsNotProgress() {
         var link = TestLink()
         for second in 1...10 { link.grow(by: 80, at: Double(second)) }
         #expect(link.fire(at: 11) == .ping(number: 0))
@@ -66,9 +67,10 @@ import Testing
         #expect(link.fire(at: 41) == .none)
     }
 
-    /// Whether its beginning came behind a complete frame or by itself: only silence is asked about.
+    /// It makes no difference whether its beginning arrived behind a complete frame or alone: only silence causes a
+    /// ping.
     @Test(arguments: [HeartbeatMode.none, .oneWay, .pingPong], [true, false])
-    func withoutAMinimumRateAFrameMayBeIncompleteForEver(_ mode: HeartbeatMode, _ comesBehindAFrame: Bool) {
+    func withoutAMinimumRateAFrameMayStayIncomplete(_ mode: HeartbeatMode, _ comesBehindAFrame: Bool) {
         var policy = Liveness.Policy()
         (policy.mode, policy.minimumRate) = (mode, nil)
         var link = TestLink(policy)
@@ -84,8 +86,8 @@ import Testing
         }
     }
 
-    /// The ping for a stuck frame was no probe at the very instant of another sign of life, and was sent again at once, for
-    /// ever.
+    /// If other progress was noted at the same instant, the ping for a stuck frame did not count as a probe, and was
+    /// sent again at once, for ever.
     @Test func aFrameIsNotStuckWhenTheServerTakesBytes() {
         var link = TestLink()
         link.grow(by: 1, at: 1)
@@ -95,7 +97,7 @@ import Testing
     }
 
     /// Padding between frames: no frame is incomplete.
-    @Test func bytesThatAreNoPartOfAFrameMakeNothingStuck() {
+    @Test func bytesOutsideFramesDoNotMakeAFrameStuck() {
         var link = TestLink()
         for second in 1...29 { link.grow(by: 2, isIncomplete: false, at: Double(second)) }
         #expect(link.machine.nextLook == at(30))
@@ -103,7 +105,7 @@ import Testing
     }
 
     @Test(arguments: [HeartbeatMode.none, .oneWay])
-    func withoutAnswersToPingsAFrameThatIsStuckCostsTheLink(_ mode: HeartbeatMode) {
+    func withoutPongsAStuckFrameEndsTheLink(_ mode: HeartbeatMode) {
         var link = TestLink(mode: mode)
         link.grow(by: 20, at: 1)
         #expect(link.machine.nextLook == at(11))
@@ -111,7 +113,7 @@ import Testing
         #expect(link.fire(at: 11) == .declareDead)
     }
 
-    @Test func afterAJumpOfTheClockAFrameHasTheWholeDeadlineAgain() {
+    @Test func afterAClockJumpAFrameHasTheWholeDeadlineAgain() {
         var link = TestLink(mode: .none)
         link.grow(by: 20, at: 1)
         #expect(link.fire(due: 11, at: 3600) == .none)
@@ -119,7 +121,7 @@ import Testing
         #expect(link.fire(at: 3610) == .declareDead)
     }
 
-    @Test func whileNothingIsReadNoFrameIsStuck() {
+    @Test func whileReadingIsSuspendedNoFrameIsStuck() {
         var link = TestLink(mode: .none)
         link.grow(by: 20, at: 1)
         link.machine.suspend(at: at(2))
@@ -131,7 +133,7 @@ import Testing
 
     // MARK: Requests that time out
 
-    /// None was left to be unanswered when the probe was due.
+    /// When the probe was due, no unanswered request was left.
     @Test func aRequestThatTimedOutIsFollowedByAPing() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
@@ -141,7 +143,7 @@ import Testing
         #expect(link.fire(at: 17) == .declareDead)
     }
 
-    @Test func aFrameForgetsTheRequestsThatTimedOut() {
+    @Test func aFrameResetsTheTimeouts() {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(2))
         link.machine.timedOut(2)
@@ -150,8 +152,8 @@ import Testing
         #expect(link.fire(at: 8, hasUnanswered: false) == .none)
     }
 
-    /// A wrong length, and answers come so fast that it grows by enough.
-    @Test(arguments: [true, false]) func growthIsNoProgressWhenItCanBeNoAnswer(_ isAwaited: Bool) {
+    /// The length is wrong, and responses arrive so fast that the frame grows at the minimum rate.
+    @Test(arguments: [true, false]) func growthIsNotProgressIfItCannotBeAnAnswer(_ isAwaited: Bool) {
         var link = TestLink()
         _ = link.machine.wrote(from: 1, at: at(0))
         var end: Liveness.Action?

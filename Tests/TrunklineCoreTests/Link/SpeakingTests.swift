@@ -2,7 +2,8 @@ import Testing
 
 @testable import Trunkline
 
-/// Pings for a server that wants to hear from us: interval 30 s, deadline 10 s, and never quiet for more than 4 s.
+/// Pings for a server that expects frames from the client. The interval is 30 s, the deadline 10 s, and the client is
+/// never silent for more than 4 s.
 @Suite struct SpeakingTests {
     private func link() -> TestLink {
         var policy = Liveness.Policy()
@@ -10,7 +11,7 @@ import Testing
         return TestLink(policy)
     }
 
-    @Test func aLinkOnWhichWeAreQuietIsPingedWhateverComesIn() {
+    @Test func aClientThatWritesNothingSendsPingsWhateverItReceives() {
         var link = link()
         #expect(link.machine.nextLook == at(4))
         link.machine.heard(at: at(3))
@@ -21,7 +22,7 @@ import Testing
         #expect(link.fire(at: 8) == .ping(number: 1))
     }
 
-    @Test func whatWeWriteCountsAsAWord() {
+    @Test func everyWriteDelaysThePing() {
         var link = link()
         _ = link.machine.wrote(from: 1, at: at(3))
         link.machine.heard(at: at(3))
@@ -30,9 +31,9 @@ import Testing
         #expect(link.fire(at: 7) == .ping(number: 0))
     }
 
-    /// The next look was at the end of the deadline while a ping was out, and what came in then moved it to earlier,
-    /// which nobody noticed: there were no pings until then.
-    @Test func theNextLookIsNeverMovedToEarlierByWhatComesIn() {
+    /// While a ping was in flight, the next look was at the end of its deadline. A received frame then moved it to an
+    /// earlier instant, but the timer did not follow, and no pings were sent until the end of the deadline.
+    @Test func receivedFramesNeverMoveTheNextLookEarlier() {
         var link = link()
         _ = link.fire(at: 4)
         let look = link.machine.nextLook
@@ -41,8 +42,8 @@ import Testing
         #expect(link.machine.nextLook == look)
     }
 
-    /// Each further ping would start the deadline anew, and a dead link be kept for ever.
-    @Test func pingsThatNothingFollowsDoNotPutTheDeadlineOff() {
+    /// Otherwise each further ping would restart the deadline, and a dead link would be kept for ever.
+    @Test func unansweredPingsDoNotExtendTheDeadline() {
         var link = link()
         #expect(link.fire(at: 4) == .ping(number: 0))
         #expect(link.fire(at: 8) == .ping(number: 1))
@@ -51,7 +52,7 @@ import Testing
         #expect(link.fire(at: 14) == .declareDead)
     }
 
-    @Test func afterAJumpOfTheClockTheDeadlineIsWhole() {
+    @Test func afterAClockJumpTheWholeDeadlineApplies() {
         var link = link()
         _ = link.fire(at: 4)
         #expect(link.fire(due: 8, at: 100) == .ping(number: 1))
@@ -60,7 +61,7 @@ import Testing
         #expect(link.fire(at: 110) == .declareDead)
     }
 
-    @Test func weSpeakAlsoWhileWeDoNotRead() {
+    @Test func pingsAreSentWhileReadingIsSuspended() {
         var link = link()
         link.machine.suspend(at: at(0))
         #expect(link.machine.nextLook == at(4))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// Which frames a codec hears of that wants to know what went out: each once, at its first byte, in order.
+/// Which frames are reported to a codec that tracks sent frames: each one once, at its first byte, in order.
 @Suite struct StartingFramesTests {
     private var codec: any FrameCodec = BodyCodec()
 
@@ -22,7 +22,7 @@ import Testing
         return started
     }
 
-    @Test func everyFrameStartsOnceHoweverItsBytesGoOut() {
+    @Test func everyFrameStartsOnceHoweverItsBytesAreWritten() {
         let bodies: [Bytes] = ["one", "two", "!", "three", "f"]
         for size in 1...13 {
             var (queue, started) = (queue(bodies), [String]())
@@ -39,17 +39,17 @@ import Testing
         #expect(write(&queue, upTo: 1) == [])
     }
 
-    @Test func aFrameThatIsRemovedBeforeItStartsNeverDoes() {
+    @Test func aFrameRemovedBeforeItStartsNeverStarts() {
         var queue = queue(["one", "two", "three"])
         #expect(write(&queue, upTo: 1) == ["one"])
-        // It is encoded: its bytes are taken back, and those of the third with them.
+        // It is encoded already: its bytes are removed, and those of the third frame with them.
         #expect(queue.remove(2) != nil)
         #expect(write(&queue, upTo: 2) == [])
         #expect(write(&queue, upTo: 9) == ["three"])
         #expect(queue.isEmpty)
     }
 
-    @Test func whatHadNotStartedOnALostLinkStartsOnTheNext() {
+    @Test func unstartedFramesOfALostLinkStartOnTheNext() {
         var queue = queue(["one", "two", "three"])
         #expect(write(&queue, upTo: 4) == ["one", "two"])
         var next = OutboundQueue()
@@ -59,7 +59,7 @@ import Testing
         #expect(write(&next, upTo: 99) == ["three"])
     }
 
-    @Test func whatStaysHalfWrittenDoesNotStartAgain() {
+    @Test func aPartlyWrittenFrameDoesNotStartAgain() {
         var queue = queue(["one", "two", "three"])
         queue.append(OutboundQueue.Item(Frame(.cancel, body: "cancel"), id: 0))
         #expect(write(&queue, upTo: 4) == ["one", "two"])

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// What Linux says about routes and interfaces, and what we ask: bytes as the kernel writes them.
+/// Linux's messages about routes and interfaces, and the client's requests: bytes in the kernel's format.
 @Suite struct NetlinkTests {
     private static func bytes<Value: FixedWidthInteger>(_ value: Value) -> [UInt8] {
         var value = value
@@ -47,7 +47,7 @@ import Testing
     }
 
     /// The next router of an IPv4 route may have an IPv6 address (RFC 5549).
-    @Test func theGatewayMayBeOfTheOtherFamily() throws {
+    @Test func aGatewayMayHaveTheOtherAddressFamily() throws {
         let gateway = [UInt8(0xfe), 0x80] + [UInt8](repeating: 0, count: 13) + [1]
         let datagram = Self.route(Self.attribute(18, Self.bytes(UInt16(10)) + gateway))
         let route = try #require(only(datagram).flatMap { NetlinkRoute($0) })
@@ -60,12 +60,12 @@ import Testing
             (1, 16, false),
         ] as [(UInt8, UInt32, Bool)]
     )
-    func routesThatLeadNowhere(kind: UInt8, flags: UInt32, leadsOn: Bool) throws {
+    func unusableRoutesDoNotLeadOn(kind: UInt8, flags: UInt32, leadsOn: Bool) throws {
         let route = try #require(only(Self.route(kind: kind, flags: flags, [])).flatMap { NetlinkRoute($0) })
         #expect(route.leadsOn == leadsOn && route.isLocal == (kind == 2))
     }
 
-    @Test func aLinkIsRead() throws {
+    @Test func anInterfaceIsRead() throws {
         let attributes =
             Self.attribute(3, Array("wg0\0".utf8))
             + Self.attribute(
@@ -87,19 +87,20 @@ import Testing
             ("unheardOf", 1, 0x1053, true), ("unheardOf", 1, 0x1043, false),
         ] as [(String?, UInt16, UInt32, Bool)]
     )
-    func tunnels(kind: String?, hardware: UInt16, flags: UInt32, isTunnel: Bool) throws {
+    func tunnelsAreRecognized(kind: String?, hardware: UInt16, flags: UInt32, isTunnel: Bool) throws {
         let attributes = kind.map { Self.attribute(18, Self.attribute(1, Array($0.utf8) + [0])) } ?? []
         let datagram = Self.link(hardware: hardware, flags: flags, attributes)
         let link = try #require(only(datagram).flatMap { NetlinkLink($0) })
         #expect(link.isTunnel == isTunnel)
     }
 
-    /// Down; up without a carrier; up, as a tunnel or a dummy is; with a carrier that has yet to settle.
+    /// Down; up without a carrier; up, like a tunnel or a dummy; up with a carrier that has yet to settle; a carrier,
+    /// but not up.
     @Test(
         arguments: [(0x1002, false), (0x1003, false), (0x1043, true), (0x11003, true), (0x10042, false)]
             as [(UInt32, Bool)]
     )
-    func linksThatCanBeUsed(flags: UInt32, isUsable: Bool) throws {
+    func usableInterfacesAreRecognized(flags: UInt32, isUsable: Bool) throws {
         let link = try #require(only(Self.link(flags: flags)).flatMap { NetlinkLink($0) })
         #expect(link.isUsable == isUsable)
     }
@@ -114,7 +115,7 @@ import Testing
 
     // MARK: Notifications
 
-    @Test func whatConcernsPaths() {
+    @Test func notificationsThatConcernPathsAreRecognized() {
         func concerns(_ datagram: [UInt8]) -> Bool? { only(datagram)?.concernsPaths }
         #expect(concerns(Self.link()) == true)
         #expect(concerns(Self.message(16, [7] + [UInt8](repeating: 0, count: 15))) == false)
@@ -124,19 +125,19 @@ import Testing
         for type in [0, 1, 2, 3, 28, 29, 36] as [UInt16] { #expect(concerns(Self.message(type, [])) == false) }
     }
 
-    @Test func severalMessagesInADatagram() {
+    @Test func aDatagramMayHaveSeveralMessages() {
         let datagram = Self.message(20, sequence: 1, [1, 2, 3]) + [0] + Self.message(21, sequence: 2, [4])
         let messages = Array(NetlinkMessages(datagram[...]))
         #expect(messages.map(\.type) == [20, 21] && messages.map(\.sequence) == [1, 2])
         #expect(messages.map { Array($0.body) } == [[1, 2, 3], [4]])
     }
 
-    // MARK: Garbage
+    // MARK: Invalid messages
 
-    /// Reads everything there is to read, and returns how many messages and attributes there were.
+    /// Reads all messages and attributes, and returns their number.
     private func readAll(_ datagram: [UInt8]) -> Int {
         var count = 0
-        // Not at the start of its array, as the bytes behind others are.
+        // Not at the start of its array, because messages may follow others.
         for message in NetlinkMessages(([0, 0, 0] + datagram).dropFirst(3)) {
             count += 1 + NetlinkAttributes(message.body).reduce(0) { sum, _ in sum + 1 }
             _ = (NetlinkRoute(message), NetlinkLink(message), message.errorNumber, message.concernsPaths)
@@ -145,19 +146,19 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 15, 17, 0x7fff_ffff, 0xffff_ffff] as [UInt32])
-    func aWrongLengthIsTheEnd(length: UInt32) {
+    func aWrongLengthEndsTheMessages(length: UInt32) {
         #expect(readAll(Self.bytes(length) + [UInt8](repeating: 0, count: 12)) == 0)
     }
 
     @Test(arguments: [0, 1, 3, 9, 0xffff] as [UInt16])
-    func aWrongLengthOfAnAttributeIsTheEnd(length: UInt16) {
+    func aWrongLengthOfAnAttributeEndsTheAttributes(length: UInt16) {
         let attributes =
             Self.attribute(4, Self.bytes(UInt32(7))) + Self.bytes(length) + Self.bytes(UInt16(5)) + [1, 2, 3, 4]
         let route = only(Self.route(attributes)).flatMap { NetlinkRoute($0) }
         #expect(route?.interface == 7 && route?.gateway == nil)
     }
 
-    @Test func truncatedMessagesAreRead() {
+    @Test func truncatedMessagesNeverTrap() {
         let datagrams = [
             Self.route(
                 Self.attribute(4, Self.bytes(UInt32(7))) + Self.attribute(18, Self.bytes(UInt16(2)) + [10, 0, 0, 1])
@@ -169,7 +170,7 @@ import Testing
         ]
         for datagram in datagrams {
             for count in 0..<datagram.count {
-                // Cut off by the end of the datagram, and with a length that says so.
+                // Cut off by the end of the datagram, and with a length that matches the cut.
                 #expect(readAll(Array(datagram.prefix(count))) == 0)
                 let rest = datagram.prefix(max(count, 16)).dropFirst(4)
                 _ = readAll(Self.bytes(UInt32(max(count, 16))) + rest)
@@ -178,7 +179,7 @@ import Testing
     }
 
     @Test(arguments: 0..<20 as Range<UInt64>)
-    func garbageIsRead(seed: UInt64) {
+    func randomBytesNeverTrap(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let good = Self.route(Self.attribute(4, Self.bytes(UInt32(7)))) + Self.link(Self.attribute(3, [1, 2]))
         for _ in 0..<500 {
@@ -195,7 +196,7 @@ import Testing
 
     // MARK: Requests
 
-    @Test func whatIsAskedIsWellFormed() throws {
+    @Test func requestsAreWellFormed() throws {
         let target = SocketAddress.ipv6([0xfe, 0x80] + [UInt8](repeating: 0, count: 13) + [9], port: 443, scope: 4)
         let source = SocketAddress.ipv6([0xfe, 0x80] + [UInt8](repeating: 0, count: 13) + [8], port: 0, scope: 4)
         let request = try #require(NetlinkRequest.route(to: target, from: source, sequence: 77))
@@ -215,7 +216,7 @@ import Testing
         #expect(try #require(only(NetlinkRequest.link(5, sequence: 2))).body.count == 16 + 8)
     }
 
-    @Test func whatIsNoIPAddressIsNotAskedFor() {
+    @Test func invalidAddressesAreNotRequested() {
         #expect(NetlinkRequest.route(to: .unix(path: "/x"), from: nil, sequence: 1) == nil)
         #expect(NetlinkRequest.route(to: .ipv4([1, 2, 3], port: 1), from: nil, sequence: 1) == nil)
         let other = SocketAddress.ipv6([UInt8](repeating: 1, count: 16), port: 0, scope: 0)
@@ -223,24 +224,24 @@ import Testing
     }
 }
 
-/// Sleep, told from a clock that was set.
+/// Sleep, distinguished from a change of the clock.
 @Suite struct SleepGaugeTests {
     private func instant(_ seconds: Double) -> Instant { Instant(nanoseconds: Int64(seconds * 1e9)) }
 
-    @Test func onlySleepMovesTheClocksApart() {
+    @Test func onlySleepIsReportedAsSleep() {
         var gauge = SleepGauge(total: instant(100), awake: instant(40))
         let readings: [(Double, Double, Bool)] = [
             (101, 41, false),  // a second passes
             (131, 42, true),  // it has slept for 29 s
             (132, 43, false),
-            (133.4, 43.9, false),  // half a second is within what reading the clocks may take
+            (133.4, 43.9, false),  // reading the clocks may take half a second
             (135, 44.4, true),
         ]
         for (total, awake, hasSlept) in readings {
             let answer = gauge.hasSlept(total: instant(total), awake: instant(awake))
             #expect(answer == hasSlept)
         }
-        // Whatever the clocks say, nothing overflows.
+        // No reading causes an overflow.
         _ = gauge.hasSlept(total: .distantPast, awake: .distantFuture)
     }
 }

@@ -19,9 +19,8 @@ import Testing
         return all
     }
 
-    /// Pushes without a body, as those of NATS may be, counted as nothing.
-    /// The gap was added to an earlier one, before what was held, so that the end looked like an orderly one.
-    @Test func whatFindsNoRoomIsTheLastElement() {
+    /// The gap used to be added to an earlier one, before the buffered pushes, so that the end looked orderly.
+    @Test func anOverflowIsTheLastElement() {
         for hasGap in [false, true] {
             for isReconnected in [false, true] {
                 var buffer = PushBuffer(maximumCount: 1, maximumBytes: 100, policy: .fail)
@@ -38,8 +37,7 @@ import Testing
         }
     }
 
-    /// A gap stays where it is: behind the frames that came before it.
-    @Test func aGapStaysBehindWhatCameBeforeIt() {
+    @Test func aGapStaysBehindThePushesBeforeIt() {
         var buffer = PushBuffer(maximumCount: 9, maximumBytes: 100, policy: .dropOldest)
         buffer.noteDropped(1)
         #expect(buffer.offer(Frame(.push, body: "a")) == .taken)
@@ -49,26 +47,27 @@ import Testing
         #expect(buffer.next() == .dropped(2))
     }
 
-    @Test func headsCountAsBodiesDo() {
+    /// Pushes without a body, such as those of NATS, used to count as nothing.
+    @Test func headsCountLikeBodies() {
         var buffer = PushBuffer(maximumCount: 100, maximumBytes: 100, policy: .dropOldest)
         for serial in 1...3 as ClosedRange<UInt64> {
             _ = buffer.offer(Frame(.push, serial: serial, head: Bytes(repeating: 1, count: 50)))
         }
         #expect(drain(&buffer) == ["-1", "2", "3"])
-        // What has left counts no more.
+        // Elements that were taken no longer count.
         for serial in 4...5 as ClosedRange<UInt64> {
             _ = buffer.offer(Frame(.push, serial: serial, head: Bytes(repeating: 1, count: 50)))
         }
         #expect(drain(&buffer) == ["4", "5"])
     }
 
-    @Test func theOldestGiveWayToOneGap() {
+    @Test func dropOldestReplacesTheOldestPushesWithOneGap() {
         var buffer = PushBuffer(maximumCount: 3, maximumBytes: 100, policy: .dropOldest)
         for serial in 1...6 as ClosedRange<UInt64> { #expect(buffer.offer(push(serial)) == .taken) }
         #expect(drain(&buffer) == ["-3", "4", "5", "6"])
     }
 
-    @Test func theNewestAreLostInOneGapAtTheirPlace() {
+    @Test func dropNewestReplacesTheNewestPushesWithOneGap() {
         var buffer = PushBuffer(maximumCount: 3, maximumBytes: 100, policy: .dropNewest)
         for serial in 1...6 as ClosedRange<UInt64> { _ = buffer.offer(push(serial)) }
         _ = buffer.next()
@@ -76,14 +75,14 @@ import Testing
         #expect(drain(&buffer) == ["2", "3", "-3", "7"])
     }
 
-    @Test func failingLeavesWhatIsThere() {
+    @Test func failKeepsTheBufferedPushes() {
         var buffer = PushBuffer(maximumCount: 1, maximumBytes: 100, policy: .fail)
         #expect(buffer.offer(push(1)) == .taken)
         #expect(buffer.offer(push(2)) == .overflow)
         #expect(drain(&buffer) == ["1"])
     }
 
-    @Test func bytesAreBoundedTooButOnePushAlwaysFits() {
+    @Test func bytesAreLimitedTooButOnePushAlwaysFits() {
         var buffer = PushBuffer(maximumCount: 100, maximumBytes: 10, policy: .dropOldest)
         _ = buffer.offer(push(1, bytes: 50))
         _ = buffer.offer(push(2, bytes: 6))
@@ -91,7 +90,7 @@ import Testing
         #expect(drain(&buffer) == ["-2", "3"])
     }
 
-    @Test func suspendingTakesEverythingAndSaysWhenItIsFullAndRoomy() {
+    @Test func suspendReadingTakesEveryPushAndReportsWhenItIsFullAndRoomy() {
         var buffer = PushBuffer(maximumCount: 4, maximumBytes: 100, policy: .suspendReading)
         let offers = (1...5 as ClosedRange<UInt64>).map { buffer.offer(push($0)) }
         #expect(offers == [.taken, .taken, .taken, .takenButFull, .takenButFull])
@@ -113,8 +112,8 @@ import Testing
         }
     }
 
-    /// `maximumCount: .max` for "no limit": the bound of the unread reconnects overflowed with the first of them.
-    @Test func aLimitOfAnySizeHolds() {
+    /// With `maximumCount: .max` for "no limit", the limit on unread reconnects overflowed at the first one.
+    @Test func theLargestLimitDoesNotOverflow() {
         var buffer = PushBuffer(maximumCount: .max, maximumBytes: .max, policy: .dropOldest)
         #expect(buffer.offer(push(1)) == .taken)
         buffer.noteReconnected()

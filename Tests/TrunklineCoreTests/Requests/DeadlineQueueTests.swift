@@ -24,7 +24,7 @@ import Testing
         #expect(queue.count == 0)
     }
 
-    @Test func compactingKeepsTheLivingInOrder() {
+    @Test func compactingKeepsLiveEntriesInOrder() {
         var queue = DeadlineQueue()
         for requestID in 0..<1000 as Range<UInt64> {
             queue.insert(requestID, deadline: Instant(nanoseconds: Int64(1000 - requestID)))

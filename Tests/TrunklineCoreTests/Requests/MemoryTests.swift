@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// A burst of requests grows every table; when it is over they shrink, and small ones do not allocate over and over.
+/// A burst of requests grows every table. Afterwards the tables shrink, and small ones do not reallocate over and over.
 @Suite struct MemoryTests {
     private static let burst = 100_000
 
@@ -19,7 +19,7 @@ import Testing
         #expect(map.isEmpty)
     }
 
-    @Test func aMapShrinksWhenItsStragglersAreGone() {
+    @Test func aMapShrinksWhenItsStragglersAreRemoved() {
         var map = SequentialMap<Int>()
         // Keys that collide: all but one are stragglers.
         for key in 0..<20_000 { map.insert(key, for: UInt64(key) << 32) }
@@ -44,7 +44,7 @@ import Testing
         #expect(queue.isEmpty && queue.capacity <= 1024)
     }
 
-    /// Between half full and empty in turn, as with a few hundred requests at a time.
+    /// Half full and empty in turn, as with a few hundred requests at a time.
     @Test func smallTablesKeepTheirMemory() {
         var (map, queue) = (SequentialMap<Int>(), Deque<Int>())
         var capacities: Set<[Int]> = []
@@ -62,7 +62,7 @@ import Testing
         #expect(capacities == [[1024, 512]])
     }
 
-    @Test func deadlinesAndLinesShrink() {
+    @Test func deadlineQueuesAndRequestQueuesShrink() {
         var deadlines = DeadlineQueue()
         var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
@@ -77,8 +77,8 @@ import Testing
         #expect(queue.count == 0 && queue.watchedCount == 0 && queue.capacity <= 1024)
     }
 
-    /// Without one more request, the deadlines of those that were answered stayed for as long as they had time.
-    @Test func aQueueForgetsTheDeadlinesOfThoseWhoHaveLeft() {
+    /// Until another request came, the deadlines of answered requests stayed in memory until they passed.
+    @Test func aQueueForgetsTheDeadlinesOfRemovedRequests() {
         var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
@@ -102,17 +102,17 @@ import Testing
         #expect(table.count == 1 && table.capacity <= 4096)
     }
 
-    /// Rests that are over for those who were given up meanwhile.
-    @Test func restsOfThoseWhoHaveLeftTakeNoMemory() {
+    /// The pauses of requests that were cancelled meanwhile.
+    @Test func pausesOfRemovedRequestsTakeNoMemory() {
         var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
             queue.append(request, deadline: nil)
             _ = queue.popFirst()
             queue.went(id, to: .written, on: 1)
-            queue.rest(request, until: .distantFuture)
+            queue.delay(request, until: .distantFuture)
             _ = queue.remove(id)
         }
-        #expect(queue.count == 0 && queue.restingCount == 0 && queue.capacity <= 1024)
+        #expect(queue.count == 0 && queue.delayedCount == 0 && queue.capacity <= 1024)
     }
 }

@@ -10,17 +10,17 @@ private func request(_ id: RequestID, _ size: Int = 0) -> QueuedRequest<String> 
 }
 
 extension RequestQueue where Waiter == String {
-    /// Where the request is, in one word.
+    /// Where the request is.
     fileprivate func state(_ id: RequestID) -> String {
         switch self[id] {
         case .waiting: "waiting"
-        case .resting: "resting"
+        case .delayed: "delayed"
         case .onLink(let session, _): "on link \(session)"
         case nil: "gone"
         }
     }
 
-    /// The first goes to a link.
+    /// Moves the first request to a link, and returns its ID.
     fileprivate mutating func go(on session: UInt64 = 1) -> RequestID? {
         guard let request = popFirst() else { return nil }
         went(request.id, to: .response(request.id), on: session)
@@ -28,7 +28,7 @@ extension RequestQueue where Waiter == String {
     }
 }
 
-/// Who waits, who comes next, and who has left.
+/// Which requests wait, which one is next, and which have been removed.
 @Suite struct RequestQueueTests {
     private func queue(_ ids: ClosedRange<RequestID>) -> Queue {
         var queue = Queue(maximumWaiting: 1000, maximumBytes: 1 << 20)
@@ -38,7 +38,7 @@ extension RequestQueue where Waiter == String {
 
     // MARK: Order
 
-    @Test func requestsGoInTheOrderInWhichTheyCame() {
+    @Test func requestsAreSentInTheOrderOfTheirArrival() {
         var queue = queue(1...3)
         #expect(queue.waiting.map(\.id) == [1, 2, 3])
         #expect(queue.state(1) == "waiting" && queue.request(1)?.waiter == "1")
@@ -51,7 +51,7 @@ extension RequestQueue where Waiter == String {
         #expect(queue.isEmpty && queue.count == 3 && queue.ids == [1, 2, 3])
     }
 
-    @Test func whatALinkGivesBackComesBeforeAllOthersInItsOrder() {
+    @Test func requestsReturnedByALinkComeFirstInTheirOrder() {
         var queue = queue(1...5)
         for _ in 1...3 { _ = queue.go() }
         queue.append(request(6), deadline: nil)
@@ -63,8 +63,7 @@ extension RequestQueue where Waiter == String {
         #expect((1...6).map { _ in queue.go() } == [1, 2, 3, 4, 5, 6])
     }
 
-    /// What has left meanwhile does not come back.
-    @Test func whatHasLeftIsNotTakenBack() {
+    @Test func removedRequestsAreNotTakenBack() {
         var queue = queue(1...3)
         for _ in 1...3 { _ = queue.go() }
         let wasThere = queue.forget(2)
@@ -75,9 +74,9 @@ extension RequestQueue where Waiter == String {
         #expect(queue.state(2) == "gone" && queue.count == 2 && queue.waitingCount == 2)
     }
 
-    // MARK: Out
+    // MARK: Removal
 
-    @Test func whoIsGivenUpIsPassedOver() {
+    @Test func removedRequestsAreSkipped() {
         var queue = queue(1...5)
         #expect(queue.remove(3)?.id == 3)
         #expect(queue.remove(3) == nil)
@@ -92,11 +91,11 @@ extension RequestQueue where Waiter == String {
         #expect(queue.go() == nil)
     }
 
-    @Test func whatCameBackCanBeGivenUpAndOthersMoveOn() {
+    @Test func returnedRequestsCanBeRemovedAndTheOthersMoveUp() {
         var queue = queue(1...100)
         for _ in 1...50 { _ = queue.go() }
         queue.giveBack((1...50).map { request($0) })
-        // So many that the places of those who left are dropped.
+        // So many that the places of removed requests are compacted.
         for id in 1...100 as ClosedRange<RequestID> where id % 10 != 5 { #expect(queue.remove(id)?.id == id) }
         #expect(queue.waiting.map(\.id) == Array(stride(from: 5, through: 95, by: 10)))
         for id in [5, 45, 55, 95] as [RequestID] { #expect(queue.request(id)?.id == id) }
@@ -107,86 +106,86 @@ extension RequestQueue where Waiter == String {
     }
 
     @Test(arguments: [false, true])
-    func everyoneOnNoLinkIsHandedOutInOrderOfTheIDs(_ includingResting: Bool) {
+    func allRequestsOnNoLinkAreRemovedInOrderOfTheirIDs(_ includingDelayed: Bool) {
         var queue = queue(1...6)
         for _ in 1...4 { _ = queue.go() }
-        queue.rest(request(2), until: at(5))
+        queue.delay(request(2), until: at(5))
         queue.giveBack([request(4)])
         #expect(queue.remove(6)?.id == 6)
-        let all = queue.removeAll(includingResting: includingResting)
-        #expect(all.map(\.id) == (includingResting ? [2, 4, 5] : [4, 5]))
-        #expect(queue.isEmpty && queue.restingCount == (includingResting ? 0 : 1))
-        #expect(queue.ids == (includingResting ? [1, 3] : [1, 2, 3]))
-        #expect(queue.nextRested(at: at(5))?.id == (includingResting ? nil : 2))
+        let all = queue.removeAll(includingDelayed: includingDelayed)
+        #expect(all.map(\.id) == (includingDelayed ? [2, 4, 5] : [4, 5]))
+        #expect(queue.isEmpty && queue.delayedCount == (includingDelayed ? 0 : 1))
+        #expect(queue.ids == (includingDelayed ? [1, 3] : [1, 2, 3]))
+        #expect(queue.nextRested(at: at(5))?.id == (includingDelayed ? nil : 2))
         queue.append(request(7), deadline: nil)
         #expect(queue.waiting.map(\.id) == [7] && queue.remove(7)?.id == 7)
     }
 
-    // MARK: Rests
+    // MARK: Pauses before a retry
 
-    @Test func whatRestsWaitsBehindTheOthersOnceItIsAwake() {
+    @Test func afterItsPauseARequestWaitsBehindTheOthers() {
         var queue = queue(1...2)
         _ = queue.go()
-        queue.rest(request(1), until: at(5))
-        #expect(queue.state(1) == "resting" && queue.request(1)?.id == 1)
-        #expect(queue.restingCount == 1 && queue.waitingCount == 1 && queue.count == 2)
+        queue.delay(request(1), until: at(5))
+        #expect(queue.state(1) == "delayed" && queue.request(1)?.id == 1)
+        #expect(queue.delayedCount == 1 && queue.waitingCount == 1 && queue.count == 2)
         #expect(queue.nextDeadline == at(5))
         #expect(queue.nextRested(at: at(4.9)) == nil)
         #expect(queue.nextRested(at: at(5))?.id == 1)
-        #expect(queue.state(1) == "resting")
+        #expect(queue.state(1) == "delayed")
         queue.wake(1, as: "another")
-        #expect(queue.state(1) == "waiting" && queue.restingCount == 0 && queue.nextDeadline == nil)
+        #expect(queue.state(1) == "waiting" && queue.delayedCount == 0 && queue.nextDeadline == nil)
         #expect(queue.waiting.map(\.waiter) == ["2", "another"])
         queue.wake(1, as: "nobody")
         #expect(queue.waitingCount == 2)
     }
 
-    @Test func whatIsGivenUpAtRestDoesNotWake() {
+    @Test func aRequestRemovedDuringItsPauseDoesNotReturn() {
         var queue = queue(1...2)
         for _ in 1...2 { _ = queue.go() }
-        queue.rest(request(2), until: at(6))
-        queue.rest(request(1), until: at(5))
+        queue.delay(request(2), until: at(6))
+        queue.delay(request(1), until: at(5))
         #expect(queue.remove(1)?.id == 1)
         #expect(queue.nextRested(at: at(7))?.id == 2)
         queue.wake(2, as: "2")
         _ = queue.go()
-        // It may fail again.
-        queue.rest(request(2), until: at(9))
+        // The request may fail again.
+        queue.delay(request(2), until: at(9))
         #expect(queue.nextRested(at: at(8)) == nil && queue.nextRested(at: at(9))?.id == 2)
     }
 
     // MARK: Deadlines
 
-    @Test func anExpiredRequestIsFoundOnceWhereverItIsAndThoseThatLeftAreNot() {
+    @Test func anExpiredRequestIsFoundOnceUnlessItWasRemoved() {
         var queue = Queue(maximumWaiting: 10, maximumBytes: 1 << 20)
         for id in 1...5 as ClosedRange<RequestID> { queue.append(request(id), deadline: at(Double(id))) }
         queue.append(request(6), deadline: nil)
         for _ in 1...3 { _ = queue.go() }
-        queue.rest(request(2), until: at(9))
+        queue.delay(request(2), until: at(9))
         queue.forget(3)
         #expect(queue.remove(4)?.id == 4)
         #expect(queue.nextExpired(at: at(0.9)) == nil)
         var expired: [RequestID] = []
         while let id = queue.nextExpired(at: at(5)) { expired.append(id) }
         #expect(expired == [1, 2, 5])
-        #expect(queue.state(1) == "on link 1" && queue.state(2) == "resting" && queue.state(5) == "waiting")
-        #expect(queue.nextDeadline == at(9))  // the rest's
+        #expect(queue.state(1) == "on link 1" && queue.state(2) == "delayed" && queue.state(5) == "waiting")
+        #expect(queue.nextDeadline == at(9))  // the end of its pause
     }
 
-    /// It comes back from its link, or is tried again: it has no more time than it had.
-    @Test func aRequestKeepsItsDeadlineWhereverItGoes() {
+    /// A request that comes back from its link, or is tried again, gets no additional time.
+    @Test func aRequestKeepsItsDeadlineAcrossLinksAndRetries() {
         var queue = Queue(maximumWaiting: 10, maximumBytes: 1 << 20)
         queue.append(request(1), deadline: at(10))
         _ = queue.go()
         queue.giveBack([request(1)])
         _ = queue.go()
-        queue.rest(request(1), until: at(5))
+        queue.delay(request(1), until: at(5))
         #expect(queue.nextRested(at: at(5))?.id == 1)
         queue.wake(1, as: "again")
         #expect(queue.nextDeadline == at(10) && queue.nextExpired(at: at(9)) == nil)
         #expect(queue.nextExpired(at: at(10)) == 1)
         #expect(queue.nextExpired(at: at(11)) == nil)
-        // More time can be given, and ends by itself.
+        // A later deadline can be set, and it expires, too.
         queue.watch(1, at(20))
         #expect(queue.nextDeadline == at(20) && queue.nextExpired(at: at(20)) == 1)
         queue.watch(1, at(30))
@@ -196,28 +195,28 @@ extension RequestQueue where Waiter == String {
 
     // MARK: Limits
 
-    @Test func onlySoManyMayWait() {
+    @Test func theNumberOfWaitingRequestsIsLimited() {
         var queue = Queue(maximumWaiting: 2, maximumBytes: 1 << 20)
         #expect(queue.refusal(for: 1) == nil)
         for id in 1...2 as ClosedRange<RequestID> { queue.append(request(id), deadline: nil) }
-        #expect(queue.refusal(for: 1) == "2 requests are waiting already")
+        #expect(queue.refusal(for: 1) == "2 requests are waiting (maximumWaiting is 2)")
         _ = queue.go()
         #expect(queue.refusal(for: 1) == nil)
-        // Those that rest will wait again.
-        queue.rest(request(1), until: at(5))
+        // Requests in a pause will wait again.
+        queue.delay(request(1), until: at(5))
         #expect(queue.refusal(for: 1) != nil)
         #expect(queue.remove(1) != nil)
         #expect(queue.refusal(for: 1) == nil)
         var none = Queue(maximumWaiting: -1, maximumBytes: 1)
-        #expect(none.refusal(for: 1) == "0 requests are waiting already")
+        #expect(none.refusal(for: 1) == "0 requests are waiting (maximumWaiting is 0)")
     }
 
-    @Test func onlySoManyBytesMayWaitButOneRequestAlways() {
+    @Test func theBytesOfWaitingRequestsAreLimitedButOneAlwaysFits() {
         let limit = 2000
         var queue = Queue(maximumWaiting: 10, maximumBytes: limit)
         #expect(queue.refusal(for: limit + 1) == nil)
         queue.append(request(1, 400), deadline: nil)
-        // It costs its body, 32 for its frame and 512 for its places, and so does the next.
+        // A request costs its body, 32 bytes for its frame and 512 for its entries. So does the next one.
         let room = limit - (400 + 32 + 512) - 512
         #expect(queue.refusal(for: room) == nil)
         #expect(queue.refusal(for: room + 1)?.contains("944 bytes") == true)
@@ -234,14 +233,14 @@ extension RequestQueue where Waiter == String {
 
     // MARK: Property
 
-    @Test func behavesLikeAListThatIsLookedThrough() {
+    @Test func theQueueBehavesLikeAList() {
         for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var queue = Queue(maximumWaiting: 1 << 20, maximumBytes: .max)
             var (id, clock) = (0 as RequestID, at(0))
             var line: [RequestID] = []
             var onLink: [RequestID] = []
-            var resting: [RequestID: Instant] = [:]
+            var delayed: [RequestID: Instant] = [:]
             var deadlines: [RequestID: Instant] = [:]
             for _ in 0..<400 {
                 clock = clock.advanced(by: .milliseconds(Int.random(in: 0...100, using: &generator)))
@@ -272,24 +271,24 @@ extension RequestQueue where Waiter == String {
                         deadlines[gone] = nil
                     } else {
                         let until = clock.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &generator)))
-                        queue.rest(request(gone), until: until)
-                        resting[gone] = until
+                        queue.delay(request(gone), until: until)
+                        delayed[gone] = until
                     }
                 case 11, 12, 13:
                     let anywhere = RequestID.random(in: 0...id + 1, using: &generator)
                     let victim = line.randomElement(using: &generator) ?? anywhere
-                    let isOut = line.contains(victim) || resting[victim] != nil
+                    let isOut = line.contains(victim) || delayed[victim] != nil
                     #expect(queue.remove(victim)?.id == (isOut ? victim : nil), "seed \(seed)")
                     line.removeAll { $0 == victim }
-                    resting[victim] = nil
+                    delayed[victim] = nil
                     if isOut { deadlines[victim] = nil }
                 case 14:
-                    let due = Set(resting.filter { $0.value <= clock }.keys)
+                    let due = Set(delayed.filter { $0.value <= clock }.keys)
                     var rested: Set<RequestID> = []
                     while let request = queue.nextRested(at: clock) {
                         #expect(rested.insert(request.id).inserted, "seed \(seed)")
                         queue.wake(request.id, as: request.waiter)
-                        resting[request.id] = nil
+                        delayed[request.id] = nil
                         line.append(request.id)
                     }
                     #expect(rested == due, "seed \(seed)")
@@ -302,19 +301,19 @@ extension RequestQueue where Waiter == String {
                     }
                     #expect(expired == due, "seed \(seed)")
                     if Int.random(in: 0..<20, using: &generator) == 0 {
-                        let all = queue.removeAll(includingResting: false)
+                        let all = queue.removeAll(includingDelayed: false)
                         #expect(all.map(\.id) == line.sorted(), "seed \(seed)")
                         for id in line { deadlines[id] = nil }
                         line = []
                     }
                 }
                 #expect(queue.waiting.map(\.id) == line, "seed \(seed)")
-                #expect(queue.waitingCount == line.count && queue.restingCount == resting.count, "seed \(seed)")
-                #expect(queue.ids == (line + onLink + resting.keys).sorted(), "seed \(seed)")
+                #expect(queue.waitingCount == line.count && queue.delayedCount == delayed.count, "seed \(seed)")
+                #expect(queue.ids == (line + onLink + delayed.keys).sorted(), "seed \(seed)")
                 if let id = line.randomElement(using: &generator) {
                     #expect(queue.request(id)?.id == id, "seed \(seed)")
                 }
-                if let next = (Array(deadlines.values) + resting.values).min() {
+                if let next = (Array(deadlines.values) + delayed.values).min() {
                     #expect(queue.nextDeadline.map { $0 <= next } == true, "seed \(seed)")
                 }
             }

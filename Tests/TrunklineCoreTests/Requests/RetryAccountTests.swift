@@ -17,7 +17,7 @@ import Testing
         return count
     }
 
-    @Test func itBeginsWithWhatTheBudgetSays() {
+    @Test func theAccountBeginsWithTheInitialRetries() {
         var account = RetryAccount(RetryBudget())
         #expect(withdrawals(&account, at: start, requests: 0) == 100)
     }
@@ -26,13 +26,13 @@ import Testing
         var account = RetryAccount(budget { $0.initial = 0 })
         #expect(withdrawals(&account, at: start, requests: 4) == 0)
         #expect(withdrawals(&account, at: start, requests: 5) == 1)
-        // One at a time: a fifth is no binary fraction, and five of them must be one all the same.
+        // One request at a time: a fifth is not a binary fraction, but five fifths must add up to one.
         var count = 0
         for requests in 6...1005 { count += withdrawals(&account, at: start, requests: requests) }
         #expect(count == 200)
     }
 
-    @Test func timeAddsTenPerSecondFromTheFirstLookOn() {
+    @Test func tenRetriesPerSecondAreAddedFromTheFirstWithdrawalOn() {
         var account = RetryAccount(budget { $0.initial = 0 })
         #expect(withdrawals(&account, at: start, requests: 0) == 0)
         #expect(withdrawals(&account, at: start.advanced(by: .milliseconds(99)), requests: 0) == 0)
@@ -40,13 +40,13 @@ import Testing
         #expect(withdrawals(&account, at: start.advanced(by: .seconds(1)), requests: 0) == 9)
     }
 
-    @Test func whatIsSavedIsBounded() {
+    @Test func savedRetriesAreLimited() {
         var account = RetryAccount(budget { $0.maximumSaved = 7 })
         #expect(withdrawals(&account, at: start, requests: 1_000_000) == 7)
         #expect(withdrawals(&account, at: start.advanced(by: .seconds(86_400)), requests: 1_000_000) == 7)
     }
 
-    @Test func aBudgetOfNothingAllowsNothing() {
+    @Test func aBudgetOfZeroAllowsNoRetries() {
         var account = RetryAccount(
             budget {
                 $0.share = 0
@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(arguments: [Double.nan, .infinity, -.infinity, -1, .greatestFiniteMagnitude])
-    func noNumberTraps(_ number: Double) {
+    func extremeNumbersNeverTrap(_ number: Double) {
         let budget = budget {
             $0.share = number
             $0.perSecond = number
@@ -72,8 +72,8 @@ import Testing
         _ = account.withdraw(at: start, requests: .max)
     }
 
-    /// A clock or a count that goes back adds nothing and takes nothing away.
-    @Test func goingBackAddsNothing() {
+    /// A clock or a count that goes back neither adds nor removes anything.
+    @Test func goingBackInTimeAddsNothing() {
         var account = RetryAccount(budget { $0.initial = 0 })
         #expect(withdrawals(&account, at: start, requests: 10) == 2)
         #expect(withdrawals(&account, at: Instant(nanoseconds: 0), requests: 0) == 0)
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: 0..<200 as Range<UInt64>)
-    func itNeverGrantsMoreThanWasEarned(_ seed: UInt64) {
+    func noMoreRetriesAreGrantedThanEarned(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let budget = budget {
             $0.share = Double(Int.random(in: 0...8, using: &random)) / 10
@@ -92,7 +92,7 @@ import Testing
         }
         var account = RetryAccount(budget)
         _ = account.withdraw(at: start, requests: 0)
-        // The same rules with an addition per request and per event, as one would write them without the trick.
+        // The same rules in the simple form: one addition for each request and each event.
         var model = Double(min(budget.initial, budget.maximumSaved))
         if model >= 1 { model -= 1 }
         let capacity = Double(budget.maximumSaved)
@@ -106,7 +106,7 @@ import Testing
             model = min(capacity, model + Double(pause.clampedNanoseconds) / 1e9 * budget.perSecond)
             for _ in 0..<Int.random(in: 0...30, using: &random) {
                 let isGranted = account.withdraw(at: now, requests: requests)
-                // Rounding may decide either way at the very border.
+                // Exactly at the limit, rounding may decide either way.
                 if abs(model - 1) > 0.001 { #expect(isGranted == (model >= 1), "seed \(seed)") }
                 if isGranted { model -= 1 }
             }

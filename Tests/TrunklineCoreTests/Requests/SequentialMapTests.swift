@@ -3,7 +3,7 @@ import Testing
 @testable import Trunkline
 
 @Suite struct SequentialMapTests {
-    @Test func behavesLikeADictionary() {
+    @Test func theMapBehavesLikeADictionary() {
         for seed in seeds(50) {
             var generator = SeededGenerator(seed: seed)
             var map = SequentialMap<Int>()
@@ -18,7 +18,7 @@ import Testing
                     model[next] = step
                     next &+= UInt64.random(in: 1...3, using: &generator)
                 } else if let key = model.keys.sorted().randomElement(using: &generator) {
-                    // The oldest stays: it becomes a straggler.
+                    // The oldest key stays: it becomes a straggler.
                     guard key != model.keys.min() else { continue }
                     #expect(map.remove(key) == model.removeValue(forKey: key))
                     #expect(map.remove(key) == nil)
@@ -45,10 +45,10 @@ import Testing
         #expect(map.isEmpty)
     }
 
-    /// Key 1 waits while keys 2 to 17 come; key 17 takes its place in a ring of 16 and makes it a straggler. Now key 1
-    /// is replaced (its request is admitted at last): it was put into the ring *beside* the straggler, and could be
-    /// taken out of the map twice. In the request table that resumed a continuation twice.
-    @Test func aStragglerWhosePlaceIsTakenIsReplacedNotDoubled() {
+    /// Key 1 waits while the keys 2 to 17 are inserted. Key 17 takes its place in a ring of 16, so key 1 becomes a
+    /// straggler. Then key 1 is replaced, because its request is admitted at last: it was put into the ring *beside*
+    /// the straggler, and could be removed from the map twice. In the request table, this resumed a continuation twice.
+    @Test func aStragglerWhosePlaceIsTakenIsReplacedNotDuplicated() {
         var map = SequentialMap<String>()
         map.insert("registered", for: 1)
         for key in 2...16 as ClosedRange<UInt64> {

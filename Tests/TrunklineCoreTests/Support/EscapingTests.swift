@@ -2,9 +2,9 @@ import Testing
 
 @testable import Trunkline
 
-/// Text from elsewhere on its way into a log.
+/// Text from users and peers on its way into a log.
 @Suite struct EscapingTests {
-    @Test func whatIsNotSeenIsEscaped() {
+    @Test func invisibleCharactersAreEscaped() {
         #expect("grüß, 日本 “a”".escaped() == "grüß, 日本 “a”")
         #expect("a\r\n\tb\u{1b}[31m\0".escaped() == #"a\r\n\tb\u{1b}[31m\u{0}"#)
         #expect(
@@ -20,27 +20,27 @@ import Testing
         }
     }
 
-    @Test func whatIsLongIsCutOff() {
+    @Test func longTextIsTruncated() {
         let long = String(repeating: "k", count: 300)
         #expect(long.escaped() == String(repeating: "k", count: 256) + " …")
         #expect(String(repeating: "k", count: 256).escaped().count == 256)
-        // Not within an escape.
+        // Not within an escape sequence.
         #expect("ab\u{202e}c".escaped(upTo: 9) == "ab …")
         #expect(String(repeating: "\n", count: 1_000_000).asMessage.count == 2050)
     }
 
-    @Test func credentialsAreLeftOut() {
+    @Test func credentialsAreRedacted() {
         #expect("tls://ada:pw@host:1".withoutCredentials == "tls://(redacted)@host:1")
         #expect("ada:pw@host".withoutCredentials == "(redacted)@host")
         #expect("a@b:c@host".withoutCredentials == "(redacted)@host")
-        // Passwords have slashes, too.
+        // Passwords may contain slashes.
         #expect("ada:s3cret://x@host".withoutCredentials == "(redacted)@host")
         #expect("://s3cret@host".withoutCredentials == "(redacted)@host")
         #expect("svn+ssh2.x-y://ada@host".withoutCredentials == "svn+ssh2.x-y://(redacted)@host")
         #expect("host:1".withoutCredentials == "host:1" && "".withoutCredentials.isEmpty)
     }
 
-    /// A peer's text in an error, of a codec of the user's own for one, was several lines of the log.
+    /// A peer's text in an error, for example of a custom codec, used to become several lines of the log.
     @Test func messagesAreOneLine() throws {
         let text = "no\nINFO: all is well\u{2028}\u{202e}" + String(repeating: "x", count: 1_000_000)
         for message in [
@@ -51,8 +51,8 @@ import Testing
         }
     }
 
-    /// What ends a literal, a comment or a line, or turns the text around.
-    @Test func namesOfFieldsStayInTheirPlace() throws {
+    /// Characters that end a literal, a comment or a line, or reverse the direction of text.
+    @Test func fieldNamesCannotInjectCode() throws {
         let name = "a\"]) os.execute(\"x\n\r\\\u{202e}\u{2028}| b"
         let layout = try FrameLayout(validating: [
             .type(UInt16.self), .integer(name, UInt16.self), .length(UInt32.self, counting: .body), .body,

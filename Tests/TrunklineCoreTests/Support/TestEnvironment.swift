@@ -1,6 +1,6 @@
 import Foundation
 
-/// The environment variables that change what these tests do. `.ci/README.md` describes all of the project's.
+/// The environment variables that change what these tests do. `.ci/README.md` describes all variables of the project.
 enum TestEnvironment {
     static let seeds: UInt64? = number("TRUNKLINE_SEEDS")
     static let stressClients: Int? = number("TRUNKLINE_STRESS_CLIENTS")

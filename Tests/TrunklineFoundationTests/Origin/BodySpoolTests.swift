@@ -8,10 +8,10 @@ import Trunkline
     import FoundationNetworking
 #endif
 
-/// Bodies between a writer that cannot be held up and a reader that is slow.
+/// Bodies between a writer that cannot be paused and a slow reader.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct BodySpoolTests {
-    @Test func whatIsReadAtOnceStaysInMemory() async throws {
+    @Test func bytesReadAtOnceStayInMemory() async throws {
         let spool = BodySpool(memory: 100, limit: 0)
         for number in 0..<50 {
             try spool.append(Data([UInt8(number)]))
@@ -23,7 +23,7 @@ struct BodySpoolTests {
         #expect(try await spool.next() == nil)
     }
 
-    @Test func whatASlowReaderLeavesGoesToAFile() async throws {
+    @Test func unreadBytesAreWrittenToAFile() async throws {
         let spool = BodySpool(memory: 1000, limit: 1_000_000)
         let content = pattern(500_000)
         for start in stride(from: 0, to: content.count, by: 700) {
@@ -37,7 +37,7 @@ struct BodySpoolTests {
     }
 
     @Test(arguments: 0..<40 as Range<UInt64>)
-    func everythingComesInOrder(seed: UInt64) async throws {
+    func bytesAreReadInOrder(seed: UInt64) async throws {
         var generator = SeededGenerator(seed: seed)
         let spool = BodySpool(memory: Int.random(in: 1...3000, using: &generator), limit: 10_000_000)
         let content = pattern(Int.random(in: 1...200_000, using: &generator), seed: seed)
@@ -57,7 +57,7 @@ struct BodySpoolTests {
         #expect(try await read == content)
     }
 
-    @Test func theFileBeginsAnewWhenItIsRead() async throws {
+    @Test func theFileRestartsWhenItHasBeenRead() async throws {
         let spool = BodySpool(memory: 10, limit: 100)
         for round in 0..<100 {
             for _ in 0..<10 { try spool.append(Data(repeating: UInt8(round), count: 10)) }
@@ -68,13 +68,13 @@ struct BodySpoolTests {
     }
 
     @Test(arguments: 0..<20 as Range<UInt64>)
-    func aReaderThatIsAlwaysBehindLeavesTheFileAsLargeAsItsLimit(seed: UInt64) async throws {
+    func theFileStaysWithinItsLimitWhileTheReaderIsBehind(seed: UInt64) async throws {
         var generator = SeededGenerator(seed: seed)
         let spool = BodySpool(memory: 10, limit: 1000, readSize: 100)
         let content = pattern(50_000, seed: seed)
         var (written, read) = (0, Data())
         while written < content.count {
-            // Never so little that it could begin anew.
+            // Always enough that the file cannot be restarted.
             while written - read.count < 600 {
                 let next = min(content.count, written + Int.random(in: 1...300, using: &generator))
                 try spool.append(content.subdata(in: written..<next))
@@ -88,7 +88,7 @@ struct BodySpoolTests {
         #expect(read == content)
     }
 
-    @Test func moreThanItHoldsIsAnError() async throws {
+    @Test func exceedingTheLimitIsAnError() async throws {
         let spool = BodySpool(memory: 10, limit: 20)
         for _ in 0..<3 { try spool.append(Data(count: 10)) }
         let refusal = await urlError { try spool.append(Data(count: 10)) }
@@ -97,7 +97,7 @@ struct BodySpoolTests {
         #expect(error?.code == .dataLengthExceedsMaximum)
     }
 
-    @Test func whoeverWaitsIsToldOfTheEnd() async throws {
+    @Test func everyWaitingReaderLearnsOfTheEnd() async throws {
         for end in [Result<Void, URLError>.success(()), .failure(URLError(.networkConnectionLost))] {
             let spool = BodySpool(memory: 10, limit: 20)
             async let first = urlError { _ = try await spool.next() }
@@ -113,7 +113,7 @@ struct BodySpoolTests {
         }
     }
 
-    @Test func whatIsAbandonedHoldsNothing() async throws {
+    @Test func anAbandonedSpoolHoldsNoBytes() async throws {
         let spool = BodySpool(memory: 10, limit: 1000)
         for _ in 0..<10 { try spool.append(Data(count: 10)) }
         spool.abandon(URLError(.cancelled))
@@ -123,8 +123,9 @@ struct BodySpoolTests {
         #expect(error?.code == .cancelled)
     }
 
-    /// The writer had found its place in the file; when it had written, what it wrote was there to be read.
-    @Test func whatIsAbandonedWhileItIsWrittenHoldsNothing() async throws {
+    /// The writer had reserved a place in the file before the spool was abandoned. After the write, its bytes could be
+    /// read.
+    @Test func aSpoolAbandonedDuringAWriteHoldsNoBytes() async throws {
         for _ in 0..<500 {
             let spool = BodySpool(memory: 10, limit: 1_000_000)
             async let writing: Void = { () async throws -> Void in
@@ -139,7 +140,7 @@ struct BodySpoolTests {
         }
     }
 
-    @Test func abandoningWhatIsReadToItsEndChangesNothing() async throws {
+    @Test func abandoningASpoolAtItsEndChangesNothing() async throws {
         let whole = BodySpool(memory: 10, limit: 1000)
         try whole.append(Data(count: 10))
         whole.finish(.success(()))
@@ -155,8 +156,8 @@ struct BodySpoolTests {
 
     // MARK: Files
 
-    /// An event loop that let go of a large one freed all of it, and every link waited.
-    @Test func aFileIsClosedWhereItIsSaid() throws {
+    /// An event loop that deallocated a large file freed all of its blocks, and every link waited.
+    @Test func aFileIsClosedByTheGivenFunction() throws {
         let closing = Lock<[@Sendable () -> Void]>([])
         var file: TemporaryFile? = try TemporaryFile(in: NSTemporaryDirectory(), isNamed: true) { close in
             closing.withLock { $0.append(close) }

@@ -3,11 +3,11 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// A server of HTTP at `localhost` that listens on one address of that name, while the other refuses.
+/// An HTTP server at `localhost` that listens on one address of that name, while the other address refuses connections.
 enum HalfDeadName {
     private struct NoPort: Error {}
 
-    /// Starts one for `body` and stops it on every way out. Does nothing on a machine without IPv6.
+    /// Starts the server for `body`, and stops it afterwards in every case. Does nothing on a machine without IPv6.
     nonisolated(nonsending) static func with(
         live family: AddressFamily,
         _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
@@ -42,7 +42,7 @@ enum HalfDeadName {
         throw NoPort()
     }
 
-    /// Keeps a port of this machine for a socket that does not listen, so that nobody else does.
+    /// Binds a socket to a port without listening, so that no other process listens there.
     private static func hold(_ port: UInt16, _ family: Int32) -> Int32? {
         #if canImport(Darwin)
             let kind = SOCK_STREAM

@@ -10,7 +10,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Requests to origins, on real sockets.
+/// Requests to origins, over real sockets.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OriginSessionTests {
     private func get(_ url: URL, in session: OriginSession, timeout: Duration = .seconds(30)) -> OriginTransfer {
@@ -23,7 +23,7 @@ struct OriginSessionTests {
         return content
     }
 
-    @Test func theHeadComesBeforeTheBody() async throws {
+    @Test func theHeadArrivesBeforeTheBody() async throws {
         let session = OriginSession()
         try await Origin.with({ _ in .sequence([.part("tea"), .after(.seconds(3600), .reply(""))]) }) { origin in
             let transfer = get(origin.url("/"), in: session)
@@ -50,7 +50,7 @@ struct OriginSessionTests {
     }
 
     @Test(arguments: [200, 204, 301, 304, 401, 404, 500])
-    func statusesComeAsTheyAre(status: Int) async throws {
+    func statusesArriveUnchanged(status: Int) async throws {
         let session = OriginSession()
         try await Origin.with({ _ in .response(status, ["X-A": "1"]) }) { origin in
             let transfer = get(origin.url("/"), in: session)
@@ -61,9 +61,9 @@ struct OriginSessionTests {
         }
     }
 
-    /// On Linux it never ended.
+    /// On Linux, such a request used never to end.
     @Test(arguments: ["Basic realm=\"a\"", "Digest realm=\"a\", nonce=\"b\"", "Bearer"], [2, 3_000_000])
-    func aChallengeIsAnAnswer(challenge: String, count: Int) async throws {
+    func aChallengeIsAResponse(challenge: String, count: Int) async throws {
         let session = OriginSession()
         let body = pattern(count)
         try await Origin.with({ _ in .response(401, ["WWW-Authenticate": challenge], Bytes(body)) }) { origin in
@@ -90,9 +90,9 @@ struct OriginSessionTests {
         }
     }
 
-    @Test func anOriginThatIsDownIsTold() async throws {
+    @Test func anOriginThatIsDownIsAnError() async throws {
         let session = OriginSession()
-        let transfer = get(nobody, in: session)
+        let transfer = get(refusingURL, in: session)
         let error = await urlError { _ = try await transfer.response }
         #expect(error?.code == .cannotConnectToHost)
         let again = await urlError { _ = try await transfer.next() }
@@ -133,7 +133,7 @@ struct OriginSessionTests {
         try await Origin.with({ _ in .parts(parts, then: .reply("")) }) { origin in
             let transfer = get(origin.url("/"), in: session)
             _ = try await transfer.response
-            // Nothing is read before everything has come.
+            // Nothing is read before the whole body has arrived.
             while transfer.isRunning {
                 #expect(transfer.held.memory <= 1024 * 1024)
                 try await Task.sleep(for: .milliseconds(1))
@@ -153,7 +153,7 @@ struct OriginSessionTests {
         }
     }
 
-    @Test func whatIsTooMuchForTheDiskFails() async throws {
+    @Test func aBodyThatExceedsTheSpoolFails() async throws {
         var options = OriginSession.Options()
         (options.memory, options.maximumSpooled) = (1000, 100_000)
         let session = OriginSession(options)
@@ -185,7 +185,7 @@ struct OriginSessionTests {
         }
     }
 
-    @Test func aHundredTransfersAtOnceKeepApart() async throws {
+    @Test func aHundredConcurrentTransfersKeepTheirContent() async throws {
         let session = OriginSession()
         try await Origin.with({ .reply(Bytes(pattern(100_000, seed: UInt64($0.target.dropFirst()) ?? 0))) }) { origin in
             try await withThrowingTaskGroup(of: Bool.self) { group in

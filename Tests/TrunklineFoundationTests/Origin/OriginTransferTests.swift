@@ -10,7 +10,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// What happens to a request between its beginning and its end: it is given up, repeated, or outlives its session.
+/// What happens to a request between its beginning and its end: it is cancelled, repeated, or outlives its session.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OriginTransferTests {
     private func request(_ url: URL, _ method: String = "GET") -> URLRequest {
@@ -25,18 +25,18 @@ struct OriginTransferTests {
         return content
     }
 
-    /// Returns when everything has been done that was to be done on `queue`.
+    /// Returns when all work queued on `queue` has been done.
     private func flush(_ queue: DispatchQueue) async {
         await withCheckedContinuation { continuation in queue.async { continuation.resume() } }
     }
 
-    // MARK: Given up
+    // MARK: Cancelled requests
 
-    /// On Linux an answer to a redirect's question that comes after a cancel ends the process.
-    @Test func aRedirectThatWasGivenUpIsNotAnswered() async throws {
+    /// On Linux, answering a redirect after the task was cancelled ends the process.
+    @Test func aCancelledRedirectIsNotAnswered() async throws {
         let calls = DispatchQueue(label: "test.calls")
         let transfers = OriginTransfers(calls)
-        // As ours are: a session of Linux that has a cache traps now and then when its tasks are cancelled early.
+        // As in `OriginSession`: on Linux, a session with a cache sometimes traps when its tasks are cancelled early.
         let configuration = URLSessionConfiguration.ephemeral
         configuration.urlCache = nil
         let session = URLSession(configuration: configuration, delegate: transfers, delegateQueue: nil)
@@ -85,7 +85,7 @@ struct OriginTransferTests {
         }
     }
 
-    @Test func whatIsGivenUpAtOnceIsNotBegun() async throws {
+    @Test func aRequestCancelledAtOnceIsNotStarted() async throws {
         let session = OriginSession()
         try await Origin.with({ .reply($0.body) }) { origin in
             session.calls.suspend()
@@ -101,11 +101,11 @@ struct OriginTransferTests {
         }
     }
 
-    // MARK: Twice
+    // MARK: Repeated requests
 
-    /// libcurl sent it again by itself when the connection was used before.
+    /// libcurl used to send such a request again if the connection had been used before.
     @Test(arguments: ["GET", "POST"])
-    func whatMustNotBeDoneTwiceIsSentOnce(first: String) async throws {
+    func aRequestThatIsNotIdempotentIsSentOnce(first: String) async throws {
         let session = OriginSession()
         let isLater = Lock(false)
         try await Origin.with({ _ in
@@ -124,8 +124,8 @@ struct OriginTransferTests {
         }
     }
 
-    /// It sent it again without the body, which it could not read twice, and waited.
-    @Test func whatHasABodyIsNotSentWithoutIt() async throws {
+    /// libcurl sent the request again without its body, which it could not read twice, and waited.
+    @Test func aRequestWithABodyIsNotRepeatedWithoutIt() async throws {
         let session = OriginSession()
         try await Origin.with({ $0.method == .get ? .reply("tea") : .close }) { origin in
             let before = session.begin(request(origin.url("/")), body: .none, timeout: .seconds(200))
@@ -138,9 +138,10 @@ struct OriginTransferTests {
         }
     }
 
-    /// One of the name's addresses refuses; the other takes the request and goes away. On Linux that is `cannotConnectToHost`.
+    /// One address of the name refuses; the other accepts the request and closes. On Linux the error is
+    /// `cannotConnectToHost`.
     @Test(arguments: AddressFamily.allCases)
-    func whatOneAddressMayHaveTakenIsNotUnsent(live: AddressFamily) async throws {
+    func aRequestThatOneAddressMayHaveAcceptedIsNotUnsent(live: AddressFamily) async throws {
         let session = OriginSession()
         try await HalfDeadName.with(live: live, { _ in .close }) { server, url in
             for body in [OriginBody.none, .data(Data("tea".utf8))] {
@@ -152,17 +153,17 @@ struct OriginTransferTests {
         }
     }
 
-    @Test func whatNobodyTookIsUnsent() async throws {
+    @Test func aRequestThatNoServerAcceptedIsUnsent() async throws {
         let session = OriginSession()
         let body = OriginBody.data(Data("tea".utf8))
-        let transfer = session.begin(request(nobody, "POST"), body: body, timeout: .seconds(30))
+        let transfer = session.begin(request(refusingURL, "POST"), body: body, timeout: .seconds(30))
         let error = await urlError { _ = try await transfer.response }
         #expect(error?.code == .cannotConnectToHost && transfer.isUnsent)
     }
 
-    // MARK: Connections for one request
+    // MARK: Connections with one request each
 
-    @Test func onlySoManyConnectionsAreForOneRequest() async throws {
+    @Test func connectionsWithOneRequestEachAreLimited() async throws {
         var options = OriginSession.Options()
         options.maximumConnectionsPerHost = 2
         let session = OriginSession(options)
@@ -178,8 +179,8 @@ struct OriginTransferTests {
             try await origin.server.waitForRequests(2)
             await flush(session.calls)
             #expect(await origin.server.totalConnections == 2)
-            // Those to another origin do not wait for these.
-            let other = session.begin(request(nobody, "POST"), body: .none, timeout: .seconds(200))
+            // Requests to another origin do not wait for these.
+            let other = session.begin(request(refusingURL, "POST"), body: .none, timeout: .seconds(200))
             let error = await urlError { _ = try await other.response }
             #expect(error?.code == .cannotConnectToHost)
             for transfer in transfers[10...] { transfer.cancel() }
@@ -189,7 +190,7 @@ struct OriginTransferTests {
                 #expect(found == Data("tea".utf8))
             }
             #expect(await origin.server.journal.requestCount == 10)
-            // Nobody has kept a place.
+            // All places are free again.
             let last = session.begin(request(origin.url("/"), "POST"), body: .none, timeout: .seconds(200))
             let found = try await content(of: last)
             #expect(found == Data("tea".utf8))
@@ -215,7 +216,7 @@ struct OriginTransferTests {
             gate.continuation.finish()
             let found = try await content(of: transfer)
             #expect(found == Data("tea".utf8))
-            // The session is let go as well, with its connections.
+            // The session is deallocated too, with its connections.
             try await origin.server.wait { $0.connectionCount == 0 }
         }
     }

@@ -9,10 +9,10 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Which way requests go when the link is down, slow, or lost.
+/// Which route requests take when the link is down, slow, or lost.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct FallbackTests {
-    /// So long that no test sees its end.
+    /// Longer than any test.
     private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
     private static let always = HTTPTunnel.Policy.preferLink(hedgeAfter: .zero)
 
@@ -63,8 +63,8 @@ struct FallbackTests {
         }
     }
 
-    @Test func aSlowGatewayIsOvertakenAndTold() async throws {
-        // The origin answers when the gateway has been asked: otherwise there might be nothing to cancel.
+    @Test func aDirectResponseCancelsTheRequestAtASlowGateway() async throws {
+        // The origin responds after the gateway has received the request. Otherwise there might be nothing to cancel.
         let asked = AsyncStream<Void>.makeStream()
         let atGateway: @Sendable (Frame) -> Reaction? = { _ in
             asked.continuation.yield()
@@ -83,8 +83,8 @@ struct FallbackTests {
         }
     }
 
-    @Test func aSlowOriginIsOvertakenByTheLink() async throws {
-        // The gateway answers when the origin has been asked directly.
+    @Test func aResponseOverTheLinkCancelsTheDirectRequest() async throws {
+        // The gateway responds after the origin has received the direct request.
         let asked = AsyncStream<Void>.makeStream()
         let atGateway = Reaction.perform { exchange in
             for await _ in asked.stream { break }
@@ -100,13 +100,13 @@ struct FallbackTests {
         ) { setup in
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(response.route == .link)
-            // What was slower is cancelled at the origin.
+            // The slower request is cancelled at the origin.
             try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 }
             #expect(setup.tunnel.statistics.hedges == 1 && setup.tunnel.statistics.hedgesWon == 0)
         }
     }
 
-    @Test func whatMayNotBeDoneTwiceIsNot() async throws {
+    @Test func aRequestThatIsNotIdempotentIsNotRepeated() async throws {
         let lost: @Sendable (Frame) -> Reaction? = { _ in .reset }
         try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.always, atGateway: lost) { setup in
             let error = await urlError { _ = try await self.post(setup) }
@@ -116,14 +116,14 @@ struct FallbackTests {
         }
     }
 
-    @Test func whatMayBeDoneTwiceIsWhenTheLinkIsLost() async throws {
+    @Test func anIdempotentRequestIsRepeatedWhenTheLinkIsLost() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never, atGateway: { _ in .reset }) { setup in
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(response.route == .direct && setup.tunnel.statistics.fallbacks == 1)
         }
     }
 
-    @Test func aSpentBudgetLeavesTheLinkAlone() async throws {
+    @Test func withoutABudgetTheLinkAloneIsUsed() async throws {
         try await Tunnelled.with(
             { _ in .reply("tea") },
             policy: Self.always,
@@ -139,7 +139,7 @@ struct FallbackTests {
         }
     }
 
-    @Test func whatTheGatewayRefusesGoesDirectly() async throws {
+    @Test func requestsThatTheGatewayRefusesGoDirectly() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never, allows: false) { setup in
             let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(data == Data("tea".utf8) && response.route == .direct)
@@ -150,7 +150,7 @@ struct FallbackTests {
         }
     }
 
-    @Test func cancellingEndsBothWays() async throws {
+    @Test func cancellingEndsBothRoutes() async throws {
         try await Tunnelled.with({ _ in .noReply }, policy: Self.always, atGateway: { _ in .noReply }) { setup in
             let asking = Task { () async throws -> Void in _ = try await setup.tunnel.data(for: setup.request("/")) }
             try await setup.origin.server.waitForRequests(1, within: patience)
@@ -163,9 +163,9 @@ struct FallbackTests {
         }
     }
 
-    @Test func everyRequestIsAnsweredWhenTheLinkDies() async throws {
-        // With the defaults: what replaces a request whose link is gone takes nothing from the budget. Some are certainly under
-        // way when the link dies.
+    @Test func everyRequestIsAnsweredWhenTheLinkIsLost() async throws {
+        // With the default options: a request that replaces one on a lost link takes nothing from the budget. Some
+        // requests are certainly in flight when the link is lost.
         let isDead = Lock(false)
         let handler: @Sendable (HTTP1Request) -> Reaction = { request in
             let number = Int(request.target.dropFirst()) ?? 1
@@ -192,9 +192,9 @@ struct FallbackTests {
         }
     }
 
-    /// It depended on which of the two came first.
-    @Test func theGatewaysWordsCountWhenTheHedgeFailed() async throws {
-        // The gateway refuses when the origin has been asked directly, and has closed.
+    /// The result used to depend on which of the two responses arrived first.
+    @Test func theGatewaysResponseCountsWhenTheHedgeFailed() async throws {
+        // The gateway refuses after the origin has received the direct request and closed the connection.
         let asked = AsyncStream<Void>.makeStream()
         let atGateway = Reaction.perform { exchange in
             for await _ in asked.stream { break }

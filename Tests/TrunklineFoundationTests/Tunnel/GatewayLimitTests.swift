@@ -14,7 +14,7 @@ import TrunklineTesting
 /// How much a gateway does at once, and for one request.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct GatewayLimitTests {
-    @Test func limitsHold() async throws {
+    @Test func limitsAreEnforced() async throws {
         let options = HTTPGateway.Options { options in
             (options.maximumRequestBody, options.maximumResponseBody, options.maximumConcurrency) = (1000, 100_000, 1)
         }
@@ -43,7 +43,7 @@ struct GatewayLimitTests {
 
     // MARK: Places
 
-    @Test func aPlaceIsFreeWhenTheAnswerIsThere() async throws {
+    @Test func aPlaceIsFreeAfterTheResponse() async throws {
         let options = HTTPGateway.Options { $0.maximumConcurrency = 1 }
         try await Tunnelled.with(
             { .reply($0.target == "/large" ? Bytes(pattern(100_000)) : "tea") },
@@ -76,7 +76,7 @@ struct GatewayLimitTests {
         }
     }
 
-    @Test func thoseWhoAreRefusedTakeNoPlace() async throws {
+    @Test func refusedRequestsTakeNoPlace() async throws {
         let options = HTTPGateway.Options { $0.maximumConcurrency = 1 }
         try await Tunnelled.with({ $0.target == "/slow" ? .noReply : .reply("tea") }, gateway: options) { setup in
             let asking = Task { () async throws -> Void in
@@ -100,7 +100,7 @@ struct GatewayLimitTests {
         }
     }
 
-    @Test func anAnswerThatIsTooLongIsRefusedAtItsHead() async throws {
+    @Test func aResponseThatIsTooLongIsRefusedAtItsHead() async throws {
         let options = HTTPGateway.Options { $0.maximumResponseBody = 1000 }
         try await Tunnelled.with({ .reply(Bytes(pattern($0.target == "/long" ? 1001 : 1000))) }, gateway: options) {
             setup in
@@ -113,11 +113,11 @@ struct GatewayLimitTests {
         }
     }
 
-    @Test func aReaderWhoLeavesTooMuchIsToldSo() async throws {
+    @Test func aReaderThatFallsTooFarBehindGetsAnError() async throws {
         let options = HTTPGateway.Options { $0.maximumSpool = 1_000_000 }
         try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, gateway: options) { setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
-            // The origin is let go although nobody reads.
+            // The connection to the origin ends although no caller reads.
             try await setup.origin.server.wait { $0.totalConnections == 1 && $0.connectionCount == 0 }
             var count = 0
             let error = await urlError { for try await piece in body { count += piece.count } }
@@ -126,9 +126,9 @@ struct GatewayLimitTests {
         }
     }
 
-    @Test func theLimitOfAnAnswerHoldsForWhatWaitsToBeRead() async throws {
+    @Test func theResponseLimitIncludesUnreadBytes() async throws {
         let options = HTTPGateway.Options { $0.maximumResponseBody = 1_000_000 }
-        // A client that takes so little at first that it is not for having sent too much.
+        // The client's window is so small that the gateway does not fail for having sent too much.
         let tunnel = HTTPTunnel.Options { $0.window = 64 * 1024 }
         try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, options: tunnel, gateway: options) {
             setup in
@@ -139,8 +139,8 @@ struct GatewayLimitTests {
         }
     }
 
-    /// With chunks the length that the head says counts for nothing: what came was collected without end.
-    @Test func anAnswerThatIsLongerThanItSaysIsRefused() async throws {
+    /// With chunks, the Content-Length in the head was ignored, and any number of bytes was collected.
+    @Test func aResponseLongerThanItsContentLengthIsRefused() async throws {
         let lie = Reaction.garbage(
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n"
         )
@@ -153,9 +153,10 @@ struct GatewayLimitTests {
 
     // MARK: Time
 
-    /// The end of the time cancels what waits for the origin, and was taken for a cancel.
+    /// Exceeding the maximum duration cancels the task that waits for the origin. This used to be reported as a
+    /// cancellation.
     @Test(arguments: [100, 1_000_000])
-    func anAnswerThatTakesTooLongHasTimedOut(length: Int) async throws {
+    func aResponseThatTakesTooLongTimesOut(length: Int) async throws {
         let options = HTTPGateway.Options { $0.maximumDuration = .milliseconds(300) }
         let trickle = Reaction.garbage(Bytes("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\ntea"))
         try await Tunnelled.with({ _ in trickle }, gateway: options) { setup in
@@ -168,7 +169,7 @@ struct GatewayLimitTests {
 /// A gateway whose name server does not answer.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct GatewayLookupTests {
-    /// Begins a gateway to `http://name.test`, whose resolver waits for the end of `body`.
+    /// Runs `body` with a gateway to `http://name.test`. Its resolver waits until `body` has ended.
     private nonisolated(nonsending) func withSlowNames(
         _ options: HTTPGateway.Options = HTTPGateway.Options(),
         _ body: nonisolated(nonsending) (HTTPGateway, LoopbackServer, Client, Resolver) async throws -> Void
@@ -191,8 +192,8 @@ struct GatewayLookupTests {
         )
     }
 
-    /// What came meanwhile was not taken, and after 1 MiB of it the link was read no more.
-    @Test func anUploadToASlowNameLeavesTheLinkToOthers() async throws {
+    /// The parts that arrived meanwhile were not taken, and after 1 MiB of them the link was no longer read.
+    @Test func anUploadToASlowNameDoesNotBlockTheLink() async throws {
         try await withSlowNames { _, _, client, resolver in
             let head = "POST http://name.test/ HTTP/1.1\r\nHost: name.test\r\nTrunkline-Window: 65536\r\n\r\n"
             let frames = client.open(Request(body: Bytes(head))).responses
@@ -201,14 +202,14 @@ struct GatewayLookupTests {
             try await frames.post(Request(type: 0x403))
             let reply = try await client.send(Request(type: 0x410, body: "tea"))
             #expect(reply.body == "tea")
-            // Both families at once.
+            // One look-up for each address family.
             while resolver.statistics.lookups < 2 { try await Task.sleep(for: .milliseconds(1)) }
             frames.cancel()
         }
     }
 
-    /// Each gave up its place, and waited on for the name.
-    @Test func whoGivesUpDoesNotWaitForItsName() async throws {
+    /// Each cancelled request freed its place, but went on waiting for the name.
+    @Test func aCancelledRequestDoesNotWaitForItsName() async throws {
         try await withSlowNames(HTTPGateway.Options { $0.maximumConcurrency = 1 }) {
             gateway,
             server,
@@ -229,7 +230,7 @@ struct GatewayLookupTests {
         }
     }
 
-    @Test func aNameThatIsNotFoundInTimeIsNotFound() async throws {
+    @Test func aNameNotResolvedWithinTheTimeoutIsNotFound() async throws {
         try await withSlowNames(HTTPGateway.Options { $0.timeout = .seconds(1) }) { _, _, client, _ in
             let tunnel = HTTPTunnel(client, options: HTTPTunnel.Options { $0.policy = .linkOnly })
             let error = await urlError {

@@ -11,7 +11,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// What a gateway refuses, and how it says so.
+/// Which requests a gateway refuses, and with which response.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct HTTPGatewayTests {
     private func ask(_ setup: Tunnelled, _ message: String) async throws -> HTTP1Response {
@@ -22,7 +22,7 @@ struct HTTPGatewayTests {
 
     private static let fields = "Host: HOST\r\nTrunkline-Window: 65536\r\n"
 
-    @Test func aMessageThatIsOneIsPassedOn() async throws {
+    @Test func aValidRequestIsForwarded() async throws {
         try await Tunnelled.with({ .reply(Bytes("\($0.method) \($0.target)")) }) { setup in
             let response = try await ask(setup, "GET ORIGIN/a HTTP/1.1\r\n\(Self.fields)\r\n")
             #expect(response.status == 200 && response.body == "GET /a")
@@ -48,7 +48,7 @@ struct HTTPGatewayTests {
         "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST ORIGIN/ HTTP/1.1\r\n\(fields)Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
         "GET ORIGIN/ HTTP/1.1\r\n\(fields)\r\nGET ORIGIN/b HTTP/1.1\r\n\(fields)\r\n",
-        // A URLRequest makes capitals of these.
+        // A URLRequest turns these into capitals.
         "get ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "head ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
         "connect ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "Trace ORIGIN/ HTTP/1.1\r\n\(fields)\r\n",
         "get ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\n\r\ntea",
@@ -57,7 +57,7 @@ struct HTTPGatewayTests {
         "GET ftp://HOST/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN\\@evil/ HTTP/1.1\r\n\(fields)\r\n",
         "GET ORIGIN/ HTTP/1.1\r\n\(fields)X: \(String(repeating: "a", count: 70_000))\r\n\r\n",
         "GET ORIGIN/ HTTP/1.1\r\n\(fields)\(String(repeating: "X: a\r\n", count: 300))\r\n",
-        // Lines that are folded, or broken by half of a line break.
+        // Folded lines, and half line breaks.
         "GET ORIGIN/ HTTP/1.1\r\nHost: HOST\r\n other\r\nTrunkline-Window: 65536\r\n\r\n",
         "GET ORIGIN/ HTTP/1.1\r\n Host: HOST\r\n\(fields)\r\n", "GET ORIGIN/\r HTTP/1.1\r\n\(fields)\r\n",
         "GET ORIGIN/ HTTP/1.1\r\r\n\(fields)\r\n", "GET ORIGIN/ HTTP/1.1\r\n\(fields)X: a\rY: b\r\n\r\n",
@@ -90,7 +90,7 @@ struct HTTPGatewayTests {
         "GET ORIGIN/ HTTP/1.1\r\n\(fields)Trunkline-Window: 65536\r\n\r\n",
     ]
 
-    @Test func whatTwoReadersCouldTakeForTwoMessagesIsRefused() async throws {
+    @Test func ambiguousRequestsAreRefused() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }) { setup in
             for message in Self.doubtful {
                 let response = try await ask(setup, message)
@@ -101,7 +101,7 @@ struct HTTPGatewayTests {
         }
     }
 
-    @Test func onlyOriginsOnTheListAreAsked() async throws {
+    @Test func onlyAllowedOriginsReceiveRequests() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }, allows: false) { setup in
             let response = try await ask(setup, "GET ORIGIN/ HTTP/1.1\r\n\(Self.fields)\r\n")
             #expect(response.status == 403 && response.headers["Trunkline-Gateway"] == "forbidden")
@@ -112,11 +112,11 @@ struct HTTPGatewayTests {
     @Test(arguments: [
         "127.0.0.1:80", "ftp://a", "http://", "http://a/b", "http://a?b", "http://me@a", "http://*.a", "",
     ])
-    func whatIsNoOriginIsNone(_ text: String) {
+    func invalidOriginsAreNotParsed(_ text: String) {
         #expect(HTTPOrigin(parsing: text) == nil)
     }
 
-    @Test func aNameOfThisMachineMustBeAllowedTwice() async throws {
+    @Test func aPrivateAddressMustBeAllowedExplicitly() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }) { setup in
             let port = try #require(URL(string: setup.origin.root)?.port)
             for (isAllowed, status) in [(false, 403), (true, 200)] {
@@ -136,8 +136,8 @@ struct HTTPGatewayTests {
         }
     }
 
-    /// One address of the name refused, and so its URLSession said that it could not connect. The client sent the request once
-    /// more, past the gateway.
+    /// One address of the name refused the connection, so the gateway's URLSession reported that it could not connect.
+    /// The client then repeated the request directly.
     @Test(arguments: AddressFamily.allCases)
     func aPostThatAnOriginMayHaveSeenIsNotSentAgain(live: AddressFamily) async throws {
         try await HalfDeadName.with(live: live, { _ in .close }) { origin, url in
@@ -165,9 +165,9 @@ struct HTTPGatewayTests {
         }
     }
 
-    // MARK: Pieces
+    // MARK: Parts
 
-    @Test func aServersOwnPiecesAreNoMessages() {
+    @Test func partsOfOtherProtocolsAreNotMessages() {
         let gateway = HTTPGateway()
         let messages: [Bytes] = [
             "GET http://a/ HTTP/1.1\r\n", "POST https://a.example:1/b?c HTTP/1.1\r\n\r\n", "X-Y HTTP://a/ HTTP/1.1\r\n",
@@ -189,14 +189,14 @@ struct HTTPGatewayTests {
         ["POST ORIGIN/ HTTP/1.1\r\n\(fields)Content-Length: 3\r\n\r\n", "te"],
         ["GET ORIGIN/ HTTP/1.1\r\n\(fields)\r\n", "GET ORIGIN/b HTTP/1.1\r\n\(fields)\r\n"],
     ])
-    func piecesThatAreNotOneMessageAreRefused(pieces: [String]) async throws {
+    func partsThatAreNotExactlyOneMessageAreRefused(pieces: [String]) async throws {
         try await Tunnelled.with({ _ in .reply("tea") }) { setup in
             let texts = pieces.map {
                 $0.replacingOccurrences(of: "ORIGIN", with: setup.origin.root)
                     .replacingOccurrences(of: "HOST", with: "\(setup.origin.server.endpoint)")
             }
             let frames = setup.client.open(Request(body: Bytes(texts[0]))).responses
-            // A refusal may come before the last piece is sent; then the rest is not.
+            // The refusal may arrive before the last part is sent. Then the remaining parts are not sent.
             for text in texts[1...] {
                 try? await frames.post(
                     Request(type: text == texts.last ? 0x403 : 0, body: Bytes(text)),
@@ -217,7 +217,7 @@ struct HTTPGatewayTests {
         "100.64.0.1",
         "224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1", "240.0.0.1",
     ])
-    func addressesOfThisNetworkAreNotPublic(text: String) throws {
+    func privateAndReservedAddressesAreNotPublic(text: String) throws {
         let bytes = text.split(separator: ".").compactMap { UInt8($0) }
         let zeros = [UInt8](repeating: 0, count: 10)
         #expect(!SocketAddress.ipv4(bytes, port: 0).isPublic)
@@ -229,7 +229,7 @@ struct HTTPGatewayTests {
         }
     }
 
-    @Test func otherAddressesAre() {
+    @Test func otherAddressesArePublic() {
         for bytes: [UInt8] in [[8, 8, 8, 8], [172, 15, 0, 1], [172, 32, 0, 1], [100, 128, 0, 1], [192, 167, 1, 1]] {
             #expect(SocketAddress.ipv4(bytes, port: 0).isPublic)
         }

@@ -10,11 +10,11 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// HTTP over a link, through a gateway, to an origin: requests and their answers.
+/// HTTP over a link, through a gateway, to an origin: requests and their responses.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct HTTPTunnelTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func anAnswerComesWithItsFields(policy: HTTPTunnel.Policy) async throws {
+    func aResponseArrivesWithItsFields(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(
             { request in
                 let fields: HTTP1Headers = [
@@ -43,7 +43,7 @@ struct HTTPTunnelTests {
         arguments: [HTTPTunnel.Policy.linkOnly, .directOnly],
         ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
     )
-    func methodsAndStatusesComeAsTheyAre(policy: HTTPTunnel.Policy, method: String) async throws {
+    func methodsAndStatusesArriveUnchanged(policy: HTTPTunnel.Policy, method: String) async throws {
         try await Tunnelled.with(
             { .response(Int($0.target.dropFirst()) ?? 0, ["X-M": $0.method.name], $0.target == "/204" ? "" : "tea") },
             policy: policy
@@ -59,14 +59,14 @@ struct HTTPTunnelTests {
         }
     }
 
-    @Test(arguments: [204, 304]) func statusesWithoutContentHaveNone(status: Int) async throws {
+    @Test(arguments: [204, 304]) func responsesWithoutContentAreEmpty(status: Int) async throws {
         try await Tunnelled.with({ _ in .response(status, ["ETag": "\"a\""]) }) { setup in
             let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect((response as? HTTPURLResponse)?.statusCode == status && data.isEmpty)
         }
     }
 
-    @Test func twoHundredAtOnceKeepApart() async throws {
+    @Test func twoHundredConcurrentRequestsGetTheirOwnResponses() async throws {
         try await Tunnelled.with({ .reply(Bytes($0.target)) }) { setup in
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {

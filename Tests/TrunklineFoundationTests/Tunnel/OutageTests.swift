@@ -10,13 +10,13 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// The gateway dies with hundreds of requests under way, and comes back.
+/// The gateway fails with hundreds of requests in flight, and returns.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct OutageTests {
     private static let reads = 500
     private static let writes = 200
 
-    /// How many of the reads, and the writes between them, begin when the gateway is dead.
+    /// How many of the reads, and of the writes between them, start after the gateway has failed.
     private static let late = 50
 
     private enum End: Sendable {
@@ -26,7 +26,8 @@ struct OutageTests {
     }
 
     @Test func readsAreAnsweredAndWritesAreNotRepeated() async throws {
-        // What the origin leaves unanswered, of what comes before the gateway is killed: those are certainly under way then.
+        // The origin does not respond to some of the requests that arrive before the gateway is killed: these are
+        // certainly in flight at that time.
         let isDead = Lock(false)
         let performed = Lock<[String: Int]>([:])
         let handler: @Sendable (HTTP1Request) -> Reaction = { request in
@@ -40,7 +41,8 @@ struct OutageTests {
             var ends: [End] = []
             try await withThrowingTaskGroup(of: End.self) { group in
                 for number in 0..<Self.reads - Self.late { ask(number, setup, in: &group) }
-                // In the middle: some have their answers, and those that the origin leaves unanswered have none.
+                // In the middle: some requests have their responses, and those to which the origin does not respond
+                // have none.
                 try await setup.server.waitForRequests(Self.reads / 2, within: patience)
                 while setup.tunnel.statistics.link < Self.reads / 5 { try await Task.sleep(for: .milliseconds(1)) }
                 isDead.withLock { $0 = true }
@@ -50,11 +52,11 @@ struct OutageTests {
             }
             check(ends, performed.withLock { $0 })
             #expect(setup.tunnel.statistics.fallbacks > 0)
-            try await shareReturns(setup)
+            try await expectEveryRequestOnTheLink(setup)
         }
     }
 
-    /// Reads, with the writes evenly between.
+    /// Starts a read and, evenly distributed among the reads, a write.
     private func ask(_ number: Int, _ setup: Tunnelled, in group: inout ThrowingTaskGroup<End, any Error>) {
         group.addTask { .read(isRight: try await isAnswered(setup, "/read/\(number)", "GET")) }
         guard number * Self.writes / Self.reads != (number + 1) * Self.writes / Self.reads else { return }
@@ -83,7 +85,7 @@ struct OutageTests {
                 answered += 1
             case .written(let number): #expect(performed["/write/\(number)"] == 1)
             case .failed(let number, let error):
-                // It may have been performed, and says so.
+                // The write may have been performed, and the error says so.
                 failed += 1
                 #expect(performed["/write/\(number)", default: 0] <= 1)
                 #expect(error.code == .networkConnectionLost)
@@ -98,7 +100,7 @@ struct OutageTests {
         )
     }
 
-    private func shareReturns(_ setup: Tunnelled) async throws {
+    private func expectEveryRequestOnTheLink(_ setup: Tunnelled) async throws {
         try await setup.server.resumeAccepting()
         try await setup.client.connect()
         let before = setup.tunnel.statistics

@@ -13,7 +13,7 @@ import TrunklineTesting
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelBodyTests {
     @Test(arguments: [0, 1, 16_383, 16_384, 65_536, 65_537, 5_000_000])
-    func contentOfEverySizeComesWhole(count: Int) async throws {
+    func contentOfEverySizeArrivesComplete(count: Int) async throws {
         let content = pattern(count)
         var options = HTTPTunnel.Options()
         options.window = 64 * 1024
@@ -37,7 +37,7 @@ struct TunnelBodyTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly], [0, 1, 65_536, 65_537, 3_000_000])
-    func bodiesAreSentWhole(policy: HTTPTunnel.Policy, count: Int) async throws {
+    func bodiesAreSentComplete(policy: HTTPTunnel.Policy, count: Int) async throws {
         let content = pattern(count)
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("trunkline-\(UUID().uuidString)")
         try content.write(to: file)
@@ -65,7 +65,7 @@ struct TunnelBodyTests {
         }
     }
 
-    @Test func aSlowReaderHoldsUpNobodyElse() async throws {
+    @Test func aSlowReaderDoesNotDelayOthers() async throws {
         let content = pattern(3_000_000)
         try await Tunnelled.with({ $0.target == "/large" ? .reply(Bytes(content)) : .reply("tea") }) { setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/large"))

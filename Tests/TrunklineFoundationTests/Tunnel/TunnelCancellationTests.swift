@@ -9,7 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Requests that are given up, by their task or by whoever reads or feeds them.
+/// Requests that are cancelled by their task, by the reader of the response, or by the source of the body.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelCancellationTests {
     @Test(arguments: ["/head", "/body", "/upload"])
@@ -32,7 +32,7 @@ struct TunnelCancellationTests {
             let error = await urlError { try await asking.value }
             #expect(error?.code == .cancelled)
             try await setup.server.waitForCancel(within: patience)
-            // The gateway asks when it has all of the body.
+            // The gateway sends its request once it has the whole body.
             let count = path == "/upload" ? 0 : 1
             try await setup.origin.server.wait(within: patience) {
                 $0.connectionCount == 0 && $0.totalConnections == count
@@ -40,7 +40,7 @@ struct TunnelCancellationTests {
         }
     }
 
-    @Test func aBodyThatIsLetGoIsCancelled() async throws {
+    @Test func aDeallocatedBodyIsCancelled() async throws {
         try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(10_000))) }) { setup in
             for index in 0..<2 {
                 let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
@@ -54,7 +54,7 @@ struct TunnelCancellationTests {
         }
     }
 
-    @Test func aSourceThatFailsIsTheError() async throws {
+    @Test func theErrorOfASourceIsTheUnderlyingError() async throws {
         struct Broken: Error {}
         try await Tunnelled.with({ _ in .echo }) { setup in
             let pieces = AsyncThrowingStream<Data, any Error> { stream in

@@ -10,11 +10,11 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// What a `URLSession` would refuse or fail with.
+/// Requests that a `URLSession` would refuse, or that would fail in it.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelErrorTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func whatCannotBeAskedIsRefused(policy: HTTPTunnel.Policy) async throws {
+    func invalidRequestsAreRefused(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
             for (text, code) in [
                 ("ftp://a/", URLError.Code.unsupportedURL), ("http:///a", .badURL), ("file:///a", .unsupportedURL),
@@ -36,15 +36,15 @@ struct TunnelErrorTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func anOriginThatIsDownIsToldTheSameWay(policy: HTTPTunnel.Policy) async throws {
+    func anOriginThatIsDownHasTheSameErrorOnBothRoutes(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
-            let error = await urlError { _ = try await setup.tunnel.data(from: nobody) }
+            let error = await urlError { _ = try await setup.tunnel.data(from: refusingURL) }
             #expect(error?.code == .cannotConnectToHost)
         }
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func anOriginThatIsSlowTimesOut(policy: HTTPTunnel.Policy) async throws {
+    func aSlowOriginTimesOut(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ $0.target == "/body" ? .part("tea") : .noReply }, policy: policy) { setup in
             for path in ["/head", "/body"] {
                 var request = setup.request(path)
@@ -56,7 +56,7 @@ struct TunnelErrorTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func anAnswerThatIsCutOffIsAnError(policy: HTTPTunnel.Policy) async throws {
+    func aTruncatedResponseIsAnError(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(
             {
                 $0.target == "/parts"
@@ -72,8 +72,8 @@ struct TunnelErrorTests {
         }
     }
 
-    /// It waited for a link beyond every timeout.
-    @Test func anUploadThatFindsNoLinkTimesOut() async throws {
+    /// The upload used to wait for a link beyond every timeout.
+    @Test func anUploadWithoutALinkTimesOut() async throws {
         try await Tunnelled.with({ _ in .echo }) { setup in
             await setup.client.suspend()
             var request = setup.request("/", "POST")
@@ -85,7 +85,7 @@ struct TunnelErrorTests {
         }
     }
 
-    /// It went to the gateway without its body.
+    /// The request used to go to the gateway without its body.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .preferLink(hedgeAfter: .seconds(3600))])
     func aFileThatCannotBeReadIsAnError(policy: HTTPTunnel.Policy) async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("trunkline-\(UUID().uuidString)")

@@ -9,7 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Requests and responses that two readers could take for different ones: the client sends none and believes none.
+/// Ambiguous requests and responses: the client does not send the ones, and does not accept the others.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelInjectionTests {
     private static let injections = [
@@ -17,9 +17,9 @@ struct TunnelInjectionTests {
     ]
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func fieldsCarryNoOthers(policy: HTTPTunnel.Policy) async throws {
+    func sessionFieldsCannotInjectOtherFields(policy: HTTPTunnel.Policy) async throws {
         for text in Self.injections {
-            // Past the URLRequest, which may drop what it does not like.
+            // Not through the URLRequest, which may remove invalid values.
             let options = HTTPTunnel.Options { $0.httpAdditionalHeaders = ["X": text] }
             try await Tunnelled.with({ _ in .reply("tea") }, policy: policy, options: options) { setup in
                 let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
@@ -30,11 +30,12 @@ struct TunnelInjectionTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly], ["X", "Cookie"])
-    func aRequestsFieldsCarryNoOthers(policy: HTTPTunnel.Policy, name: String) async throws {
+    func requestFieldsCannotInjectOtherFields(policy: HTTPTunnel.Policy, name: String) async throws {
         try await Tunnelled.with({ _ in .reply("tea") }, policy: policy) { setup in
             for text in Self.injections {
                 let request = setup.request("/", "GET", [name: text])
-                // A URLRequest drops what has a line break or a NUL, at least on Linux: then there is nothing to refuse.
+                // A URLRequest removes values with a line break or a NUL, at least on Linux. Then there is nothing to
+                // refuse.
                 let isKept = request.value(forHTTPHeaderField: name) != nil
                 let error = await urlError { _ = try await setup.tunnel.data(for: request) }
                 #expect(error?.code == (isKept ? .badURL : nil), "\(text.debugDescription)")
@@ -44,7 +45,7 @@ struct TunnelInjectionTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func namesAndMethodsAreTokens(policy: HTTPTunnel.Policy) async throws {
+    func namesAndMethodsMustBeTokens(policy: HTTPTunnel.Policy) async throws {
         for text in ["X Y", "X:Y", "X\r\nY", "X\t", " X", "X\u{0}", "", "X\u{E9}"] {
             let options = HTTPTunnel.Options { $0.httpAdditionalHeaders = [text: "a"] }
             try await Tunnelled.with({ _ in .reply("tea") }, policy: policy, options: options) { setup in
@@ -63,7 +64,7 @@ struct TunnelInjectionTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func whatAURLEncodesStaysEncoded(policy: HTTPTunnel.Policy) async throws {
+    func percentEncodedCharactersStayEncoded(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ .reply(Bytes($0.target)) }, policy: policy) { setup in
             let path = "/a%0D%0AY:%20b%00?q=%0d%0aHost:%20x&r=%20"
             let (data, _) = try await setup.tunnel.data(for: setup.request(path))
@@ -72,7 +73,7 @@ struct TunnelInjectionTests {
         }
     }
 
-    /// Nothing but plain requests has reached the origin.
+    /// Expects that the origin has received plain requests only.
     private func expectHarmless(_ setup: Tunnelled, target: String = "/") async throws {
         let received = try await setup.origin.server.journal.requests.map { try HTTP1Request($0) }
         for request in received {
@@ -84,7 +85,7 @@ struct TunnelInjectionTests {
 
     // MARK: Responses
 
-    @Test func locationsCarryNoFields() async throws {
+    @Test func locationsCannotInjectFields() async throws {
         let locations: [(String, URLError.Code?)] = [
             ("/%0d%0aY: b", nil), ("//evil%0d%0aHost: x/", nil), ("file:///etc/passwd", .unsupportedURL),
             ("ftp://a/", .unsupportedURL), ("http:///", .badURL),
@@ -123,9 +124,9 @@ struct TunnelInjectionTests {
         "HTTP/1.1 200 OK\r\n\(String(repeating: "X: a\r\n", count: 300))\r\ntea",
     ]
 
-    @Test func aResponseThatIsNoneIsRefusedAndHarmsNobodyElse() async throws {
+    @Test func aMalformedResponseIsRefusedAndDoesNotAffectOthers() async throws {
         try await Tunnelled.with(
-            { $0.target == "/" ? .reply("tea") : .reply("never asked") },
+            { $0.target == "/" ? .reply("tea") : .reply("not requested") },
             atGateway: { frame in
                 let line = String(frame.body).split(separator: " ", maxSplits: 2)
                 guard line.count > 1, let path = URL(string: String(line[1]))?.path, path.hasPrefix("/evil/") else {

@@ -11,7 +11,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Answers that are longer than a process can hold, and what errors say of URLs.
+/// Responses that are too long to be held in memory, and what errors reveal of URLs.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelLimitTests {
     private static let options = HTTPTunnel.Options { $0.maximumBodySize = 100_000 }
@@ -25,9 +25,9 @@ struct TunnelLimitTests {
         }
     }
 
-    /// 1.7 GB were collected in 6 s, of an origin that does not stop.
+    /// 1.7 GB were collected in 6 s from an origin that does not stop.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly, .preferLink(hedgeAfter: .seconds(3600))])
-    func whatIsTooLongIsNotCollected(policy: HTTPTunnel.Policy) async throws {
+    func aResponseThatIsTooLongIsNotCollected(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ Self.handler($0) }, policy: policy, options: Self.options) { setup in
             for path in ["/endless", "/long"] {
                 for method in ["GET", "POST"] {
@@ -46,7 +46,7 @@ struct TunnelLimitTests {
                     #expect(cause.message.contains("100000 bytes"))
                 }
             }
-            // It is given up: the origin hears of it.
+            // The request is cancelled, and the origin notices it.
             try await setup.origin.server.wait(within: patience) { $0.connectionCount <= 2 }
             #expect(try await setup.tunnel.data(for: setup.request("/fits")).0.count == 100_000)
             let head = try await setup.tunnel.data(for: setup.request("/long", "HEAD"))
@@ -54,7 +54,7 @@ struct TunnelLimitTests {
         }
     }
 
-    @Test func whatStreamsHasNoLimit() async throws {
+    @Test func streamsHaveNoLimit() async throws {
         try await Tunnelled.with({ Self.handler($0) }, options: Self.options) { setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/long"))
             #expect(try await body.reduce(0) { $0 + $1.count } == 100_001)
@@ -65,7 +65,7 @@ struct TunnelLimitTests {
     }
 
     #if canImport(FoundationNetworking)
-        @Test func aSessionOfLinuxIsToldTheSame() async throws {
+        @Test func aSessionOnLinuxGetsTheSameError() async throws {
             try await Tunnelled.with({ Self.handler($0) }, options: Self.options) { setup in
                 let root = setup.origin.root
                 let registration = TunnelURLProtocol.register(setup.tunnel) {
@@ -85,7 +85,7 @@ struct TunnelLimitTests {
         }
     #endif
 
-    /// The URL of an error goes into logs, and so did the password in it.
+    /// The URL of an error goes into logs, and used to contain the password.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func errorsAndResponsesShowNoPassword(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(
@@ -117,7 +117,7 @@ struct TunnelLimitTests {
         }
     }
 
-    @Test func noHostWithAZeroByteIsAsked() async throws {
+    @Test func noRequestIsSentToAHostWithAZeroByte() async throws {
         try await Tunnelled.with({ _ in .echo }, policy: .directOnly) { setup in
             let port = try #require(setup.origin.url("/").port)
             for host in ["127.0.0.1%00.trusted.example", "127.0.0.1%0A", "127.0.0.1%E2%80%AE"] {
@@ -130,8 +130,8 @@ struct TunnelLimitTests {
         }
     }
 
-    /// It was opened by its path at every attempt, and may have become another file meanwhile: one of another length, or a
-    /// FIFO.
+    /// The file used to be opened by its path for every attempt. It may have become another file meanwhile: one of
+    /// another length, or a FIFO.
     @Test func everyAttemptSendsTheFileThatWasChecked() async throws {
         let path = NSTemporaryDirectory() + "body-\(UInt64.random(in: 0 ... .max))"
         try createFile(at: path, with: Array("checked".utf8))
@@ -146,8 +146,8 @@ struct TunnelLimitTests {
         }
     }
 
-    /// To open one waits until somebody writes to it.
-    @Test func aFIFOIsNoBody() async throws {
+    /// Opening a FIFO waits until a process writes to it.
+    @Test func aFIFOIsNotABody() async throws {
         let path = NSTemporaryDirectory() + "fifo-\(UInt64.random(in: 0 ... .max))"
         try #require(unsafe mkfifo(path, 0o600) == 0)
         defer { unsafe unlink(path) }

@@ -9,10 +9,10 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Those who read the body of an answer: several at once, or one that gives it up.
+/// Readers of the body of a response: several at once, or one that cancels it.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelReadingTests {
-    /// Whoever came too late for the last piece was told that the connection is lost.
+    /// A reader that was too late for the last piece used to get the error that the connection was lost.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func severalReadersShareABody(policy: HTTPTunnel.Policy) async throws {
         let content = pattern(400_000)
@@ -35,7 +35,7 @@ struct TunnelReadingTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func severalReadersLearnThatABodyBreaksOff(policy: HTTPTunnel.Policy) async throws {
+    func severalReadersGetTheErrorOfATruncatedBody(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .sequence([.part("tea"), .close]) }, policy: policy) { setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
             await withTaskGroup(of: URLError?.self) { group in
@@ -47,9 +47,9 @@ struct TunnelReadingTests {
         }
     }
 
-    /// Over the link it was at its end, and so seemed whole.
+    /// Over the link, the body used to be at its end, and so seemed complete.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func aBodyThatWasGivenUpIsNotWhole(policy: HTTPTunnel.Policy) async throws {
+    func aCancelledBodyIsNotComplete(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(
             { $0.target == "/endless" ? .endlessParts(Bytes(pattern(10_000))) : .reply("tea") },
             policy: policy
@@ -64,8 +64,9 @@ struct TunnelReadingTests {
         }
     }
 
-    /// A window update was lost with the task that should have sent it: whoever read on had so much less.
-    @Test func aReaderThatIsCancelledLeavesTheWindowToTheNext() async throws {
+    /// A window update was lost with the cancelled task that should have sent it, so the next reader had a smaller
+    /// window.
+    @Test func aCancelledReaderLeavesTheWindowToTheNext() async throws {
         let half = TunnelWire.windows.lowerBound / 2
         let options = HTTPTunnel.Options { $0.window = 0 }
         let windows = AsyncStream<Int>.makeStream()
@@ -89,11 +90,11 @@ struct TunnelReadingTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly, .preferLink(hedgeAfter: .seconds(3600))])
-    func errorsSayWhichURLFailed(policy: HTTPTunnel.Policy) async throws {
+    func errorsHaveTheURLThatFailed(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(
             {
                 switch $0.target {
-                case "/moved": .response(302, ["Location": nobody.absoluteString])
+                case "/moved": .response(302, ["Location": refusingURL.absoluteString])
                 case "/cut": .sequence([.part("tea"), .close])
                 default: .close
                 }
@@ -101,7 +102,7 @@ struct TunnelReadingTests {
             policy: policy
         ) { setup in
             for (url, expected) in [
-                (nobody, nobody), (setup.origin.url("/moved"), nobody),
+                (refusingURL, refusingURL), (setup.origin.url("/moved"), refusingURL),
                 (setup.origin.url("/"), setup.origin.url("/")), (setup.origin.url("/cut"), setup.origin.url("/cut")),
             ] {
                 let error = await urlError { _ = try await setup.tunnel.data(from: url) }

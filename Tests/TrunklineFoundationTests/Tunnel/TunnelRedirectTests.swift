@@ -9,7 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Where answers lead, and what goes along: redirects, credentials, cookies.
+/// Redirects, and which credentials and cookies follow them.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelRedirectTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
@@ -42,7 +42,7 @@ struct TunnelRedirectTests {
         }
     }
 
-    @Test func redirectsWithoutEndAreAnError() async throws {
+    @Test func endlessRedirectsAreAnError() async throws {
         try await Tunnelled.with({ _ in .response(302, ["Location": "/"]) }) { setup in
             let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
             #expect(error?.code == .httpTooManyRedirects)
@@ -77,7 +77,7 @@ struct TunnelRedirectTests {
         }
     }
 
-    @Test func cookiesAreKeptWhereTheyShall() async throws {
+    @Test func cookiesAreKeptInTheGivenStorage() async throws {
         var options = HTTPTunnel.Options()
         options.cookieStorage = URLSessionConfiguration.ephemeral.httpCookieStorage
         try await Tunnelled.with(

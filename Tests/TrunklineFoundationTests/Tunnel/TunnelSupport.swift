@@ -9,13 +9,14 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Where nobody listens, on a port that no test is given; one that was free a moment ago may be another test's by now.
-let nobody: URL = {
-    guard let url = URL(string: "http://127.0.0.1:1/") else { fatalError("no URL") }
+/// A URL that refuses connections, on a port that no test uses. A port that was free a moment ago may be in use by
+/// another test.
+let refusingURL: URL = {
+    guard let url = URL(string: "http://127.0.0.1:1/") else { fatalError("invalid URL") }
     return url
 }()
 
-/// For machines that have much else to do.
+/// For busy machines.
 let patientOptions = ClientOptions { $0.requests.timeout = .seconds(200) }
 
 /// An origin, a gateway in front of it, and a tunnel to the gateway.
@@ -34,11 +35,11 @@ struct Tunnelled {
         return request
     }
 
-    /// Begins all of them and ends them on every way out.
+    /// Starts all of them for `body`, and stops them afterwards in every case.
     ///
     /// - Parameters:
-    ///   - others: Origins that the gateway may ask too.
-    ///   - atGateway: What the gateway's server does in place of the gateway; `nil` for what that does.
+    ///   - others: More origins that the gateway may send requests to.
+    ///   - atGateway: The reaction of the gateway's server in place of the gateway; `nil` for the gateway's own.
     nonisolated(nonsending) static func with(
         _ handler: @escaping @Sendable (HTTP1Request) -> Reaction,
         speaking codec: some FrameCodec = FrameLayout.standard,
@@ -54,7 +55,7 @@ struct Tunnelled {
         var options = options
         options.policy = policy
         try await Origin.with(handler) { origin in
-            let urls = allows ? [origin.url("/"), nobody] + others : []
+            let urls = allows ? [origin.url("/"), refusingURL] + others : []
             let allowed = urls.compactMap { HTTPOrigin(of: $0) }
             let gateway = HTTPGateway(allowing: allowed, options: gatewayOptions)
             try await withLoopbackServer(

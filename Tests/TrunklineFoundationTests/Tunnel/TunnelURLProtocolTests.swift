@@ -9,7 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// A plain `URLSession`, by way of a tunnel and without: the same answers.
+/// A plain `URLSession`, with a tunnel and without: the responses are the same.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelURLProtocolTests {
     private func fetch(_ request: URLRequest, in session: URLSession) async throws -> (Data, HTTPURLResponse) {
@@ -17,7 +17,7 @@ struct TunnelURLProtocolTests {
         return (data, try #require(response as? HTTPURLResponse))
     }
 
-    /// A session whose requests to the origin of `setup` its tunnel takes.
+    /// A session whose requests to the origin of `setup` go through its tunnel.
     private nonisolated(nonsending) func withSession(
         of setup: Tunnelled,
         _ change: (URLSessionConfiguration) -> Void = { _ in },
@@ -35,7 +35,7 @@ struct TunnelURLProtocolTests {
         try await body(URLSession(configuration: configuration))
     }
 
-    @Test func answersAreThoseOfAPlainSession() async throws {
+    @Test func responsesAreThoseOfAPlainSession() async throws {
         let content = Bytes(pattern(500_000))
         try await Tunnelled.with({ request in
             switch request.target {
@@ -103,8 +103,9 @@ struct TunnelURLProtocolTests {
         return task
     }
 
-    /// The session was told of the answer on another thread while it took leave of the task: it trapped, or lost the task.
-    @Test func cancellingAsTheAnswerComesHarmsNobody() async throws {
+    /// The session received the response on one thread while it removed the task on another: it trapped, or lost the
+    /// task.
+    @Test func cancellingAsTheResponseArrivesIsSafe() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }) { setup in
             try await withSession(of: setup) { session in
                 await withTaskGroup(of: End.self) { group in
@@ -126,8 +127,8 @@ struct TunnelURLProtocolTests {
         }
     }
 
-    /// Each time it began anew.
-    @Test func aTaskThatIsResumedTwiceAsksOnce() async throws {
+    /// Each call to `resume()` used to start the request again.
+    @Test func aTaskThatIsResumedTwiceSendsOneRequest() async throws {
         let gate = AsyncStream<Void>.makeStream()
         let late = Reaction.perform { exchange in
             for await _ in gate.stream { break }
@@ -145,7 +146,7 @@ struct TunnelURLProtocolTests {
                     }
                     gate.continuation.yield()
                     guard case .answered(let data)? = await group.next() else {
-                        Issue.record("no answer")
+                        Issue.record("the task has no response")
                         return
                     }
                     #expect(data == Data("tea".utf8))
@@ -156,8 +157,8 @@ struct TunnelURLProtocolTests {
     }
 
     #if canImport(FoundationNetworking)
-        /// An upload went out without its body, and a download ended the process.
-        @Test func whatAProtocolCannotDoIsRefused() async throws {
+        /// An upload used to go out without its body, and a download ended the process.
+        @Test func unsupportedTasksAreRefused() async throws {
             try await Tunnelled.with({ .reply($0.body) }) { setup in
                 try await withSession(of: setup) { session in
                     let post = setup.request("/", "POST")
@@ -171,7 +172,8 @@ struct TunnelURLProtocolTests {
             }
         }
 
-        /// What a session puts into every request counted for the caller's own, and stood above what the tunnel had kept.
+        /// The cookies that a session adds to every request used to be taken for the caller's own, and overrode the
+        /// tunnel's.
         @Test func theTunnelsCookiesReplaceTheSessions() async throws {
             func storage(_ value: String, _ setup: Tunnelled) throws -> HTTPCookieStorage? {
                 let storage = URLSessionConfiguration.ephemeral.httpCookieStorage

@@ -10,18 +10,18 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Uploads whose source, link or gateway does not go on.
+/// Uploads whose source, link or gateway stalls.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct TunnelUploadTests {
-    /// What a stream waits at.
+    /// A gate at which a stream waits.
     private final class Gate: Sendable {
         let opening = DispatchSemaphore(value: 0)
         let isUsed = Lock(false)
         let stalled = AsyncStream<Void>.makeStream()
         let closed = AsyncStream<Void>.makeStream()
 
-        /// Ends the read that hangs, and returns when the stream is closed; at once when it was never opened, which a
-        /// request that ends early has no need to do.
+        /// Ends the read that waits, and returns when the stream is closed. Returns at once if the stream was never
+        /// opened: a request that ends early need not open it.
         func open() async {
             opening.signal()
             guard isUsed.withLock({ $0 }) else { return }
@@ -29,7 +29,7 @@ struct TunnelUploadTests {
         }
     }
 
-    /// A stream that has some bytes, and then nothing until its gate opens.
+    /// A stream that delivers some bytes, and then nothing until its gate opens.
     private final class StalledStream: InputStream {
         private var left: Int
         private let gate: Gate
@@ -63,13 +63,13 @@ struct TunnelUploadTests {
         return try await setup.tunnel.data(for: request).1
     }
 
-    /// It waited for the stream, and so for ever.
+    /// Cancellation used to wait for the stream, and so for ever.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func aStreamThatStallsDoesNotHoldUpCancellation(policy: HTTPTunnel.Policy) async throws {
+    func aStalledStreamDoesNotDelayCancellation(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
             let gate = Gate()
             let asking = Task { () async throws -> Void in _ = try await self.upload(stallingAt: gate, setup) }
-            // Before that the stream may not have been opened, and so would not be closed.
+            // Before this the stream may not have been opened, and would not be closed.
             for await _ in gate.stalled.stream { break }
             asking.cancel()
             let error = await urlError { try await asking.value }
@@ -80,7 +80,7 @@ struct TunnelUploadTests {
     }
 
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func aStreamThatStallsTimesOut(policy: HTTPTunnel.Policy) async throws {
+    func aStalledStreamTimesOut(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in
             let gate = Gate()
             let error = await urlError { _ = try await self.upload(stallingAt: gate, setup, timeout: 0.1) }
@@ -100,8 +100,8 @@ struct TunnelUploadTests {
         }
     }
 
-    /// The frames of an upload have no limit of their own: the last one, too, waited for ever.
-    @Test func aGatewayThatReadsNoFurtherTimesOut() async throws {
+    /// The frames of an upload have no timeout of their own. The last one, too, used to wait for ever.
+    @Test func aGatewayThatStopsReadingTimesOut() async throws {
         try await Tunnelled.with({ _ in .echo }, atGateway: { _ in .stopReading }) { setup in
             var request = setup.request("/", "POST")
             request.timeoutInterval = 0.5
@@ -112,14 +112,14 @@ struct TunnelUploadTests {
                 #expect(error?.code == .timedOut)
                 #expect((error?.userInfo[NSUnderlyingErrorKey] as? ClientError)?.fate != nil)
             }
-            // A client that closes would wait for what it has written.
+            // A client that closes would wait until its frames are written.
             await setup.server.disconnectAll(reset: true)
         }
     }
 
-    /// An `AsyncStream` ends when its reader is cancelled: what had come went out as a whole body.
+    /// An `AsyncStream` ends when its reader is cancelled. The bytes before the end used to be sent as a complete body.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
-    func aSourceThatIsCancelledIsNoShorterBody(policy: HTTPTunnel.Policy) async throws {
+    func aCancelledSourceIsNotAShorterBody(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ .reply($0.body) }, policy: policy) { setup in
             for _ in 0..<20 {
                 let (pieces, source) = AsyncStream<Data>.makeStream()
@@ -137,14 +137,14 @@ struct TunnelUploadTests {
         }
     }
 
-    /// The piece that waited was not sent, those before it were: the request went out once more, directly.
-    @Test func theFateOfAPieceIsNotThatOfTheRequest() async throws {
+    /// The part that waited was not sent, but the parts before it were. The request used to be repeated directly.
+    @Test func theFateOfAPartIsNotThatOfTheRequest() async throws {
         let policy = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
         let content = pattern(10_000_000)
         for _ in 0..<10 {
             try await Tunnelled.with({ _ in .reply("tea") }, policy: policy, atGateway: { _ in .noReply }) { setup in
                 try await withThrowingTaskGroup(of: URLError?.self) { group in
-                    // Several, so that some pieces wait for those of others.
+                    // Several uploads, so that some parts wait for those of others.
                     for _ in 0..<8 {
                         group.addTask {
                             await urlError {
@@ -166,8 +166,8 @@ struct TunnelUploadTests {
         }
     }
 
-    /// The client's own policy may be to repeat, and a POST went twice to the gateway.
-    @Test func aClientThatRepeatsDoesNotRepeatAPost() async throws {
+    /// The client's own policy may be to retry, and used to send a POST to the gateway twice.
+    @Test func aClientThatRetriesDoesNotRepeatAPost() async throws {
         var options = patientOptions
         options.requests.retry = .idempotent()
         let asked = Lock(0)

@@ -10,10 +10,10 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Codecs other than `.standard` under a tunnel.
+/// Codecs other than `.standard` with a tunnel.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct WrappedCodecTests {
-    /// Forwards everything to `.standard`, on both sides; window updates unless told otherwise.
+    /// Forwards everything to `.standard` on both sides, except window updates and cancel frames if a property says so.
     private struct Wrapper: FrameCodec, HeartbeatCodec, CancellingCodec, WindowedCodec, ServerSideCodec {
         var base: any FrameCodec = FrameLayout.standard
         var forwardsWindows = true
@@ -37,7 +37,7 @@ struct WrappedCodecTests {
         func serverSide() -> any FrameCodec { Wrapper(base: base._serverSide(), forwardsWindows: forwardsWindows) }
     }
 
-    /// A layout of another shape with the types that a tunnel needs.
+    /// Another layout with the types that a tunnel needs.
     private static let layout = FrameLayout {
         Field.length(UInt32.self, counting: .body)
         Field.serial(UInt16.self)
@@ -46,7 +46,7 @@ struct WrappedCodecTests {
     }
     .roles(cancel: 0x401, part: 0x404, window: 0x405)
 
-    private func expectWindows(_ codec: some FrameCodec) async throws {
+    private func expectUploadWithManyWindows(_ codec: some FrameCodec) async throws {
         let options = HTTPTunnel.Options { $0.window = 64 * 1024 }
         try await Tunnelled.with({ .reply($0.body) }, speaking: codec, options: options) { setup in
             let content = pattern(500_000)
@@ -56,15 +56,15 @@ struct WrappedCodecTests {
     }
 
     @Test func aCodecThatForwardsEverythingCarriesManyWindows() async throws {
-        try await expectWindows(Wrapper())
+        try await expectUploadWithManyWindows(Wrapper())
     }
 
     @Test func aLayoutWithTheRolesCarriesManyWindows() async throws {
-        try await expectWindows(Self.layout)
+        try await expectUploadWithManyWindows(Self.layout)
     }
 
-    /// A window update that was taken for the end of its request made requests of the pieces behind it.
-    @Test func theRestOfARefusedUploadIsNoRequest() async throws {
+    /// A window update used to be taken for the end of its request, and the parts behind it became requests.
+    @Test func theRemainingPartsOfARefusedUploadAreNotRequests() async throws {
         let small = HTTPGateway.Options { $0.maximumRequestBody = 1000 }
         try await Tunnelled.with({ _ in .echo }, speaking: Wrapper(), gateway: small) { setup in
             for count in 1...5 {
@@ -73,7 +73,7 @@ struct WrappedCodecTests {
                 #expect((response as? HTTPURLResponse)?.statusCode == 413)
                 _ = try await setup.tunnel.data(for: setup.request("/"))
                 #expect(setup.gateway.statistics.requests == 2 * count)
-                // A server that was told of the end waits for no more pieces.
+                // The server learned of the end, and waits for no more parts.
                 while await setup.server.exchangeCount > 0 { try await Task.sleep(for: .milliseconds(1)) }
             }
         }

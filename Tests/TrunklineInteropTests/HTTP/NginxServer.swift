@@ -1,14 +1,15 @@
 import Foundation
 import Trunkline
 
-/// nginx with a configuration of its own, on a Unix socket in a directory of its own.
+/// nginx with its own configuration, on a Unix socket in its own directory.
 final class NginxServer {
     private let process: ServerProcess
-    /// Where it listens as well, of this machine.
+    /// The port of this machine at which it listens, too.
     let port: UInt16
     private var directory: URL { process.directory }
 
-    /// As root it could become another user; here it stays who it is, in one process, so that it ends by its pid.
+    /// As root, nginx could become another user. Here it keeps its user and runs in one process, so that it can be
+    /// killed by its pid.
     private static func configuration(_ directory: String, _ socketPath: String, _ port: UInt16) -> String {
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(directory)/temp;" }
         return """
@@ -53,7 +54,7 @@ final class NginxServer {
 
     init() async throws {
         (process, port) = try await ServerProcess.atFreePort { port in
-            // Its socket is there before it has the port.
+            // Its socket exists before it has the port.
             let process = try await ServerProcess("nginx", sign: "pid") { socketPath in
                 let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
                 let upload = directory.appendingPathComponent("www/upload")
@@ -71,7 +72,7 @@ final class NginxServer {
 
     var endpoint: Endpoint { .unix(path: process.socketPath) }
 
-    /// What the content of a file follows from: as long as no power of two.
+    /// The content of files repeats this pattern, whose size is not a power of two.
     static let pattern: Data = {
         var state: UInt64 = 1
         let bytes = (0..<100_003).map { _ in
@@ -81,7 +82,7 @@ final class NginxServer {
         return Data(bytes)
     }()
 
-    /// The bytes from `offset` of every file; at most as many as there are in the pattern.
+    /// The content of every file from `offset` on; at most as many bytes as the pattern has.
     static func content(at offset: Int, count: Int) -> Data {
         let start = offset % pattern.count
         return count <= pattern.count - start
@@ -89,13 +90,13 @@ final class NginxServer {
             : pattern.subdata(in: start..<pattern.count) + content(at: 0, count: count - pattern.count + start)
     }
 
-    /// A file of `count` bytes called `name`.
+    /// Writes a file `name` of `count` bytes.
     func writeFile(_ name: String, count: Int) async throws {
         try await writeSpots(name, count: count, every: Self.pattern.count)
     }
 
-    /// A file of `count` bytes called `name`, which takes little room: where each `distance` begins, it has the content of
-    /// every file for the length of the pattern, and zeros from there on.
+    /// Writes a sparse file `name` of `count` bytes. At each multiple of `distance` it has the usual content, for the
+    /// size of the pattern, and zeros behind it.
     func writeSpots(_ name: String, count: Int, every distance: Int) async throws {
         let url = directory.appendingPathComponent("www/\(name)")
         try await elsewhere {
@@ -110,7 +111,8 @@ final class NginxServer {
         }
     }
 
-    /// How many bytes of a file made by `writeSpots` are content in `piece`, which is at `offset`; `nil` if one is another.
+    /// The number of content bytes in `piece`, which is at `offset` in a file that `writeSpots` made; `nil` if a byte
+    /// is wrong.
     static func spots(in piece: Data, at offset: Int, every distance: Int) -> Int? {
         var (found, start) = (0, offset - offset % distance)
         while start < offset + piece.count {
@@ -127,12 +129,12 @@ final class NginxServer {
         return found
     }
 
-    /// What ended at `/slowly/`, in order: path, `OK` if all of it was sent, and a full stop.
+    /// The transfers from `/slowly/` that have ended, in order: path, `OK` if complete, and a full stop.
     var ends: String {
         (try? String(contentsOf: directory.appendingPathComponent("ends"), encoding: .utf8)) ?? ""
     }
 
-    /// It hangs: the kernel goes on taking connections.
+    /// Stops the process, like a server that hangs: the kernel still accepts connections.
     func pause() { process.pause() }
 
     func resume() { process.resume() }

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineHTTP
 
-/// HTTP/1.1 with a server that half the world uses.
+/// HTTP/1.1 with nginx.
 @Suite(
     .tags(.realThreads),
     .serialized,
@@ -35,7 +35,7 @@ struct NginxTests {
         String(try HTTP1Response(result.get()).body)
     }
 
-    // MARK: One after the other
+    // MARK: Pipelining
 
     @Test func aThousandRequestsInFlightAreAnsweredInOrder() async throws {
         try await withServer { _, client in
@@ -48,7 +48,7 @@ struct NginxTests {
         }
     }
 
-    @Test func statusesAreAnswers() async throws {
+    @Test func errorStatusesAreResponsesUnlessRejected() async throws {
         try await withServer(speaking: HTTP1Codec(host: "nginx.test", rejecting: 500...599)) { server, client in
             let missing = try await client.send(HTTP1Request(.get, "/missing"))
             #expect(missing.status == 404 && missing.reason == "Not Found" && !missing.body.isEmpty)
@@ -65,7 +65,7 @@ struct NginxTests {
         }
     }
 
-    @Test func responsesToHeadHaveNoContentAndTheNextOneBeginsBehindThem() async throws {
+    @Test func responsesToHeadHaveNoContent() async throws {
         try await withServer { server, client in
             try await server.writeFile("a", count: 70_000)
             let requests = try [.head, .get, .head, .head, .get].map { try Request(HTTP1Request($0, "/a")) }
@@ -80,8 +80,8 @@ struct NginxTests {
         }
     }
 
-    /// Nothing may be lost behind a request that closes the link, or that may not be carried out twice: nothing follows it.
-    @Test func ourOwnClosesAndPostsCostNoOtherRequest() async throws {
+    /// No request is lost behind one that closes the link or is not idempotent, because nothing is sent behind it.
+    @Test func closesAndPostsLoseNoOtherRequest() async throws {
         try await withServer { _, client in
             let requests = try (0..<30).map { index in
                 let headers: HTTP1Headers = index % 10 == 9 ? ["Connection": "close"] : [:]
@@ -98,7 +98,7 @@ struct NginxTests {
     // MARK: Content
 
     @Test(arguments: [0, 1, 5000, 3_000_000])
-    func contentInChunksIsWhatWasSent(_ count: Int) async throws {
+    func chunkedContentArrivesUnchanged(_ count: Int) async throws {
         try await withServer { server, client in
             try await server.writeFile("a", count: count)
             let request = HTTP1Request(.get, "/trailed/a?n=\(count)", headers: ["TE": "trailers"])
@@ -112,7 +112,7 @@ struct NginxTests {
         }
     }
 
-    @Test func contentUpToTheEndOfTheConnectionIsWhatWasSent() async throws {
+    @Test func contentThatEndsWithTheConnectionArrivesUnchanged() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { server, client in
             try await server.writeFile("a", count: 3_000_000)
             for _ in 0..<20 {
@@ -127,8 +127,8 @@ struct NginxTests {
     }
 
     /// A hundred million bytes, of which few are in memory at a time.
-    @Test func aLargeFileIsReadAsItComes() async throws {
-        let count = 100_000_000
+    @Test func aLargeFileIsReadAsItArrives() async throws {
+        let count = TestEnvironment.scaled(100_000_000)
         try await withServer(speaking: HTTP1Codec(host: "nginx.test") { $0.maximumBodySize = count }) {
             server,
             client in
@@ -142,7 +142,7 @@ struct NginxTests {
                     }
                     let expected = NginxServer.content(at: offset, count: part.body.count)
                     guard Data(part.body) == expected else {
-                        Issue.record("other content from byte \(offset) on")
+                        Issue.record("wrong content from byte \(offset) on")
                         return
                     }
                     offset += part.body.count
@@ -153,7 +153,7 @@ struct NginxTests {
         }
     }
 
-    /// The server asks for the content first: 100 is no answer.
+    /// The server asks for the content first. The status 100 is not the final response.
     @Test func interimResponsesAreSkipped() async throws {
         try await withServer { server, client in
             let content = Bytes(NginxServer.content(at: 0, count: 2_000_000))
@@ -174,9 +174,9 @@ struct NginxTests {
     // MARK: Links
 
     /// Every hundredth response is the last of its link.
-    @Test func aServerThatClosesAfterAHundredRequestsLosesNone() async throws {
+    @Test func aServerThatClosesAfterAHundredRequestsLosesNoRequest() async throws {
         try await withServer({ $0.requests.maximumInFlight = 1 }) { _, client in
-            // No more of them: one after the other, they were out of time on a busy machine.
+            // No more than 2000: sent one after the other, more requests timed out on a busy machine.
             let results = await client.send(
                 all: try (0..<2000).map { try number($0, at: "/few") },
                 options: CallOptions(retry: .never)
@@ -189,7 +189,7 @@ struct NginxTests {
         }
     }
 
-    /// Those behind the hundredth are lost with their link, and the unlucky ones several times over.
+    /// The requests behind the hundredth are lost with their link, some of them several times.
     @Test func requestsBehindTheLastResponseAreSentAgain() async throws {
         try await withServer({ ($0.requests.maximumInFlight, $0.requests.retryBudget) = (16, nil) }) { _, client in
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
@@ -200,7 +200,7 @@ struct NginxTests {
         }
     }
 
-    @Test func aRestartOfTheServerIsSurvived() async throws {
+    @Test func requestsSurviveARestartOfTheServer() async throws {
         try await withServer({ $0.reconnecting.policy = Backoff(base: .milliseconds(5), cap: .milliseconds(50)) }) {
             server,
             client in

@@ -1,11 +1,11 @@
 import Foundation
 
-/// A small server on Python's `http.server`, at a port of this machine.
+/// A small server based on Python's `http.server`, on a port of this machine.
 final class PythonServer {
     private let process: ServerProcess
     let port: UInt16
 
-    /// It puts a file where its socket would be, and what it saw of connections that ended beside it.
+    /// The script creates a file in place of a socket, and logs requests and closed connections to a file beside it.
     private static let script = #"""
         import gzip, http.server, sys, threading
 
@@ -114,7 +114,7 @@ final class PythonServer {
     /// `begun /path`, and `closed /path` when the client has closed its connection.
     var log: String { (try? String(contentsOfFile: process.socketPath + ".log", encoding: .utf8)) ?? "" }
 
-    /// It hangs: the kernel goes on taking connections.
+    /// Stops the process, like a server that hangs: the kernel still accepts connections.
     func pause() { process.pause() }
 
     func resume() { process.resume() }

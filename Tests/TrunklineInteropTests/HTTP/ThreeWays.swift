@@ -9,7 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// The content of every file of nginx, made as it is sent.
+/// The content of nginx's files, produced while it is sent.
 struct Pieces: AsyncSequence, Sendable {
     let count: Int
 
@@ -26,16 +26,16 @@ struct Pieces: AsyncSequence, Sendable {
     func makeAsyncIterator() -> AsyncIterator { AsyncIterator(count: count) }
 }
 
-/// For machines that have much else to do.
+/// For busy machines.
 let patientOptions = ClientOptions { $0.requests.timeout = .seconds(200) }
 
-/// The ways from one piece of an app to one origin: a tunnel, a `URLSession` that uses it, and a plain `URLSession`.
+/// The ways from an app to an origin: a tunnel, a `URLSession` that uses the tunnel, and a plain `URLSession`.
 struct ThreeWays {
     enum Way: Sendable, CaseIterable {
         case tunnel, urlProtocol, plain
     }
 
-    /// What came, without what is documented to differ.
+    /// A response without the documented differences.
     struct Answer: Hashable {
         var status: Int
         var url: String
@@ -43,7 +43,7 @@ struct ThreeWays {
         var mimeType: String?
         var body: Data
 
-        /// The field called `name`, whatever the size of its letters.
+        /// The field `name`, ignoring case.
         func field(_ name: String) -> String? { fields.first { $0.key.lowercased() == name.lowercased() }?.value }
     }
 
@@ -101,7 +101,7 @@ struct ThreeWays {
         return request
     }
 
-    /// The answer to a request whose body is read from a stream: it is another one for each way.
+    /// The response to a request whose body is read from a stream. Each way needs its own stream.
     func fetch(_ request: URLRequest, streaming body: Data, by way: Way) async throws -> (Data, HTTPURLResponse) {
         var request = request
         request.httpBodyStream = InputStream(data: body)
@@ -118,9 +118,9 @@ struct ThreeWays {
         return (data, try #require(response as? HTTPURLResponse))
     }
 
-    // MARK: The same
+    // MARK: Comparison
 
-    /// Asks several ways and returns what each of them said.
+    /// Sends the request by several ways, expects the same response, and returns it.
     @discardableResult
     func expectSame(_ request: URLRequest, by ways: [Way] = Way.allCases) async throws -> Answer {
         let expected = Self.answer(try await fetch(request, by: ways[0]))
@@ -131,7 +131,7 @@ struct ThreeWays {
         return expected
     }
 
-    /// Asks all three ways at once, and expects that they fail alike.
+    /// Sends the request by all three ways at once, and expects the same error.
     func expectSameError(_ request: URLRequest, _ code: URLError.Code) async {
         await withTaskGroup(of: (Way, URLError?).self) { group in
             for way in Way.allCases {
@@ -150,18 +150,18 @@ struct ThreeWays {
         }
     }
 
-    /// The documented differences of what comes over a link:
-    /// - Fields that concern one connection alone are not passed on (RFC 9110 §7.6.1): `Connection`, `Keep-Alive` and
-    ///   `Transfer-Encoding` here.
-    /// - What had a coding comes decoded, without `Content-Encoding` and without the `Content-Length` of what is not there any
-    ///   more; a plain session decodes it and leaves the fields as they are. A response to HEAD keeps them.
-    /// - Fields whose names differ in the size of letters are one, and blanks around a value are none of it (RFC 9110 §5). The
-    ///   plain session of Linux keeps both.
-    /// - `Date` has the time of each answer, which is no difference of the ways.
+    /// Removes the documented differences of a response that arrives over a link:
+    /// - Fields that concern a single connection are not forwarded (RFC 9110 §7.6.1): here `Connection`, `Keep-Alive`
+    ///   and `Transfer-Encoding`.
+    /// - Encoded content arrives decoded, without `Content-Encoding` and without the `Content-Length` of the encoded
+    ///   content. A plain session decodes it and keeps the fields. A response to HEAD keeps them.
+    /// - Fields whose names differ only in case are one field, and blanks around a value are removed (RFC 9110 §5). The
+    ///   plain session on Linux keeps both.
+    /// - `Date` has the time of each response, which is not a difference between the ways.
     ///
-    /// And those that are not taken out here, of the plain session of Linux: after a redirect it sends a request without its
-    /// body, also where the method stays (307 and 308, and 301 and 302 but for POST), and asks with GET instead of HEAD after
-    /// a 303.
+    /// The plain session on Linux has other differences, which are not removed here. After a redirect it sends the
+    /// request without its body, even if the method stays the same (307 and 308; 301 and 302 except for POST). After a
+    /// 303 it uses GET instead of HEAD.
     private static func answer(_ received: (data: Data, head: HTTPURLResponse)) -> Answer {
         let (data, head) = received
         var fields: [String: String] = [:]

@@ -8,7 +8,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// The same calls to servers that nobody here wrote, by three ways: status, body and fields are the same, and so are errors.
+/// The same calls to nginx and Python by three ways: status, body and fields are the same, and so are errors.
 @Suite(.tags(.realThreads))
 enum ThreeWaysTests {
     private static let moves = [301, 302, 303, 307, 308]
@@ -42,7 +42,8 @@ enum ThreeWaysTests {
             }
         }
 
-        /// A plain session sends such a body in chunks, the gateway, which has all of it before it asks, with its length.
+        /// A plain session sends such a body in chunks. The gateway sends it with its length, because it has the whole
+        /// body before it sends the request.
         @Test func bodiesFromStreamsAreTheSame() async throws {
             try await with { _, ways in
                 for (method, count) in [("POST", 3), ("PUT", 3), ("POST", 300_000), ("PUT", 300_000)] {
@@ -62,7 +63,7 @@ enum ThreeWaysTests {
             }
         }
 
-        @Test func aBodyThatIsMadeAsItIsSentArrives() async throws {
+        @Test func aBodyProducedWhileItIsSentArrives() async throws {
             try await with { _, ways in
                 for policy in [HTTPTunnel.Policy.linkOnly, .directOnly] {
                     for count in [0, 1, 2_000_003] {
@@ -76,7 +77,7 @@ enum ThreeWaysTests {
             }
         }
 
-        @Test func statusesAndFormsAreTheSame() async throws {
+        @Test func statusesAndEncodingsAreTheSame() async throws {
             try await with { _, ways in
                 for path in ["/nowhere", "/several", "/chunked", "/ended", "/zipped", "/fresh"] {
                     for method in ["GET", "HEAD"] { try await ways.expectSame(ways.request(path, method)) }
@@ -161,7 +162,7 @@ enum ThreeWaysTests {
             try await ThreeWays.with(port: server.port) { try await body(server, $0) }
         }
 
-        @Test func answersAreTheSame() async throws {
+        @Test func responsesAreTheSame() async throws {
             try await with { server, ways in
                 try await server.writeFile("a", count: 100_000)
                 for (path, method) in [
@@ -173,7 +174,7 @@ enum ThreeWaysTests {
                     ("/upload/b", "PUT"), ("/upload/b", "GET"),
                 ] {
                     let body = method == "POST" || method == "PUT" ? "tea" : nil
-                    // The first of them makes the file, the second replaces it.
+                    // The first PUT creates the file, the second replaces it.
                     if path == "/upload/b", method == "PUT" {
                         _ = try await ways.fetch(ways.request(path, method, body: body), by: .plain)
                     }
@@ -241,7 +242,7 @@ enum ThreeWaysTests {
         }
     }
 
-    /// Waits until it is so; a test that waits in vain ends by its time limit.
+    /// Waits until `isSo` returns true. A test that waits in vain ends at its time limit.
     private static func waitUntil(_ isSo: () -> Bool) async throws {
         while !isSo() { try await Task.sleep(for: .milliseconds(20)) }
     }

@@ -36,7 +36,7 @@ struct TunnelNginxTests {
 
     private static func url(_ text: String) throws -> URL { try #require(URL(string: text)) }
 
-    /// Bytes of this process that are in memory; `nil` where that cannot be told so.
+    /// The bytes of this process in memory; `nil` on systems that do not tell them.
     private static var resident: Int? {
         let text = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
         let pages = text.flatMap { Int($0.split(separator: " ").dropFirst().first ?? "") }
@@ -45,7 +45,7 @@ struct TunnelNginxTests {
 
     /// Receives a large file, with a pause behind some of its pieces, and expects that little of it is in memory.
     ///
-    /// For a process of its own: other tests have memory, too.
+    /// To be run in a separate process, because other tests use memory, too.
     fileprivate static func receive(
         _ count: Int,
         window: Int,
@@ -69,8 +69,8 @@ struct TunnelNginxTests {
         }
     }
 
-    /// All of it is at the gateway long before the reader has it.
-    @Test(.enabled(if: isAlone, "it measures memory, and needs TRUNKLINE_ALONE=1"))
+    /// The whole file is at the gateway long before the reader has it.
+    @Test(.enabled(if: isAlone, "measures memory; needs TRUNKLINE_ALONE=1"))
     func aGibibyteTakesLittleMemory() async throws {
         await Self.aside {
             await #expect(processExitsWith: .success) {
@@ -79,9 +79,9 @@ struct TunnelNginxTests {
         }
     }
 
-    /// Neither the gateway nor the tunnel holds what the reader has not asked for.
-    @Test(.enabled(if: isAlone, "it measures memory, and needs TRUNKLINE_ALONE=1"))
-    func aReaderThatIsSlowAllTheTimeTakesLittleMemory() async throws {
+    /// Neither the gateway nor the tunnel holds bytes that the reader has not requested.
+    @Test(.enabled(if: isAlone, "measures memory; needs TRUNKLINE_ALONE=1"))
+    func aConstantlySlowReaderTakesLittleMemory() async throws {
         await Self.aside {
             await #expect(processExitsWith: .success) {
                 try await TunnelNginxTests.receive(256 << 20, window: 64 << 10) {
@@ -93,13 +93,13 @@ struct TunnelNginxTests {
 
     private static let isAlone = resident != nil && TestEnvironment.isAlone
 
-    /// Runs `body` on a thread of its own: a test in another process keeps its thread until that ends, and the pool has no
-    /// more than the machine has processors.
+    /// Runs `body` on a separate thread: a test in another process keeps its thread until that process ends, and the
+    /// pool has no more threads than the machine has processors.
     private static func aside(_ body: @Sendable () async -> Void) async {
         await withTaskExecutorPreference(EventLoops(count: 1).next().taskExecutor) { await body() }
     }
 
-    @Test func rangesConditionsAndUploadsGoThrough() async throws {
+    @Test func rangesConditionsAndUploadsAreForwarded() async throws {
         try await Self.withTunnel { nginx, root, tunnel in
             try await nginx.writeFile("a", count: 100_000)
             let (whole, response) = try await tunnel.data(from: try Self.url("\(root)/a"))

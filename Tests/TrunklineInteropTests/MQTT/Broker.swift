@@ -1,14 +1,14 @@
 import Foundation
 import Trunkline
 
-/// A mosquitto of one test.
+/// A mosquitto server for one test.
 struct Broker {
     let server: ServerProcess
     var endpoint: Endpoint { .unix(path: server.socketPath) }
 
     static let isAvailable = ServerProcess.isAvailable("mosquitto")
 
-    /// Starts a broker with these lines in its configuration. It lets in everyone, or `user` alone.
+    /// Starts a broker with these lines in its configuration. It accepts every client, or only `user`.
     init(_ configuration: String..., user: (name: String, password: String)? = nil) async throws {
         server = try await ServerProcess("mosquitto") { socketPath in
             let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
@@ -29,7 +29,7 @@ struct Broker {
         }
     }
 
-    /// Whether the state that survives the broker's death holds this text.
+    /// Whether the saved state, which survives a kill of the broker, contains `text`.
     func hasSaved(_ text: String) -> Bool {
         let database = server.directory.appendingPathComponent("mosquitto.db")
         return (try? Data(contentsOf: database))?.range(of: Data(text.utf8)) != nil

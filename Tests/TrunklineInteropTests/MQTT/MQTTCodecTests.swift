@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// The codec of the tutorial, byte by byte. Vectors by hand, from the tables of the standard.
+/// The codec of the tutorial, byte by byte. The vectors were written by hand from the tables of the standard.
 struct MQTTCodecTests {
     private func encode(_ frame: Frame, with codec: any FrameCodec = MQTTCodec()) throws -> [UInt8] {
         var codec = codec
@@ -28,9 +28,9 @@ struct MQTTCodecTests {
         text.split(separator: " ").compactMap { UInt8($0, radix: 16) }
     }
 
-    // MARK: Out
+    // MARK: Encoding
 
-    @Test func connectSaysWhoWeAre() throws {
+    @Test func connectHasTheSession() throws {
         let plain = Request.connect(MQTT.Session(clientID: "c", keepAlive: 258))
         #expect(try encode(frame(plain, serial: 9)) == hex("10 0d 00 04 4d 51 54 54 04 02 01 02 00 01 63"))
         var session = MQTT.Session(clientID: "", login: ("u", "p"), isClean: false)
@@ -39,7 +39,7 @@ struct MQTTCodecTests {
         #expect(try encode(frame(.connect(session), serial: 9)) == full)
     }
 
-    @Test func packetIDsAreWhereTheTypeWantsThem() throws {
+    @Test func packetIDsAreAtTheOffsetsOfTheirTypes() throws {
         let first = MQTT.Message(topic: "a", payload: "b")
         #expect(try encode(frame(.publish(first), serial: 0x1234)) == hex("32 06 00 01 61 12 34 62"))
         let retained = MQTT.Message(topic: "a", payload: "", isAcknowledged: false, isRetained: true)
@@ -70,7 +70,7 @@ struct MQTTCodecTests {
         #expect(try decode(bytes, with: codec).map { MQTT.Message(PushMessage($0)) } == message)
     }
 
-    @Test func whatCannotBeSaidIsRefused() {
+    @Test func invalidFramesAreRefused() {
         let message = MQTT.Message(topic: "t", payload: "")
         var once = message
         once.isAcknowledged = false
@@ -86,7 +86,7 @@ struct MQTTCodecTests {
         for frame in refused { #expect(throws: FrameError.self) { try encode(frame) } }
     }
 
-    // MARK: In
+    // MARK: Decoding
 
     @Test func connackAnswersTheConnectOfItsLink() throws {
         var codec = MQTTCodec()
@@ -97,7 +97,7 @@ struct MQTTCodecTests {
         #expect(throws: FrameError.self) { try decode(hex("20 02 00 00")) }
     }
 
-    @Test func answersAndMessagesAreToldApart() throws {
+    @Test func responsesAndMessagesHaveDifferentKinds() throws {
         #expect(try decode(hex("40 02 12 34")) == Frame(.response, type: 0x40, serial: 0x1234))
         #expect(try decode(hex("b0 02 00 01")) == Frame(.response, type: 0xB0, serial: 1))
         #expect(try decode(hex("90 03 00 01 01")) == Frame(.response, type: 0x90, serial: 1, status: 1, body: [1]))
@@ -109,26 +109,26 @@ struct MQTTCodecTests {
     }
 
     @Test(arguments: [
-        // Not for us, or with flags that are reserved.
+        // Not sent by a server, or with reserved flags.
         "00", "10 00", "34 08", "36", "3e", "41 02 00 01", "50", "80", "f0 00",
         "30 80 00", "30 ff ff ff 80", "30 ff ff ff ff", "30 81 80 40",  // lengths
         "30 00", "30 01 00", "30 02 00 00", "30 03 00 02 61", "32 03 00 01 61", "32 05 00 01 61 00 00",  // PUBLISH
         "30 03 00 01 2b", "30 03 00 01 00", "30 03 00 01 ff",  // topics
         "40 00", "40 02 00 00", "40 03 00 01 00", "90 02 00 01", "90 03 00 01 02", "b0 03 00 01 00", "d0 01 00",
     ])
-    func whatIsNoPacketIsRefused(_ text: String) throws {
+    func invalidPacketsAreRefused(_ text: String) throws {
         let bytes = hex(text)
         #expect(throws: FrameError.self) { try decode(bytes) }
     }
 
-    @Test func anIncompletePacketIsAwaited() throws {
+    @Test func anIncompletePacketIsNotDecoded() throws {
         let bytes = hex("32 85 01 00 01 61 00 09") + [UInt8](repeating: 1, count: 128)
         for length in 0..<bytes.count { #expect(try decode(Array(bytes[..<length])) == nil) }
         #expect(try decode(bytes)?.body.count == 131)
     }
 
-    /// All but CONNACK, whose serial is not on the wire.
-    @Test func itKeepsWhatACodecPromises() {
+    /// All packets except CONNACK, whose serial is not on the wire.
+    @Test func theCodecConforms() {
         var codec = MQTTCodec()
         codec.maximumLength = 4096
         let samples: [CodecConformance.Sample] = [
@@ -149,8 +149,8 @@ struct MQTTCodecTests {
         #expect(report.violations.isEmpty, "\(report)")
     }
 
-    /// Every change of one byte in a packet, and random ones.
-    @Test func noBytesTrap() {
+    /// Every change of one byte in a packet, and random bytes.
+    @Test func invalidBytesNeverTrap() {
         let samples = ["20 02 00 00", "90 03 00 01 01", "32 07 00 01 61 00 09 62 63", "40 02 00 01", "d0 00"].map(hex)
         for sample in samples {
             for index in sample.indices {

@@ -3,10 +3,10 @@
     import Trunkline
     import TrunklineTesting
 
-    /// Clients on a host with two interfaces, of a server that both lead to, while its network changes.
+    /// Clients on a host with two interfaces that both lead to the server, while the host's network changes.
     ///
-    /// Each scenario prints the time from the start of `ip` to the next answer, beside that of a client without the monitor on
-    /// the same host.
+    /// Each scenario prints the time from the start of `ip` to the next response, and that of a client without the
+    /// monitor on the same host.
     @Suite(
         .tags(.realThreads),
         .serialized,
@@ -14,7 +14,7 @@
         .enabled(if: NetworkNamespace.isAvailable, "no network namespaces")
     )
     struct ClientPathTests {
-        /// A host with `eth0` (198.18.1.1) and `eth1` (198.18.2.1), and another one with the server (203.0.113.1).
+        /// A host with `eth0` (198.18.1.1) and `eth1` (198.18.2.1), and another host with the server (203.0.113.1).
         private struct World {
             let near, far: TestHost
             let loops: EventLoops
@@ -28,7 +28,7 @@
                 return .route(NetworkRoute(interface: interface, source: source, gateway: "\(network).2"))
             }
 
-            /// - Parameter routes: The commands that lead to the server.
+            /// - Parameter routes: The routes to the server, in the syntax of `ip route add`.
             init(_ routes: [String]) async throws {
                 (near, far) = (try TestHost(), try TestHost())
                 try near.connect("eth0", "198.18.1.1/24", to: far, "eth0", "198.18.1.2/24")
@@ -52,7 +52,8 @@
                 )
             }
 
-            /// A client without the monitor. With the defaults it would take up to forty seconds to notice.
+            /// A client without the monitor. With the default options it would take up to forty seconds to notice a
+            /// change.
             func unmonitored() -> Client {
                 client(on: near.loops()) {
                     $0.network.isMonitored = false
@@ -61,7 +62,7 @@
                 }
             }
 
-            /// How long it takes to connect now: the median of five.
+            /// The time that connecting takes now: the median of five.
             func connectTime() async throws -> Duration {
                 var times: [Duration] = []
                 for _ in 0..<5 {
@@ -91,8 +92,8 @@
 
         private func caller(of client: Client) -> Witness { Witness(client, retry: .idempotent()) }
 
-        /// Prints the times, and the states where it took long.
-        private func tell(
+        /// Prints the times, and the states of clients that took long.
+        private func printTimes(
             _ scenario: String,
             _ times: [(String, Witness)],
             since change: ContinuousClock.Instant,
@@ -114,10 +115,10 @@
             }
         }
 
-        // MARK: The path of a link is gone
+        // MARK: A link loses its path
 
         @Test(arguments: [("Address removed", "addr del 198.18.1.1/24 dev eth0"), ("Link down", "link set eth0 down")])
-        func aLinkWhosePathIsGoneIsReplacedByTheOther(_ scenario: String, _ command: String) async throws {
+        func aLinkThatLostItsPathIsReplacedOnTheOtherPath(_ scenario: String, _ command: String) async throws {
             try await withWorld(Self.twoRoutes) { world in
                 let (on, off) = (caller(of: world.client()), caller(of: world.unmonitored()))
                 var began = ContinuousClock.now
@@ -133,7 +134,7 @@
                     #expect(await on.client.path == World.second)
                     for witness in [on, off] { #expect(await witness.client.statistics.connection.links == 2) }
                 }
-                try await tell(
+                try await printTimes(
                     scenario,
                     [("on", on), ("off", off)],
                     since: began,
@@ -151,7 +152,7 @@
 
         // MARK: A better path
 
-        @Test func aBetterRouteIsTakenBeforeTheOldLinkIsLeft() async throws {
+        @Test func onABetterRouteTheNextLinkIsReadyBeforeTheOldOneDrains() async throws {
             try await withWorld(Self.twoRoutes) { world in
                 let on = Witness(world.client { $0.network.onRouteChange = .move }, callers: 10)
                 let off = Witness(world.unmonitored(), callers: 10)
@@ -179,14 +180,14 @@
                 print("Route moved: during, off \(percentiles(off.durations(from: began, to: ended)))")
                 for witness in [on, off] {
                     #expect(witness.seen.failures.isEmpty)
-                    // There is a link at all times.
+                    // A link is ready at all times.
                     let states = witness.seen.states.map(\.state)
                     let ready = states.drop { !$0.isReady }.prefix { $0 != .draining && $0 != .closed }
                     #expect(ready.allSatisfy { $0.isReady } && !ready.isEmpty, "\(states)")
                 }
                 let left = try #require(on.seen.reports.first)
                 #expect(left.phase == .draining && left.cause == .closedLocally && left.requestsLost == 0)
-                // Where its packets went last: from its own address still, by either interface.
+                // The last path of its packets: still from its own address, through either interface.
                 guard case .route(let route) = left.pathBefore else {
                     Issue.record("\(left)")
                     return
@@ -199,11 +200,11 @@
 
         @Test func theDefaultRouteIsLostAndRestored() async throws {
             try await withWorld(["default via 198.18.1.2"]) { world in
-                // Notices within a second of the loss that nothing comes any more.
+                // Detects within a second of the loss that nothing arrives.
                 let on = caller(of: world.client { $0.liveness.deadline = .seconds(1) })
-                // Its deadline is 10 s: the link outlives the loss.
+                // Its deadline is 10 s, so the link outlives the loss.
                 let patient = caller(of: world.client())
-                // It would ping at the very time at which the route comes back, if it did after 2 s.
+                // With an interval of 2 s, it would ping exactly when the route comes back.
                 let off = caller(of: world.client(on: world.near.loops()) { $0.network.isMonitored = false })
                 var began = ContinuousClock.now
                 try await Witness.observe([on, patient, off]) {
@@ -222,7 +223,7 @@
                     #expect(await on.client.statistics.connection.links == 2)
                 }
                 let all = [("on with a deadline of 1 s", on), ("on with the defaults", patient), ("off", off)]
-                try await tell("Default route lost for 2 s", all, since: began, world, "off: the defaults")
+                try await printTimes("Default route lost for 2 s", all, since: began, world, "off: the defaults")
                 for witness in [on, patient, off] { #expect(witness.seen.failures.isEmpty) }
                 #expect(off.seen.states.allSatisfy { $0.state != .noNetwork(cause: .unreachable) })
                 let lost = try #require(on.seen.reports.first)
@@ -231,8 +232,8 @@
             }
         }
 
-        /// A client that begins without a network.
-        @Test func thereIsNoRouteAtFirst() async throws {
+        /// A client that starts without a network.
+        @Test func aClientWithoutARouteConnectsWhenThereIsOne() async throws {
             try await withWorld([]) { world in
                 let clients = [world.client(), world.unmonitored()]
                 let waiting = clients.map {

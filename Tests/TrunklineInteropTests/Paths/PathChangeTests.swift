@@ -2,14 +2,14 @@
     import Testing
     import Trunkline
 
-    /// The monitor of a host whose network changes, in a network namespace.
+    /// The path monitor of a host in a network namespace, while the host's network changes.
     @Suite(
         .tags(.realThreads),
         .timeLimit(.minutes(5)),
         .enabled(if: NetworkNamespace.isAvailable, "no network namespaces")
     )
     struct PathChangeTests {
-        /// What is watched, and where.
+        /// The monitored host and its router.
         private final class World: PathObserver {
             let host: TestHost
             let router: TestHost
@@ -17,7 +17,7 @@
             var monitor: SystemPathMonitor { host.monitor }
             private let changes = Lock<[NetworkChange]>([])
 
-            /// A host with `eth0` (198.18.1.1, and 2001:2::1), and the default route by 198.18.1.2 there.
+            /// Creates a host with `eth0` (198.18.1.1 and 2001:2::1), and the default route through 198.18.1.2.
             init(_ mechanism: EventLoops.Mechanism = .systemDefault) async throws {
                 (host, router) = (try TestHost(), try TestHost())
                 try host.connect("eth0", "198.18.1.1/24", to: router, "eth0", "198.18.1.2/24")
@@ -37,7 +37,7 @@
                 router.remove()
             }
 
-            /// What `ask` returns in the host's namespace.
+            /// Returns the result of `ask`, called on the event loop in the host's namespace.
             func onLoop<Value: Sendable>(_ ask: @escaping @Sendable (World) -> Value) async -> Value {
                 await withCheckedContinuation { continuation in
                     loop.schedule(Completion { continuation.resume(returning: ask(self)) })
@@ -57,7 +57,7 @@
 
             var hasNetwork: Bool { get async { await onLoop { $0.monitor.hasNetwork } } }
 
-            /// Changes something by `ip`, and waits until the observer has heard of a change after it and `isSeen`.
+            /// Changes the network with `ip`, and waits until the observer was notified and `isSeen` returns true.
             func change(_ command: String, until isSeen: (World) async -> Bool) async throws {
                 let before = changeCount
                 try host.ip(command)
@@ -95,14 +95,14 @@
             )
         }
 
-        @Test func pathsOfAHost() async throws {
+        @Test func theMonitorReturnsThePathsOfAHost() async throws {
             try await withWorld { world in
                 #expect(await world.path() == route("eth0", from: "198.18.1.1", via: "198.18.1.2"))
                 #expect(await world.path(to: "198.18.1.2") == route("eth0", from: "198.18.1.1"))
                 #expect(await world.path(to: "2001:2::2") == route("eth0", from: "2001:2::1"))
                 #expect(await world.path(to: "2001:db8::1") == .noRoute)
                 #expect(await world.path(to: "::ffff:203.0.113.1") == world.path())
-                // This host's own address is no loopback address.
+                // The host's own address is not a loopback address.
                 #expect(await world.path(to: "198.18.1.1") == route("lo", from: "198.18.1.1"))
                 #expect(await world.path(to: "127.0.0.1") == .local)
                 for own in ["198.18.1.1", "2001:2::1"] { #expect(await world.isUsable(own)) }
@@ -111,7 +111,7 @@
             }
         }
 
-        @Test func routesThatLeadNowhere() async throws {
+        @Test func unusableRoutesAreNoPaths() async throws {
             try await withWorld { world in
                 for (number, kind) in ["unreachable", "blackhole", "prohibit", "throw"].enumerated() {
                     try world.host.ip("route add \(kind) 192.0.2.\(number)")
@@ -126,7 +126,7 @@
         }
 
         @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
-        func anAddressIsRemovedAndAdded(_ mechanism: EventLoops.Mechanism) async throws {
+        func anAddressIsUsableFromAdditionToRemoval(_ mechanism: EventLoops.Mechanism) async throws {
             try await withWorld(mechanism) { world in
                 for address in ["198.18.1.7/24", "2001:2::7/64"] {
                     let plain = String(address.prefix { $0 != "/" })
@@ -142,7 +142,7 @@
             }
         }
 
-        @Test func theOnlyInterfaceGoesDownAndComesUp() async throws {
+        @Test func thePathIsLostAndRestoredWithItsInterface() async throws {
             try await withWorld { world in
                 try await world.change("link set eth0 down") { await !$0.isUsable("198.18.1.1") }
                 #expect(await world.path() == .noRoute)
@@ -156,15 +156,15 @@
             }
         }
 
-        /// Its addresses stay usable: it may come back before TCP notices.
-        @Test func theCarrierIsLostAndComesBack() async throws {
+        /// The addresses stay usable: the carrier may return before TCP notices.
+        @Test func thePathIsLostAndRestoredWithTheCarrier() async throws {
             try await withWorld { world in
                 let before = world.changeCount
                 try world.router.ip("link set eth0 down")
                 try await world.wait(past: before) { await $0.path() == .noRoute }
                 #expect(await world.isUsable("198.18.1.1"))
                 #expect(await !world.hasNetwork)
-                // Packets to this host itself need no cable.
+                // Packets to the host itself need no cable.
                 #expect(await world.path(to: "198.18.1.1") == route("lo", from: "198.18.1.1"))
                 let later = world.changeCount
                 try world.router.ip("link set eth0 up")
@@ -173,7 +173,7 @@
             }
         }
 
-        @Test func theRouteMovesToABetterInterface() async throws {
+        @Test func thePathMovesToABetterInterface() async throws {
             try await withWorld { world in
                 try world.host.connect("eth1", "198.18.2.1/24", to: world.router, "eth1", "198.18.2.2/24")
                 try world.host.ip("route replace default via 198.18.1.2 metric 50")
@@ -182,7 +182,7 @@
                 try await world.change("route add default via 198.18.2.2 metric 10") {
                     await $0.path() == route("eth1", from: "198.18.2.1", via: "198.18.2.2")
                 }
-                // A socket that is bound goes the same way; it may not come back.
+                // A bound socket uses the same route, but packets to it may not come back.
                 #expect(
                     await world.path(from: "198.18.1.1") == route("eth1", from: "198.18.1.1", via: "198.18.2.2")
                 )
@@ -192,7 +192,7 @@
             }
         }
 
-        @Test func aRuleMovesTheRoute() async throws {
+        @Test func aRuleMovesThePath() async throws {
             try await withWorld { world in
                 try world.host.connect("eth1", "198.18.2.1/24", to: world.router, "eth1", "198.18.2.2/24")
                 try world.host.ip("route add default via 198.18.2.2 table 77")
@@ -206,11 +206,11 @@
         }
 
         /// The kinds of interfaces that most kernels have. `NetlinkTests` has the others.
-        @Test func aTunnelIsATunnelAndAnotherInterfaceIsNot() async throws {
+        @Test func onlyTunnelsAreReportedAsTunnels() async throws {
             try await withWorld { world in
                 try world.host.ip("link add ifb7 type ifb")
                 try world.host.ip("addr add 198.18.5.1/24 dev ifb7")
-                // Its state is UNKNOWN, as a dummy's is, and it can be used.
+                // Like a dummy interface, it is in the state UNKNOWN, and can be used.
                 try await world.change("link set ifb7 up") {
                     await $0.path(to: "198.18.5.9") == route("ifb7", from: "198.18.5.1")
                 }
@@ -229,8 +229,8 @@
             }
         }
 
-        /// Any address of a network may be this host's, though no interface has it.
-        @Test func aNetworkThatIsThisHosts() async throws {
+        /// Every address of a local network may belong to this host, although no interface has it.
+        @Test func everyAddressOfALocalNetworkIsUsable() async throws {
             try await withWorld { world in
                 try await world.change("route add local 198.18.9.0/24 dev lo") { await $0.isUsable("198.18.9.44") }
                 #expect(await world.path(from: "198.18.9.44") == route("eth0", from: "198.18.9.44", via: "198.18.1.2"))
@@ -238,14 +238,15 @@
             }
         }
 
-        /// The kernel drops notifications when the socket has no more room. The last state is seen all the same.
-        @Test func aBurstOfChangesIsOneChangeOrFew() async throws {
+        /// The kernel discards notifications when the socket's buffer is full. The monitor sees the last state
+        /// nevertheless.
+        @Test func aBurstOfChangesIsReportedAsAFewChanges() async throws {
             try await withWorld { world in
                 let routes = (0..<10_000).map { "10.\(100 + $0 / 2500).\($0 / 10 % 250).\(1 + $0 % 10)/32" }
                 let before = world.changeCount
                 let clock = ContinuousClock()
                 let began = clock.now
-                // The loop is busy, as that of thousands of links may be: the socket fills up.
+                // The event loop is busy, as with thousands of links, so the socket's buffer fills up.
                 let gate = Lock(false)
                 world.loop.schedule(Completion { while !gate.withLock({ $0 }) {} })
                 try world.host.ip(lines: routes.map { "route add \($0) dev eth0" } + ["route del default"])
@@ -255,15 +256,15 @@
                 try world.host.ip(lines: routes.map { "route del \($0) dev eth0" })
                 try await world.change("route add default via 198.18.1.2") { await $0.path() != .noRoute }
                 let elapsed = clock.now - began
-                // At most every 50 ms.
+                // At most one change every 50 ms.
                 #expect(Double(world.changeCount - before) <= elapsed / .milliseconds(50) + 3)
                 #expect(world.changeCount > others)
                 #expect(await world.path() == route("eth0", from: "198.18.1.1", via: "198.18.1.2"))
             }
         }
 
-        /// Prints what the monitor takes, for the note.
-        @Test func whatItTakes() async throws {
+        /// Prints the cost of the monitor, for the documentation.
+        @Test func theCostOfTheMonitorIsPrinted() async throws {
             try await withWorld { world in
                 let target = try #require(literalAddress("203.0.113.1", port: 443))
                 let (uncached, cached) = await world.onLoop { world in

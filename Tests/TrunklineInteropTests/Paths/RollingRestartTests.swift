@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Three servers that are restarted one after the other, as in a deployment, while a thousand callers ask.
+/// Three servers are restarted one after the other, as in a deployment, while a thousand callers send requests.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(3)))
 struct RollingRestartTests {
-    /// Type 5 is the server's goodbye.
+    /// Type 5 is the server's goAway.
     private static let layout = FrameLayout {
         Field.type(UInt32.self)
         Field.serial(UInt32.self)
@@ -24,13 +24,13 @@ struct RollingRestartTests {
         if case .host(_, let port) = server.endpoint.target { port } else { 0 }
     }
 
-    /// The server that has the link, of those that are still to be restarted; or else any of them.
+    /// The server that has the link, among those in `left`; otherwise any of them.
     private func next(of left: Set<Int>, _ servers: [LoopbackServer]) async -> Int? {
         for number in left.sorted() where await servers[number].connectionCount > 0 { return number }
         return left.min()
     }
 
-    @Test func noRequestFails() async throws {
+    @Test func noRequestFailsDuringARollingRestart() async throws {
         var servers: [LoopbackServer] = []
         for _ in 0..<3 { servers.append(try await start()) }
         let client = Client(to: servers.map(\.endpoint), speaking: Self.layout)

@@ -2,10 +2,10 @@ import Foundation
 import Trunkline
 
 #if os(Linux)
-    /// A host in a network namespace of its own: it has no interface but the loopback until it is given some.
+    /// A host in its own network namespace. It has only the loopback interface until others are connected.
     ///
-    /// The process lives on many of them at once, as a namespace belongs to a thread: what happens on `loops` happens on this
-    /// host: clients and servers on them. The host has a path monitor of its own.
+    /// A namespace belongs to a thread, so the process can be on many hosts at once: clients and servers on `loops` are
+    /// on this host. The host has its own path monitor.
     ///
     /// ```swift
     /// let (near, far) = (try TestHost(), try TestHost())
@@ -17,12 +17,12 @@ import Trunkline
     /// try near.ip("link set eth0 down")
     /// ```
     ///
-    /// Names are resolved outside of it: endpoints need addresses. Needs what `NetworkNamespace.isAvailable` says.
+    /// Names are resolved outside of the host, so endpoints need addresses. Requires `NetworkNamespace.isAvailable`.
     final class TestHost: Sendable {
         let name: String
         let monitor = SystemPathMonitor()
 
-        /// Makes the host, with its loopback up.
+        /// Creates the host, with its loopback interface up.
         init() throws {
             name = "trunkline-\(UInt32.random(in: 0 ... .max))"
             try NetworkNamespace.ip("netns add \(name)")
@@ -31,17 +31,17 @@ import Trunkline
 
         deinit { remove() }
 
-        /// Removes the host and its interfaces. Threads of `loops` go on in what is left of it.
+        /// Removes the host and its interfaces. The threads of `loops` continue without a network.
         func remove() {
-            // Those that are left keep the namespace, and it its interfaces.
+            // Remaining threads keep the namespace, and the namespace would keep its interfaces.
             for link in (try? links()) ?? [] where link != "lo" { try? ip("link del \(link)") }
             _ = try? NetworkNamespace.ip("netns del \(name)")
         }
 
-        /// Runs `ip` here.
+        /// Runs `ip` on this host.
         func ip(_ arguments: String) throws { try NetworkNamespace.ip("-n \(name) \(arguments)") }
 
-        /// Runs `ip` here once, with a command in each line.
+        /// Runs `ip` on this host once, with a command in each line.
         func ip(lines: [String]) throws {
             let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(name).batch")
             try lines.joined(separator: "\n").write(to: file, atomically: true, encoding: .utf8)
@@ -49,10 +49,11 @@ import Trunkline
             try ip("-batch \(file.path)")
         }
 
-        /// Runs a program here, such as `sysctl`.
+        /// Runs a program on this host, such as `sysctl`.
         func run(_ command: String) throws { try NetworkNamespace.ip("netns exec \(name) \(command)") }
 
-        /// Connects an interface here with one of `other`, by a cable (veth), both up. Addresses have a prefix length.
+        /// Connects an interface of this host to one of `other` by a cable (veth), and brings both up. The addresses
+        /// have a prefix length.
         func connect(
             _ interface: String,
             _ address: String,
@@ -64,18 +65,19 @@ import Trunkline
                 "-n \(name) link add \(interface) type veth peer name \(otherInterface) netns \(other.name)"
             )
             for (host, interface, address) in [(self, interface, address), (other, otherInterface, otherAddress)] {
-                // An IPv6 address is of use at once, without a search for others that have it.
+                // With `nodad`, an IPv6 address can be used at once, without detection of duplicates.
                 try host.ip("addr add \(address) dev \(interface)" + (address.contains(":") ? " nodad" : ""))
                 try host.ip("link set \(interface) up")
             }
         }
 
-        /// An event loop whose thread lives here, with its sockets. Without the monitor, clients know nothing of the network.
+        /// An event loop whose thread and sockets are on this host. Without the monitor, clients know nothing of the
+        /// network.
         func loops(_ mechanism: EventLoops.Mechanism = .systemDefault, isMonitored: Bool = true) -> EventLoops {
             loops(mechanism, monitoredBy: isMonitored ? monitor : NoPathMonitor.shared)
         }
 
-        /// The same, with another monitor than the host's own.
+        /// The same with another path monitor than the host's own.
         func loops(
             _ mechanism: EventLoops.Mechanism = .systemDefault,
             monitoredBy pathMonitor: any PathMonitor
@@ -95,11 +97,11 @@ import Trunkline
             }
         }
 
-        /// Takes the calling thread into a namespace.
+        /// Moves the calling thread into a namespace.
         private static func enter(_ name: String) {
             typealias SetNamespace = @convention(c) (Int32, Int32) -> Int32
             let descriptor = unsafe open("/run/netns/\(name)", O_RDONLY | O_CLOEXEC)
-            // Swift's Glibc does not have it.
+            // Swift's Glibc module does not have `setns`.
             guard descriptor >= 0, let symbol = unsafe dlsym(nil, "setns") else { fatalError("no namespace \(name)") }
             let code = unsafe unsafeBitCast(symbol, to: SetNamespace.self)(descriptor, 0x4000_0000)  // CLONE_NEWNET
             guard code == 0 else { fatalError("setns failed with \(errno)") }

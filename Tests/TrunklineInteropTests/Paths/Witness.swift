@@ -1,6 +1,6 @@
 import Trunkline
 
-/// Callers of one client who send one request after the other, and everything that was seen meanwhile.
+/// Callers of one client that send one request after the other, and a record of what they observe.
 final class Witness: Sendable {
     /// A request and its response.
     struct Call {
@@ -24,8 +24,8 @@ final class Witness: Sendable {
     private let isOver = Lock(false)
 
     /// - Parameters:
-    ///   - callers: How many there are.
-    ///   - pause: How long each waits after an answer.
+    ///   - callers: The number of callers.
+    ///   - pause: How long each caller waits after a response.
     init(
         _ client: Client,
         callers: Int = 1,
@@ -40,9 +40,9 @@ final class Witness: Sendable {
     var seen: Seen { record.withLock { $0 } }
     var count: Int { record.withLock { $0.calls.count } }
 
-    // MARK: Asking
+    // MARK: Requests
 
-    /// Runs `body` while all of `witnesses` ask, and closes their clients.
+    /// Runs `body` while all `witnesses` send requests, and closes their clients afterwards.
     static func observe(
         _ witnesses: [Witness],
         while body: nonisolated(nonsending) () async throws -> Void
@@ -57,7 +57,7 @@ final class Witness: Sendable {
                     }
                 }
                 group.addTask { for await report in reports { witness.record.withLock { $0.reports.append(report) } } }
-                group.addTask { await witness.ask() }
+                group.addTask { await witness.runCallers() }
             }
             defer { for witness in witnesses { witness.isOver.withLock { $0 = true } } }
             for witness in witnesses { try await witness.waitForAnswers(20) }
@@ -65,14 +65,14 @@ final class Witness: Sendable {
         }
     }
 
-    private func ask() async {
+    private func runCallers() async {
         await withTaskGroup { group in
-            for _ in 0..<callers { group.addTask { await self.askOne() } }
+            for _ in 0..<callers { group.addTask { await self.runCaller() } }
         }
         await client.close()
     }
 
-    private func askOne() async {
+    private func runCaller() async {
         var mine = Seen()
         while !isOver.withLock({ $0 }) {
             let began = ContinuousClock.now
@@ -97,7 +97,7 @@ final class Witness: Sendable {
 
     // MARK: Waiting
 
-    /// Until each caller has had, on average, so many more answers than now.
+    /// Waits until each caller has, on average, received `more` further responses.
     func waitForAnswers(_ more: Int) async throws {
         let goal = count + more * callers
         while count < goal { try await Task.sleep(for: .milliseconds(1)) }
@@ -111,10 +111,10 @@ final class Witness: Sendable {
         try await wait { await $0.client.statistics.connection.links >= links }
     }
 
-    // MARK: What came of it
+    // MARK: Results
 
-    /// From `change` to the answer that ended the silence: the longest that began before the next link was ready, or before
-    /// the change where the link stayed.
+    /// The time from `change` to the response that ended the silence. The silence is the longest gap between responses
+    /// that began before the next link was ready, or before the change if the link stayed.
     func timeToNextAnswer(after change: ContinuousClock.Instant) -> Duration {
         let seen = seen
         let ready = seen.states.first { $0.at > change && $0.state.isReady }?.at ?? change
@@ -128,12 +128,12 @@ final class Witness: Sendable {
         return answer - change
     }
 
-    /// How long those requests took that were under way at any time from `start` to `end`, ascending.
+    /// The durations of the requests in flight at any time from `start` to `end`, ascending.
     func durations(from start: ContinuousClock.Instant, to end: ContinuousClock.Instant) -> [Duration] {
         seen.calls.filter { $0.ended >= start && $0.began <= end }.map(\.duration).sorted()
     }
 
-    /// The states since `change`, with the time since then.
+    /// The states since `change`, each with the time since then.
     func trace(since change: ContinuousClock.Instant) -> String {
         seen.states.map { "\(milliseconds($0.at - change)): \($0.state)" }.joined(separator: "\n    ")
     }
@@ -145,7 +145,7 @@ func milliseconds(_ duration: Duration) -> String {
     return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
 }
 
-/// The median, the 99th percentile and the greatest of what is sorted.
+/// The median, the 99th percentile and the maximum of sorted durations.
 func percentiles(_ sorted: [Duration]) -> String {
     guard let last = sorted.last else { return "no requests" }
     let (p50, p99) = (sorted[sorted.count / 2], sorted[min(sorted.count - 1, sorted.count * 99 / 100)])

@@ -4,7 +4,7 @@ import TrunklineTesting
 
 @Suite
 struct RESPCodecTests {
-    /// What a client makes of `bytes`.
+    /// The frames that a client decodes from `bytes`.
     private static func frames(_ bytes: Bytes, codec: RESPCodec = RESPCodec()) throws -> [Frame] {
         var (codec, input, frames) = (codec, ReceiveBuffer(bytes), [Frame]())
         try codec.decodeAll(&input, into: &frames)
@@ -40,7 +40,7 @@ struct RESPCodecTests {
     ]
 
     @Test
-    func everyTypeIsReadAndItsBodyIsWhatWasOnTheWire() throws {
+    func everyTypeIsDecodedAndItsBodyIsUnchanged() throws {
         for (wire, value) in Self.replies {
             let frames = try Self.frames(wire)
             #expect(frames.map(\.body) == [wire])
@@ -51,7 +51,7 @@ struct RESPCodecTests {
     }
 
     @Test
-    func aReplyMayComeInAnyTwoPieces() throws {
+    func aReplyMayArriveInAnyTwoPieces() throws {
         for (wire, _) in Self.replies {
             for cut in 0..<wire.count {
                 var codec = RESPCodec()
@@ -65,7 +65,7 @@ struct RESPCodecTests {
     }
 
     @Test
-    func attributesBeforeAReplyAreSkippedWhereverTheyAreCut() throws {
+    func attributesBeforeAReplyAreSkippedAtEverySplit() throws {
         let attributes = Array("|1\r\n+keys\r\n%1\r\n|1\r\n+in\r\n+it\r\n+a\r\n,0.5\r\n|0\r\n".utf8)
         let wire = Bytes(attributes + Array("*1\r\n:7\r\n".utf8))
         for cut in 0..<wire.count {
@@ -98,12 +98,12 @@ struct RESPCodecTests {
         // RESP3's streamed strings and aggregates, which Redis does not send.
         "$?\r\n", "*?\r\n", "%?\r\n", "~?\r\n", ";4\r\nWord\r\n", ".\r\n",
     ])
-    func whatIsNoValueIsRefused(wire: String) {
+    func invalidValuesAreRefused(wire: String) {
         #expect(throws: FrameError.self) { try Self.frames(Bytes(wire)) }
     }
 
     @Test(arguments: [":x\r\n", ":\r\n", ",y\r\n", "#maybe\r\n", "*1\r\n:1.5\r\n"])
-    func aValueThatIsNotWhatItsTypeSaysCostsItsCallerAlone(wire: String) throws {
+    func aValueThatDoesNotMatchItsTypeFailsOnlyItsCaller(wire: String) throws {
         let frame = try #require(try Self.frames(Bytes(wire)).first)
         #expect(throws: FrameError.self) { try RESPValue(frame.body) }
     }
@@ -111,19 +111,19 @@ struct RESPCodecTests {
     @Test(arguments: [
         "", "+OK", "$5\r\nhe", "*2\r\n:1\r\n", "%1\r\n:1\r\n", "|1\r\n:1\r\n:1\r\n", "*9\r\n", "$3\r\nabc\r",
     ])
-    func aValueThatIsCutOffIsAnError(wire: String) {
+    func aTruncatedValueIsAnError(wire: String) {
         #expect(throws: FrameError.self) { try RESPValue(Bytes(wire)) }
     }
 
     @Test
-    func limitsHoldBeforeWhatTheyAreAboutHasCome() throws {
+    func limitsAreCheckedBeforeTheBytesArrive() throws {
         let small = RESPCodec(maximumSize: 100)
         #expect(throws: FrameError.self) { try Self.frames("$95\r\n", codec: small) }
         #expect(throws: FrameError.self) {
             try Self.frames("*2\r\n$40\r\n\(String(repeating: "a", count: 40))\r\n$50\r\n", codec: small)
         }
         #expect(try Self.frames("$92\r\n", codec: small).isEmpty)
-        // Attributes without a value behind them, for ever.
+        // Attributes without end, and without a value behind them.
         #expect(throws: FrameError.self) {
             try Self.frames(Bytes(String(repeating: "|0\r\n", count: 30)), codec: small)
         }
@@ -132,9 +132,10 @@ struct RESPCodecTests {
         #expect(throws: FrameError.self) { try Self.frames("~1048577\r\n") }
     }
 
-    /// Values are read by recursion, which a peer must not drive: whatever it nests, looking for its end takes none.
+    /// Values are read by recursion, whose depth a peer must not control. Finding the end of a value needs no
+    /// recursion.
     @Test
-    func nestedArraysWithoutEndAreAnErrorForOneCaller() throws {
+    func deeplyNestedArraysAreAnErrorForOneCaller() throws {
         let wire = Bytes(String(repeating: "*1\r\n", count: 100_000) + ":1\r\n+OK\r\n")
         let frames = try Self.frames(wire)
         #expect(frames.count == 2)
@@ -144,11 +145,11 @@ struct RESPCodecTests {
         #expect(throws: FrameError.self) { try RESPValue(Bytes(deepest + "*1\r\n:1\r\n")) }
     }
 
-    /// An array that trickles in costs what its bytes cost, however many pieces they are: were it looked at from its
-    /// beginning with every piece, a large one would keep the loop busy for minutes. Here what has been looked at is
-    /// overwritten before the rest comes.
+    /// Decoding an array that arrives in pieces takes time in proportion to its bytes, whatever the number of pieces.
+    /// If the search started again with each piece, a large array would block the event loop for minutes. The test
+    /// overwrites the bytes that were searched before the rest arrives.
     @Test
-    func whatHasBeenLookedAtIsNotLookedAtAgain() throws {
+    func searchedBytesAreNotSearchedAgain() throws {
         let parts: [[UInt8]] = ["*4\r\n", ":1\r\n", "$3\r\nabc\r\n", "*1\r\n", ":2\r\n", "+OK\r\n"].map {
             Array($0.utf8)
         }
@@ -176,12 +177,12 @@ struct RESPCodecTests {
         #expect(try RESPValue(frames[0].body).elements == [.string("SET"), .string("key"), .string("a\r\nb")])
     }
 
-    /// Replies match in order: what has no reply, or several, would shift all that follow.
+    /// Replies match in order. A command without a reply, or with several, would shift all later replies.
     @Test(arguments: [
         "", "PING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPI", "*0\r\n", "+PING\r\n",
         "*3\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n$1\r\nb\r\n", "*1\r\n$12\r\npunsubscribe\r\n",
     ])
-    func whatIsNotOneCommandWithOneReplyIsRefused(body: String) {
+    func onlyOneCommandWithOneReplyIsAccepted(body: String) {
         var output = SendBuffer()
         #expect(throws: FrameError.self) {
             try RESPCodec().encode(Frame(.request, body: Bytes(body)), into: &output)

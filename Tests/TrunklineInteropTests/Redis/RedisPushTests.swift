@@ -1,9 +1,9 @@
 import Testing
 import Trunkline
 
-/// Pushes among the replies, and what becomes of subscriptions when the link or the server goes.
+/// Pushes among the replies, and subscriptions after the link or the server was lost.
 extension RedisTests {
-    /// Waits until a message to `channel` reaches somebody, and sends none before.
+    /// Publishes a message to `channel` until it reaches a subscriber. Attempts before that reach none.
     private static func publish(_ message: Bytes, to channel: Bytes, from client: Client) async throws {
         try await RedisServer.wait {
             try await client.send(Command("PUBLISH", channel, message)) == .integer(1)
@@ -21,7 +21,7 @@ extension RedisTests {
             let confirmation = try await client.subscribe(Command("SUBSCRIBE", "news")).response
             let expected: RESPValue = .push([.string("subscribe"), .string("news"), .integer(1)])
             #expect(confirmation == expected)
-            // While messages come in, this link's own commands are answered in order.
+            // While messages arrive, the commands of this link are answered in order.
             async let published = other.send(all: (0..<5000).map { Command("PUBLISH", "news", "\($0)") })
             async let echoed = client.send(all: (0..<5000).map { Command("ECHO", "\($0)") })
             let (receivers, echoes) = await (published, echoed)
@@ -33,7 +33,7 @@ extension RedisTests {
                 index += 1
             }
             #expect(index == 5000)
-            // A message to oneself comes before the reply, as Redis sends it.
+            // Redis sends a message to its own publisher before the reply.
             #expect(try await client.send(Command("PUBLISH", "news", "mine")) == .integer(1))
             #expect(try await client.send(Command("UNSUBSCRIBE", "news")).elements.first?.text == "unsubscribe")
             #expect(try await client.send(Command("PSUBSCRIBE", "n*")).elements.first?.text == "psubscribe")
@@ -55,17 +55,17 @@ extension RedisTests {
                 let id = try await client.send(Command("CLIENT", "ID"))
                 guard case .integer(let number) = id else { throw FrameError(.malformed, "no id") }
                 #expect(try await other.send(Command("CLIENT", "KILL", "ID", "\(number)")) == .integer(1))
-                // Every message that reaches somebody reaches the new link: the old one is gone.
+                // Every message that reaches a subscriber reaches the new link, because the old link has ended.
                 try await Self.publish("after \(round)", to: "weather", from: other)
                 guard case .reconnected? = await pushes.next() else {
-                    Issue.record("a new link without its mark")
+                    Issue.record("the push stream has no reconnected element before the message")
                     return
                 }
                 let after = await pushes.next().flatMap(Self.value)
                 #expect(after == Self.message("after \(round)", on: "weather"))
                 #expect(try await client.send(Command("ECHO", "still in order")) == .string("still in order"))
             }
-            // One that has ended is not restored.
+            // A subscription that has ended is not restored.
             await subscription.end()
             _ = try await client.send(Command("UNSUBSCRIBE", "weather"))
             #expect(try await other.send(Command("CLIENT", "KILL", "TYPE", "pubsub")) == .integer(1))
@@ -75,7 +75,7 @@ extension RedisTests {
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func aServerThatDiesAndComesBackIsFoundAgain() async throws {
+    func theClientReconnectsToARestartedServer() async throws {
         try await RedisServer.run { server, client, other in
             var pushes = client.pushes().makeAsyncIterator()
             _ = try await client.subscribe(Command("SUBSCRIBE", "news"))
@@ -85,13 +85,13 @@ extension RedisTests {
             await server.process.kill()
             let error = await #expect(throws: ClientError.self) { try await waiting.value }
             #expect(error?.code == .connectionLost && error?.fate == .unknown)
-            // It waits for the server, which has forgotten everything.
+            // The request waits for the server, which has lost its data.
             async let value = client.send(Command("GET", "k"))
             try await server.process.start()
             #expect(try await value == .null)
             try await Self.publish("again", to: "news", from: other)
             guard case .reconnected? = await pushes.next() else {
-                Issue.record("a new link without its mark")
+                Issue.record("the push stream has no reconnected element before the message")
                 return
             }
             let message = await pushes.next().flatMap(Self.value)

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import Trunkline
 
-/// A redis-server of our own that keeps nothing, and clients of it.
+/// A redis-server for one test, which saves nothing, and its clients.
 struct RedisServer {
     let process: ServerProcess
 
@@ -16,11 +16,11 @@ struct RedisServer {
         }
     }
 
-    /// The options of a client that speaks RESP3: it says so on every new link.
+    /// The options of a client that speaks RESP3, which it requests on every new link.
     static var resp3: ClientOptions {
         ClientOptions { options in
             options.handshake.perform = { link in _ = try await link.send(Command("HELLO", "3")) }
-            // Nothing here is about time, and the tests may have the processor for themselves or not.
+            // These tests do not depend on time, and the machine may be busy.
             options.handshake.timeout = .seconds(60)
             options.connecting.timeout = .seconds(60)
             options.requests.timeout = .seconds(500)
@@ -31,7 +31,7 @@ struct RedisServer {
         Client(to: .unix(path: process.socketPath), speaking: codec, options: options)
     }
 
-    /// Runs `body` with a new server and two clients of it, all of which are gone afterwards.
+    /// Runs `body` with a new server and two clients, and closes all of them afterwards.
     static func run(_ body: (RedisServer, Client, _ other: Client) async throws -> Void) async throws {
         let server = try await RedisServer()
         let (client, other) = (server.client(), server.client())
@@ -48,13 +48,13 @@ struct RedisServer {
         server.process.stop()
     }
 
-    /// Waits until `isSo` is: what another process has to do first, nobody tells us.
+    /// Waits until `isSo` returns true: an event in another process, which sends no notification.
     static func wait(until isSo: () async throws -> Bool) async throws {
         while try await !isSo() { try await Task.sleep(for: .milliseconds(2)) }
     }
 }
 
-/// One after the other: what each needs is the whole processor.
+/// Serialized, because each test needs the whole processor.
 @Suite(
     .tags(.realThreads),
     .serialized,
@@ -64,22 +64,24 @@ struct RedisTests {
     // MARK: Pipelining
 
     @Test(.timeLimit(.minutes(10)))
-    func aHundredThousandCommandsInOneBatchHaveTheirReplies() async throws {
+    func everyCommandOfALargeBatchHasItsReply() async throws {
+        let count = TestEnvironment.scaled(100_000)
         try await RedisServer.run { _, client, _ in
-            let results = await client.send(all: (1...100_000).map { _ in Command("INCR", "counter") })
+            let results = await client.send(all: (1...count).map { _ in Command("INCR", "counter") })
             let wrong = results.enumerated().filter { index, result in (try? result.get()) != .integer(index + 1) }
             #expect(wrong.isEmpty)
             let counter = try await client.send(Command("GET", "counter"))
-            #expect(counter == .string("100000"))
+            #expect(counter == .string(Bytes("\(count)")))
             #expect(await client.statistics.connection.links == 1)
         }
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func aHundredThousandConcurrentCommandsHaveTheirReplies() async throws {
+    func everyConcurrentCommandHasItsReply() async throws {
+        let callers = TestEnvironment.scaled(1000)
         try await RedisServer.run { _, client, _ in
             let wrong = await withTaskGroup(of: Int.self) { group in
-                for caller in 0..<1000 {
+                for caller in 0..<callers {
                     group.addTask {
                         var wrong = 0
                         for index in 0..<100 {
@@ -94,7 +96,7 @@ struct RedisTests {
             }
             #expect(wrong == 0)
             let statistics = await client.statistics
-            #expect(statistics.responses == 100_000 && statistics.unknownResponses == 0)
+            #expect(statistics.responses == callers * 100 && statistics.unknownResponses == 0)
         }
     }
 
@@ -127,7 +129,7 @@ struct RedisTests {
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func valuesOfAMegabyteStayWhatTheyAre() async throws {
+    func valuesOfAMegabyteArriveUnchanged() async throws {
         try await RedisServer.run { _, client, _ in
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for index in 0..<16 {
@@ -181,7 +183,7 @@ struct RedisTests {
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func aHandshakeThatRedisRefusesIsToldToThoseWhoWait() async throws {
+    func theRefusalOfAHandshakeIsTheErrorOfWaitingCallers() async throws {
         let server = try await RedisServer()
         defer { server.process.stop() }
         var options = RedisServer.resp3
@@ -196,15 +198,15 @@ struct RedisTests {
         await client.close()
     }
 
-    // MARK: Cancellation and time
+    // MARK: Cancellation and timeouts
 
-    /// The replies of commands that were given up come in their places, between those of others.
+    /// The late replies to cancelled commands arrive in their places, between the replies to other commands.
     @Test(.timeLimit(.minutes(10)))
-    func cancelledCommandsAreSwallowedInTheirPlace() async throws {
+    func lateRepliesAreDiscardedInTheirPlace() async throws {
         try await RedisServer.run { _, client, other in
             let gate = try client.start(Command("BLPOP", "gate", "0"))
             let calls = try (0..<1000).map { try client.start(Command("ECHO", "\($0)")) }
-            // All are with the kernel, and the server does none of them while it blocks this link.
+            // The kernel has all commands, and the server executes none of them while it blocks this link.
             try await RedisServer.wait { calls.allSatisfy { $0.state == .written } }
             gate.cancel()
             for (index, call) in calls.enumerated() where index % 3 == 0 { call.cancel() }
@@ -225,7 +227,7 @@ struct RedisTests {
     }
 
     @Test(.timeLimit(.minutes(10)))
-    func aCommandOutOfTimeLeavesTheLinkToTheOthers() async throws {
+    func aCommandThatTimesOutDoesNotAffectOthers() async throws {
         try await RedisServer.run { _, client, other in
             try await client.connect()
             let error = await #expect(throws: ClientError.self) {
@@ -237,16 +239,16 @@ struct RedisTests {
             #expect(try await next.value == .string("next"))
             let statistics = await client.statistics
             #expect(statistics.connection.links == 1)
-            // On a processor that is very busy it may not even have been written.
+            // On a very busy processor, the command may not even have been written.
             #expect(statistics.lateResponses == (error?.fate == .unknown ? 1 : 0))
         }
     }
 
     // MARK: Transactions
 
-    /// The requests of a batch follow each other on the wire, so what others send can't come between them.
+    /// The requests of a batch are contiguous on the wire, so other requests cannot come between them.
     @Test(.timeLimit(.minutes(10)))
-    func transactionsOfManyCallersAreEachABatch() async throws {
+    func transactionsOfManyCallersAreBatches() async throws {
         try await RedisServer.run { _, client, _ in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for caller in 0..<200 {
@@ -257,7 +259,7 @@ struct RedisTests {
                                 Command("LPUSH", "tx-\(caller)", "wrong type"), Command("GET", "tx-\(caller)"),
                                 Command("EXEC"),
                             ],
-                            options: CallOptions(retry: .never)  // half a transaction must not go out on the next link
+                            options: CallOptions(retry: .never)  // half a transaction must not be sent on the next link
                         )
                         #expect(try results[0].get() == .string("OK"))
                         for index in 1...3 { #expect(try results[index].get() == .string("QUEUED")) }

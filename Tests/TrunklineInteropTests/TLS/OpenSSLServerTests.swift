@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// `openssl s_server -rev`: it answers every line with its letters in reverse. Clients that come too early try again.
+/// `openssl s_server -rev`, which returns every line reversed. Clients that connect too early try again.
 final class OpenSSLServer {
     private let process = Process()
     let credentials: Credentials
@@ -30,8 +30,7 @@ final class OpenSSLServer {
         try process.run()
     }
 
-    /// Ends it without a word, as the system does with a process that is out of memory: its sockets are closed, and no
-    /// `close_notify` was sent.
+    /// Kills the process, as the system does if memory runs out: its sockets are closed without a `close_notify`.
     func kill() {
         guard process.isRunning else { return }
         Foundation.kill(process.processIdentifier, SIGKILL)
@@ -66,7 +65,7 @@ struct OpenSSLServerTests {
         server.stop()
     }
 
-    private func answers(_ client: Client) async throws {
+    private func expectResponse(_ client: Client) async throws {
         #expect(try await client.send(Request(body: "hello")).body == "olleh")
     }
 
@@ -78,9 +77,9 @@ struct OpenSSLServerTests {
     }
 
     @Test(.timeLimit(.minutes(5)), arguments: ["-tls1_2", "-tls1_3"])
-    func bothVersionsAreSpoken(version: String) async throws {
+    func bothVersionsAreSupported(version: String) async throws {
         try await run([version]) { _, client in
-            for _ in 0..<100 { try await answers(client) }
+            for _ in 0..<100 { try await expectResponse(client) }
             #expect(await client.tlsSession?.version == (version == "-tls1_2" ? "TLSv1.2" : "TLSv1.3"))
         }
     }
@@ -93,24 +92,24 @@ struct OpenSSLServerTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func aServerWithoutTheVersionAskedForIsRefused() async throws {
+    func aServerWithoutTheMinimumVersionIsRefused() async throws {
         try await run(["-tls1_2"], options: { options, _ in options.minimumVersion = .tls13 }) { _, client in
             #expect(await failure(client) == .protocolVersion)
         }
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func anApplicationProtocolIsAgreedOn() async throws {
+    func anApplicationProtocolIsNegotiated() async throws {
         try await run(["-alpn", "acme/1"], options: { options, _ in options.applicationProtocols = ["x", "acme/1"] }) {
             _,
             client in
-            try await answers(client)
+            try await expectResponse(client)
             #expect(await client.tlsSession?.applicationProtocol == "acme/1")
         }
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func noCommonApplicationProtocolIsRefused() async throws {
+    func aServerWithoutACommonApplicationProtocolIsRefused() async throws {
         try await run(["-alpn", "acme/1"], options: { options, _ in options.applicationProtocols = ["x"] }) {
             _,
             client in
@@ -119,12 +118,12 @@ struct OpenSSLServerTests {
     }
 
     @Test(.timeLimit(.minutes(5)), arguments: ["-tls1_2", "-tls1_3"])
-    func aClientShowsItsCertificate(version: String) async throws {
+    func aClientPresentsItsCertificate(version: String) async throws {
         try await run(
             [version, "-Verify", "2", "-verify_return_error"],
             options: { options, credentials in options.identity = credentials.client }
         ) { _, client in
-            try await answers(client)
+            try await expectResponse(client)
         }
     }
 
@@ -138,12 +137,12 @@ struct OpenSSLServerTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func aStreamThatIsCutShortIsAnAbnormalEnd() async throws {
+    func aTruncatedStreamIsAnAbnormalEnd() async throws {
         try await run([]) { server, client in
-            // Before the round trip: a reader that comes with the end may come too late for it. The server may not have been
-            // listening at first.
+            // Subscribes before the round trip, because a later subscriber may miss the end. The server may not have
+            // listened at first.
             var reports = client.disconnects.makeAsyncIterator()
-            try await answers(client)
+            try await expectResponse(client)
             server.kill()
             var report = await reports.next()
             while report?.cause == .refused, report?.phase != .ready { report = await reports.next() }
@@ -155,10 +154,10 @@ struct OpenSSLServerTests {
     @Test(.timeLimit(.minutes(5)), arguments: ["-tls1_2", "-tls1_3"])
     func theNextLinkResumesTheSession(version: String) async throws {
         try await run([version]) { server, client in
-            try await answers(client)
+            try await expectResponse(client)
             await client.suspend()
             await client.resume()
-            try await answers(client)
+            try await expectResponse(client)
             #expect(await client.tlsSession?.isResumed == true)
         }
     }

@@ -2,7 +2,7 @@ import Foundation
 import Trunkline
 import TrunklineTesting
 
-/// An authority, a server's identity and a client's, as files in the directory of a server.
+/// A certificate authority, and the identities of a server and of a client, as files in the directory of a server.
 struct Credentials {
     let authority: TestAuthority
     let client: TLSIdentity
@@ -12,7 +12,7 @@ struct Credentials {
     var certificate: String { directory + "/server.pem" }
     var key: String { directory + "/server.key" }
 
-    /// `socketPath` says which directory.
+    /// Creates the files in the directory of `socketPath`.
     init(besides socketPath: String, validFor names: [String] = ["127.0.0.1", "localhost"]) throws {
         directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent().path
         authority = try TestAuthority()
@@ -23,11 +23,11 @@ struct Credentials {
         try server.privateKey.write(toFile: directory + "/server.key")
     }
 
-    /// Options of a client that believes the authority.
+    /// The options of a client that trusts the authority.
     func options(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions { options in
             options.tls.roots = .only(authority.root)
-            // Nothing here is about time.
+            // These tests do not depend on time.
             options.connecting.timeout = .seconds(60)
             options.handshake.timeout = .seconds(60)
             options.requests.timeout = .seconds(500)

@@ -3,10 +3,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Links whose frames nobody takes, because the buffer of a subscriber or of a streamed reply is full.
+/// Links whose received frames are not consumed, because the buffer of a subscriber or of a streamed reply is full.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct BackpressureTests {
-    /// "flood" makes so many pushes of 1000 bytes come; everything else is echoed.
+    /// For "flood" the server sends `count` pushes of 1000 bytes. It echoes "last" and closes the link. It echoes
+    /// everything else.
     private static func handler(_ count: Int) -> LoopbackServer.Handler {
         { request in
             guard request.body == "flood" else { return request.body == "last" ? .sequence([.echo, .close]) : .echo }
@@ -18,7 +19,8 @@ struct BackpressureTests {
         }
     }
 
-    /// A client whose subscriber reads nothing after the second of `count` pushes.
+    /// Runs `body` with a client whose subscriber reads none of `count` pushes. Its buffer holds two, then
+    /// reading is suspended.
     private func simulateFull(
         _ count: Int,
         _ change: (inout ClientOptions) -> Void = { _ in },
@@ -34,7 +36,7 @@ struct BackpressureTests {
         }
     }
 
-    /// They were not even read.
+    /// Regression: the pings were not even read.
     @Test func theServersPingsAreAnsweredWhileASubscriberReadsNothing() throws {
         try simulateFull(20) { service, client, pushes in
             for _ in 0..<5 {
@@ -62,7 +64,7 @@ struct BackpressureTests {
         }
     }
 
-    /// It was kept for as long as nobody read.
+    /// Regression: the link was kept as long as the subscriber did not read.
     @Test func aDeadLinkIsNoticedWhileASubscriberReadsNothing() throws {
         try simulateFull(20) { service, client, pushes in
             try await service.pass(.seconds(100))
@@ -80,7 +82,7 @@ struct BackpressureTests {
         }
     }
 
-    @Test func aResponseThatIsHeldIsNotLostWithTheLink() throws {
+    @Test func aHeldResponseIsDeliveredAfterItsLinkIsLost() throws {
         try simulateFull(20) { service, client, pushes in
             let handle = client.start(ask("last"), timeout: .seconds(60))
             try await service.pass(.seconds(2))
@@ -90,7 +92,7 @@ struct BackpressureTests {
         }
     }
 
-    @Test func repliesWaitBehindWhatIsHeld() throws {
+    @Test func responsesWaitBehindHeldFrames() throws {
         try simulateFull(20) { service, client, pushes in
             let handle = client.start(ask("a"), timeout: .seconds(60))
             try await service.pass(.seconds(30))
@@ -100,8 +102,8 @@ struct BackpressureTests {
         }
     }
 
-    /// Time that requests spend behind what is held is not the server's.
-    @Test func requestsThatTimeOutMeanwhileAreNoReasonToLeaveTheLink() throws {
+    /// The time that requests spend behind held frames does not count against the server.
+    @Test func timeoutsWhileReadingIsSuspendedDoNotEndTheLink() throws {
         try simulateFull(20, { $0.liveness.heartbeat = .none }) { service, client, pushes in
             for _ in 0..<60 { _ = client.start(ask("a"), timeout: .seconds(1)) }
             for _ in 0..<20 { _ = try? await client.send(ask("a"), timeout: .seconds(1)) }
@@ -112,7 +114,7 @@ struct BackpressureTests {
         }
     }
 
-    /// The standard layout; a response that says "bye" is the last one of its link.
+    /// The standard layout. A response "bye" is the last one of its link.
     private struct ByeCodec: FrameCodec, ServerSideCodec {
         var base = FrameLayout.standard
         var matching: ResponseMatching { base.matching }
@@ -127,8 +129,8 @@ struct BackpressureTests {
         func serverSide() -> any FrameCodec { base.serverSide() }
     }
 
-    /// What is held when a link breaks is taken first, and may itself end the link.
-    @Test func whatIsHeldMayEndTheLinkThatBreaks() throws {
+    /// Frames that are held when a link breaks are handled first. One of them may itself end the link.
+    @Test func aHeldFrameMayEndALinkThatHasBroken() throws {
         let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : Self.handler(20)($0) }
         try simulate(speaking: ByeCodec(), handler: handler) { service, client in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
@@ -146,7 +148,7 @@ struct BackpressureTests {
         }
     }
 
-    // MARK: When enough is held
+    // MARK: When the limit of held bytes is reached
 
     @Test(arguments: [0, 10_000])
     func aResetIsNoticedAlthoughNothingIsRead(_ maximumHeld: Int) throws {
@@ -161,7 +163,7 @@ struct BackpressureTests {
         }
     }
 
-    @Test func aLinkThatIsNotReadIsNotGivenUpForItsSilence() throws {
+    @Test func aLinkThatIsNotReadIsNotClosedForSilence() throws {
         try simulateFull(600, { $0.inbound.maximumHeld = 10_000 }) { service, client, pushes in
             try await service.pass(.seconds(3600))
             #expect(await client.statistics.connection.disconnects.isEmpty)

@@ -3,10 +3,10 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// A server that says a great deal at once gets its share of its client's event loop, and no more.
+/// A server that sends a large amount of data at once gets its share of the client's event loop, and no more.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ReadFairnessTests {
-    /// Runs `body` with a server at "db" that says `count` pushes to whoever connects.
+    /// Runs `body` with a server at "db" that sends `count` pushes on each new link.
     private static func flood(
         _ count: Int,
         seed: UInt64,
@@ -22,7 +22,7 @@ struct ReadFairnessTests {
         }
     }
 
-    /// The standard layout, which counts how many frames are decoded in each turn of the loop.
+    /// The standard layout. Counts how many frames are decoded in each turn of the event loop.
     private struct CountingCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
         var base: FrameLayout = .standard
         let turns: Turns
@@ -68,7 +68,7 @@ struct ReadFairnessTests {
         var count: Int { state.withLock { $0.count } }
     }
 
-    /// One turn took ninety thousand pushes of twelve bytes, 14 ms for every other client of the loop.
+    /// Regression: one turn took 90,000 pushes of 12 bytes. This delayed every other client of the event loop by 14 ms.
     @Test func aFloodOfSmallFramesIsSpreadOverTurns() throws {
         let count = 20_000
         try Self.flood(count, seed: 1) { network, _ in
@@ -80,7 +80,8 @@ struct ReadFairnessTests {
         }
     }
 
-    /// Time is looked at after every 256 frames: it ends a turn early where a frame costs 3 µs, and not where it costs 1 µs.
+    /// The time is checked after every 256 frames. It ends a turn early if a frame takes 3 µs, but not if
+    /// it takes 1 µs.
     @Test(arguments: [(Duration.microseconds(3), 256), (.microseconds(1), ReadShare.frames)])
     func aFloodOfFramesThatTakeLongToDecodeIsSpreadOverMoreTurns(cost: Duration, most: Int) throws {
         let count = 5000
@@ -98,20 +99,20 @@ struct ReadFairnessTests {
         }
     }
 
-    /// A link has used up its share when any of its limits is reached.
+    /// A share is used up when any of its limits is reached.
     @Test(arguments: [
         (1, 1, Duration.microseconds(499), true), (1, 1, .microseconds(500), false),
         (1, ReadShare.frames - 1, .zero, true), (1, ReadShare.frames, .zero, false),
         ((1 << 20) - 1, 1, .zero, true), (1 << 20, 1, .zero, false),
     ])
-    func aShareEndsByBytesFramesOrTime(bytes: Int, frames: Int, time: Duration, goesOn: Bool) {
+    func aShareEndsAtItsLimitOfBytesFramesOrTime(bytes: Int, frames: Int, time: Duration, goesOn: Bool) {
         let start = Instant(nanoseconds: 1_000_000_000)
         var share = ReadShare()
         #expect(share.goesOn(after: bytes, frames, since: start, at: start.advanced(by: time)) == goesOn)
     }
 
-    /// What is left over belongs to the link and comes before its end.
-    @Test func everythingComesBeforeTheEndOfTheLink() throws {
+    /// Frames that are left over from a turn are delivered before the end of the link.
+    @Test func leftoverFramesAreDeliveredBeforeTheEndOfTheLink() throws {
         let count = 5000
         try Self.flood(count, seed: 2) { network, server in
             let options = ClientOptions { $0.reconnecting.policy = nil }
@@ -124,8 +125,9 @@ struct ReadFairnessTests {
         }
     }
 
-    /// Reading is suspended again and again while complete frames are left over, of which the socket says nothing more.
-    @Test func aReaderThatSuspendsReadingGetsEverything() throws {
+    /// Reading is suspended again and again while complete frames are left over. The socket does not
+    /// report these again.
+    @Test func aSubscriberThatSuspendsReadingReceivesEverything() throws {
         let count = 5000
         try Self.flood(count, seed: 3) { network, _ in
             let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
@@ -135,8 +137,8 @@ struct ReadFairnessTests {
         }
     }
 
-    /// A connection without a client reads only while frames are asked for.
-    @Test func aConnectionOfItsOwnGetsEverything() throws {
+    /// A connection without a client reads only while its caller requests frames.
+    @Test func aConnectionWithoutAClientReceivesEverything() throws {
         let count = 3000
         try Self.flood(count, seed: 4) { network, _ in
             let connection = Connection(to: "db:7000", speaking: .standard, on: network.loops)
@@ -150,7 +152,7 @@ struct ReadFairnessTests {
         }
     }
 
-    /// A mebibyte in records of one byte kept the loop for 2.3 s.
+    /// Regression: one mebibyte in records of one byte blocked the event loop for 2.3 s.
     @Test func aFloodOfTinyRecordsIsSpreadOverTurns() throws {
         let count = 500
         let authority = try TestAuthority()
@@ -166,15 +168,15 @@ struct ReadFairnessTests {
             await peer.wait { $0.events.contains("connected") }
             await peer.writeSingly(numberedPushes(count))
             await expectNumberedPushes(count, from: pushes)
-            // Four readings of the socket at most, 128 records each.
+            // At most four reads of the socket, 128 records each.
             #expect(turns.most <= 4 * 128 / 12 + 1 && turns.count >= count * 12 / (4 * 128), "\(turns.most)")
             await client.closeNow()
             await peer.close()
         }
     }
 
-    /// TLS has read everything from the socket, and reports once that it has more. The report came while reading was scheduled
-    /// and was dropped: frames behind a goAway were not read before the socket had more.
+    /// Regression: TLS has read everything from the socket, and reports once that it has more. The report came while
+    /// reading was scheduled and was dropped. Frames behind a goAway were then not read until the socket had more data.
     @Test(arguments: 0..<UInt64(10))
     func framesThatTLSHoldsBehindAGoAwayAreDelivered(seed: UInt64) throws {
         let count = 40
@@ -208,7 +210,8 @@ struct ReadFairnessTests {
         }
     }
 
-    /// While a draining link had more to read in every turn, the readiness of the other link's socket was ignored.
+    /// Regression: while a draining link had more to read in every turn, the readiness of the other link's
+    /// socket was ignored.
     @Test func aFloodOnADrainingLinkDoesNotDelayTheReadyOne() throws {
         let count = 50_000
         let network = SimulatedNetwork(seed: 9, conditions: .wide)
@@ -243,11 +246,12 @@ struct ReadFairnessTests {
         }
     }
 
-    /// What a server had said when a write found it gone was read to its end in one turn: a million records of one byte, or
-    /// 87,000 frames. A request that is made meanwhile goes out on the next link.
+    /// Regression: when a write found the connection closed, the data that the server had sent before was read to its
+    /// end in one turn: a million records of one byte, or 87,000 frames. A request that is made meanwhile goes out on
+    /// the next link.
     @Test(arguments: [false, true], [false, true])
-    func theLastWordsOfAFloodAreSpreadOverTurns(overTLS: Bool, isDraining: Bool) throws {
-        // Over TLS no more than 64 KiB of records are with the kernel at once.
+    func dataLeftOnABrokenLinkIsReadOverSeveralTurns(overTLS: Bool, isDraining: Bool) throws {
+        // Over TLS the kernel holds at most 64 KiB of records at once.
         let count = overTLS ? 200 : 5000
         let network = SimulatedNetwork(seed: 7, conditions: .wide)
         let authority = try TestAuthority()
@@ -300,10 +304,10 @@ struct ReadFairnessTests {
         }
     }
 
-    /// Nobody takes what the server has left to say: such a link ends when there is no room to hold more, and one that drains
-    /// when its time is over.
+    /// The data that the server sent before the reset is not consumed. A link in use then ends when there is no room to
+    /// hold more. A draining link ends when its drain timeout is over.
     @Test(arguments: [false, true])
-    func aReaderThatSuspendsReadingDoesNotKeepABrokenLink(isDraining: Bool) throws {
+    func aSubscriberThatSuspendsReadingDoesNotKeepABrokenLink(isDraining: Bool) throws {
         let count = 5000
         try Self.flood(count, seed: 8) { network, server in
             let other = try await network.serve(at: "other:1", speaking: .standard, overTLS: false)
@@ -330,7 +334,7 @@ struct ReadFairnessTests {
             #expect(await client.statistics.connection.disconnects == (isDraining ? [:] : [.reset: 1]))
             try await network.clock.sleep(for: .seconds(5))
             #expect(await client.statistics.connection.disconnects == [.reset: 1])
-            // What was held comes, in order.
+            // The held frames arrive, in order.
             var next: SerialNumber = 0
             for await frame in stream.messages.prefix(100) {
                 #expect(frame.serial == next)

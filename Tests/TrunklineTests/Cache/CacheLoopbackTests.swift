@@ -7,7 +7,7 @@ import TrunklineTesting
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct CacheLoopbackTests {
     @Test(arguments: Mechanism.allCases)
-    func manyCallersAreOneRequest(_ mechanism: Mechanism) async throws {
+    func concurrentCallersShareOneRequest(_ mechanism: Mechanism) async throws {
         let count = 500
         try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             let ends = try await withThrowingTaskGroup(of: String.self) { group in
@@ -25,7 +25,7 @@ struct CacheLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func theCancelFrameGoesOutWithTheLastOneWhoLeaves(_ mechanism: Mechanism) async throws {
+    func theCancelFrameIsSentWhenTheLastCallerCancels(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: { $0.body == "a" ? .noReply : .echo }) { server, client in
             let calls = (0..<10).map { _ in Task { await client.text("a", .for(.seconds(60)), timeout: .seconds(600)) }
             }
@@ -35,7 +35,7 @@ struct CacheLoopbackTests {
                 call.cancel()
                 #expect(await call.value == "cancelled unknown")
             }
-            // What was said before this request has come before it.
+            // Frames that were sent before this request have arrived before it.
             try await expectEcho("b", by: client)
             #expect(await server.journal.cancelCount == 0)
             calls.last?.cancel()
@@ -46,8 +46,8 @@ struct CacheLoopbackTests {
         }
     }
 
-    /// Clients that are let go without a word, with responses in their caches and exchanges that were left.
-    @Test func aClientThatIsLetGoTakesItsCacheWithIt() async throws {
+    /// Clients are deallocated without being closed, with responses in their caches and with abandoned exchanges.
+    @Test func aDeallocatedClientFreesItsCache() async throws {
         try await withLoopbackServer(speaking: .standard, handler: { $0.body == "silence" ? .noReply : .echo }) {
             server in
             var clients: [Weak<Client>] = []

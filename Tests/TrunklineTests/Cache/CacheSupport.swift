@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTesting
 
 extension Client {
-    /// What a call with a policy came to.
+    /// The result of a call with a cache policy.
     func result(
         _ body: Bytes,
         _ policy: CachePolicy,
@@ -27,7 +27,7 @@ extension Client {
         }
     }
 
-    /// What a call with a policy returned, as text; or why it failed.
+    /// The response to a call with a cache policy as text, or the code and the fate of its error.
     func text(
         _ body: Bytes,
         _ policy: CachePolicy,
@@ -49,7 +49,7 @@ extension Result where Success == Response, Failure == ClientError {
     var error: ClientError? { if case .failure(let error) = self { error } else { nil } }
 }
 
-/// A server that replies with what it was asked and how many requests it has had: "rates 3".
+/// A server that replies with the body of the request and the number of requests so far: "rates 3".
 final class Generations: Sendable {
     private let count = Atomic<Int>(0)
 

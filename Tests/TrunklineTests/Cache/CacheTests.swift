@@ -2,17 +2,17 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Cached responses in virtual time: each policy, and what is kept.
+/// Cached responses in virtual time: each policy, and what is cached.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct CacheTests {
     private let generations = Generations()
 
-    @Test func aResponseIsReturnedWhileItIsYoungEnough() throws {
+    @Test func aCachedResponseIsReturnedUntilItIsTooOld() throws {
         try simulate(handler: generations.reply) { service, client in
             #expect(await client.text("a", .for(.seconds(60))) == "a 1")
             try await service.pass(.seconds(59))
             #expect(await client.text("a", .for(.seconds(60))) == "a 1")
-            // The one who asks says how old it may be. A hit makes nothing younger.
+            // Each caller decides how old a response may be. A cache hit does not reset its age.
             #expect(await client.text("b", .for(.seconds(60))) == "b 2")
             try await service.pass(.seconds(2))
             #expect(await client.text("a", .for(.seconds(120))) == "a 1")
@@ -29,7 +29,7 @@ struct CacheTests {
         }
     }
 
-    @Test func aReloadAsksAndKeepsWhatItGets() throws {
+    @Test func aReloadSendsTheRequestAndCachesTheResponse() throws {
         try simulate(handler: generations.reply) { service, client in
             #expect(await client.text("a", .for(.seconds(60))) == "a 1")
             #expect(await client.text("a", .reloadIgnoringCache) == "a 2")
@@ -37,12 +37,12 @@ struct CacheTests {
         }
     }
 
-    @Test func returnCacheElseFailNeverAsks() throws {
+    @Test func returnCacheElseFailNeverSendsARequest() throws {
         try simulate(handler: generations.reply) { service, client in
             let error = await client.result("a", .returnCacheElseFail).error
             #expect(error?.code == .notCached)
             #expect(error?.fate == .notSent)
-            #expect(await service.server.totalConnections == 0)  // not even a link is asked for
+            #expect(await service.server.totalConnections == 0)  // no link is established either
             #expect(await client.text("a", .for(.seconds(1))) == "a 1")
             try await service.pass(.seconds(50_000))
             #expect(await client.text("a", .returnCacheElseFail) == "a 1")
@@ -64,12 +64,12 @@ struct CacheTests {
             await service.server.disconnectAll()
             try await service.pass(.milliseconds(10))
             let began = service.now
-            // Without a link, time runs out.
+            // Without a link, the call waits until its deadline.
             #expect(await client.text("a", .staleIfUnavailable) == "a 2")
             #expect(service.now - began == .seconds(5))
             #expect(await client.text("a", .staleIfUnavailable, waitsForReady: false) == "a 2")
             #expect(service.now - began == .seconds(5))
-            // Others are told why.
+            // Other policies return the error.
             #expect(await client.text("a", .for(.seconds(60)), waitsForReady: false) == "unavailable notSent")
             #expect(await client.text("b", .staleIfUnavailable, waitsForReady: false) == "unavailable notSent")
             let limited = CachePolicy.staleIfUnavailable(freshFor: .seconds(1), upTo: .seconds(100))
@@ -80,7 +80,7 @@ struct CacheTests {
         }
     }
 
-    @Test func aStaleResponseIsNoAnswerToAnErrorResponseOrACancellation() throws {
+    @Test func aStaleResponseDoesNotReplaceARejectionOrACancellation() throws {
         let codec = FrameLayout.checked
         try simulate(
             speaking: codec,
@@ -95,7 +95,8 @@ struct CacheTests {
             #expect(await client.text("a", key) == "a")
             await service.server.script(.status(5, "no"))
             #expect(await client.text("b", key) == "rejected answered")
-            // What the server takes no notice of, it cannot be reached for; what the caller gives up is another matter.
+            // A server that does not answer in time counts as unreachable. A cancelled call does not get a
+            // stale response.
             #expect(await client.text("b", key, timeout: .seconds(1)) == "a")
             async let cancelled = client.text("b", key)
             try await service.server.waitForRequests(4)
@@ -109,7 +110,7 @@ struct CacheTests {
         }
     }
 
-    @Test func errorsAreNeverKept() throws {
+    @Test func errorsAreNeverCached() throws {
         try simulate(speaking: FrameLayout.checked) { service, client in
             await service.server.script(.status(5, "no"), .reset, .garbage(filled(64, with: 0xFF)), .noReply)
             var ends: [String] = []
@@ -123,7 +124,7 @@ struct CacheTests {
         }
     }
 
-    @Test func aKeyOfOnesOwnStandsForTheWholeRequest() throws {
+    @Test func aCustomKeyReplacesTheWholeRequest() throws {
         try simulate(handler: generations.reply) { service, client in
             #expect(await client.text("a", .for(.seconds(60)).keyed(by: "user \(7)")) == "a 1")
             #expect(await client.text("b", .for(.seconds(60)).keyed(by: "user 7")) == "a 1")
@@ -138,8 +139,8 @@ struct CacheTests {
         }
     }
 
-    /// What changed something and then forgot the cache must not find there what the server said before.
-    @Test func whatWasAskedForBeforeTheCacheWasEmptiedIsNotKept() throws {
+    /// A caller that changes something and then clears the cache must not find an earlier response there.
+    @Test func aResponseRequestedBeforeTheCacheWasClearedIsNotCached() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             for isOne in [true, false] {
                 async let before = client.text("a", .for(.seconds(60)))
@@ -163,7 +164,7 @@ struct CacheTests {
         }
     }
 
-    @Test func whatATypedRequestCannotReadIsNotKept() throws {
+    @Test func aResponseThatCannotBeDecodedIsNotCached() throws {
         struct Number: TypedRequest {
             struct None: Error {}
             static let type: UInt32 = 0x410
@@ -223,7 +224,7 @@ struct CacheTests {
         }
     }
 
-    @Test func aCallThatIsOverWhenItIsMadeFailsAsWithoutACache() throws {
+    @Test func anExpiredOrCancelledCallFailsDespiteACachedResponse() throws {
         try simulate(handler: generations.reply) { service, client in
             #expect(await client.text("a", .for(.seconds(60))) == "a 1")
             #expect(await client.text("a", .for(.seconds(60)), timeout: .seconds(0)) == "timedOut notSent")

@@ -2,9 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Very many calls for little: in virtual time with a thousand seeds, and on real threads.
+/// Very many calls with few keys: in virtual time with many seeds, and on real threads.
 enum CoalescingStorm {
-    /// Some replies are quick, some slow, some never come.
+    /// Some responses come at once, some late, some never.
     static func react(_ request: Frame) -> Reaction {
         switch String(request.body).last {
         case "0": .echo
@@ -24,7 +24,7 @@ enum CoalescingStorm {
         }
     }
 
-    /// What calls came to, how often; "crossed" for a response to another question.
+    /// The outcome of a call, as the key under which it is counted; "crossed" for the response to another request.
     static func note(_ body: Bytes, _ result: Result<Response, ClientError>) -> String {
         switch result {
         case .success(let frame): frame.body == body ? "success" : "crossed"
@@ -32,7 +32,7 @@ enum CoalescingStorm {
         }
     }
 
-    /// Checks that every request was answered or given up, and nothing else, once all callers have left. Holds while no
+    /// Checks, once all calls have ended, that each request was either answered or cancelled. Valid only if no
     /// link was lost.
     static func check(
         _ client: Client,
@@ -41,7 +41,7 @@ enum CoalescingStorm {
     ) async throws {
         let statistics = await client.statistics
         #expect(statistics.pending == 0, sourceLocation: sourceLocation)
-        // A cancel frame for each that was written and left by all, and for no other.
+        // One cancel frame for each request that was written and then abandoned by all its callers.
         try await server.wait(within: patience) { $0.cancelCount == $0.requestCount - statistics.responses }
         let journal = await server.journal
         #expect(journal.requestCount <= statistics.requests, sourceLocation: sourceLocation)
@@ -51,7 +51,7 @@ enum CoalescingStorm {
 
 @Suite(.simulated, .timeLimit(.seeded))
 struct CoalescingSeedTests {
-    @Test func everyCallLeavesOnceInAStorm() async throws {
+    @Test func everyCallEndsExactlyOnceInAStorm() async throws {
         let seeds = UInt64(max(50, min(400, stormRequests / 250)))
         for seed in 0..<seeds {
             await Task.yield()
@@ -96,15 +96,15 @@ struct CoalescingSeedTests {
                 #expect(await client.statistics.requests <= cache.misses, "seed \(seed)")
                 #expect(cache.hits + cache.misses + cache.shares <= 60, "seed \(seed)")
                 if !hasFaults { try await CoalescingStorm.check(client, service.server) }
-                // The serials of what was given up are free when their quarantine is over.
+                // The serials of abandoned requests are free when their quarantine is over.
                 try await service.pass(.seconds(70))
                 #expect(await client.statistics.heldSerials == 0, "seed \(seed)")
             }
         }
     }
 
-    /// The server sees one request per generation, whatever the order of things.
-    @Test func oneRequestIsMadePerGeneration() async throws {
+    /// The server receives one request per generation, in whatever order the calls come.
+    @Test func oneRequestIsSentPerGeneration() async throws {
         for seed in seeds(100) {
             await Task.yield()
             try simulate(seed: seed, overTLS: false, handler: { _ in .after(.milliseconds(10), .echo) }) {
@@ -137,7 +137,7 @@ extension HeavyTests {
     @Suite(.timeLimit(.minutes(10)))
     struct CoalescingStressLoopbackTests {
         @Test(arguments: Mechanism.allCases)
-        func everyCallLeavesOnceInAStorm(_ mechanism: Mechanism) async throws {
+        func everyCallEndsExactlyOnceInAStorm(_ mechanism: Mechanism) async throws {
             let (workers, rounds) = (64, max(20, stormRequests / 400))
             let options = LoopbackServer.Options { $0.recordedFrames = 0 }
             try await withServerAndClient(

@@ -4,14 +4,14 @@ import TrunklineTesting
 @testable import Trunkline
 
 extension Client {
-    /// How often the times of its requests are looked at, those that are over included.
+    /// The number of watched deadlines, including those of requests that have ended.
     fileprivate var watchedDeadlines: Int { queue.watchedCount }
 }
 
-/// Calls that are coalesced into one request, in virtual time: who joins, who leaves when, and what each is told.
+/// Calls that are coalesced into one request, in virtual time: which calls join, when they leave, and how each ends.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct CoalescingTests {
-    @Test func callsForTheSameShareAnExchange() throws {
+    @Test func identicalCallsShareAnExchange() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             let ends = await withTaskGroup(of: String.self) { group in
                 for number in 0..<100 {
@@ -30,7 +30,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func theRequestIsGivenUpWithTheLastOneWhoLeaves() throws {
+    @Test func theRequestIsCancelledWhenItsLastCallerCancels() throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
             let calls = (0..<3).map { _ in
@@ -49,7 +49,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func oneWhoIsLeftGetsTheResponse() throws {
+    @Test func theRemainingCallerGetsTheResponse() throws {
         try simulate(handler: { _ in .after(.seconds(5), .echo) }) { service, client in
             try await client.connect()
             let first = Task(executorPreference: service.network.executor) {
@@ -91,7 +91,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func theRequestIsOutOfTimeWithItsLastCall() throws {
+    @Test func theRequestEndsAtTheDeadlineOfItsLastCall() throws {
         let options = ClientOptions { $0.requests.timeout = nil }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             try await client.connect()
@@ -104,11 +104,11 @@ struct CoalescingTests {
             #expect(await service.server.journal.cancelCount == 0)
             let ends = await [first, second, third]
             #expect(ends.map(\.text) == Array(repeating: "timedOut unknown", count: 3))
-            // Only the last one's error is that of the request, and knows the endpoint.
+            // Only the error of the last call is that of the request itself, and names the endpoint.
             #expect(ends.map { $0.error?.endpoint != nil } == [false, false, true])
             try await service.pass(.seconds(1))
             #expect(await service.server.journal.cancelCount == 1)
-            // One without a limit keeps it for as long as it likes.
+            // A call without a timeout keeps the request in flight.
             let patient = Task(executorPreference: service.network.executor) {
                 await client.text("b", .for(.seconds(60)))
             }
@@ -120,7 +120,7 @@ struct CoalescingTests {
         }
     }
 
-    /// Each of those who came and left put the deadline of the patient one there again.
+    /// Regression: each call that came and left added the deadline of the patient call again.
     @Test func aDeadlineIsWatchedOnce() throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
@@ -131,7 +131,7 @@ struct CoalescingTests {
                 #expect(end == "timedOut unknown")
                 #expect(await client.watchedDeadlines == 1)
             }
-            // With more than one at a time, some of them at the same instant.
+            // Several calls at a time, some of them with the same deadline.
             await withTaskGroup { group in
                 for caller in 0..<20 {
                     group.addTask {
@@ -151,7 +151,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func whatWasNeverWrittenIsNotSentForTheLastOneWhoLeaves() throws {
+    @Test func anUnwrittenRequestIsNotSentAfterItsLastCallTimedOut() throws {
         try simulate { service, client in
             service.network.refuseConnections(to: "db")
             async let first = client.text("a", .for(.seconds(60)), timeout: .seconds(1))
@@ -164,7 +164,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func everyoneIsToldTheSameEnd() throws {
+    @Test func everyCallGetsTheSameError() throws {
         try simulate(
             speaking: FrameLayout.checked,
             handler: { request in
@@ -190,12 +190,12 @@ struct CoalescingTests {
                 #expect(ends == [end, end, end])
                 #expect(await client.statistics.cache.count == 0)
             }
-            // Calls with other options have a request of their own.
+            // Calls with other options have their own request.
             #expect(await service.server.journal.requestCount == 6)
         }
     }
 
-    @Test func aReloadSharesOnlyWhatIsNotWrittenYet() throws {
+    @Test func aReloadJoinsOnlyARequestThatIsNotWrittenYet() throws {
         let generations = Generations()
         try simulate(handler: { .after(.seconds(1), generations.reply(to: $0)) }) { service, client in
             try await client.connect()
@@ -220,8 +220,8 @@ struct CoalescingTests {
         }
     }
 
-    /// The exchange that began first ends last: it must not replace what was asked for after it.
-    @Test func whatWasOvertakenIsNotKept() throws {
+    /// The exchange that begins first ends last. Its response must not replace the response to the later request.
+    @Test func aResponseOvertakenByANewerOneIsNotCached() throws {
         try simulate { service, client in
             try await client.connect()
             await service.server.script(.after(.seconds(5), .reply("old")), .after(.seconds(1), .reply("new")))
@@ -234,7 +234,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func aCoalescedRequestIsTriedAgainForAll() throws {
+    @Test func aCoalescedRequestIsRetriedForAllCalls() throws {
         try simulate(handler: { _ in .echo }) { service, client in
             try await client.connect()
             await service.server.script(.reset)
@@ -243,7 +243,7 @@ struct CoalescingTests {
             let ends = await [first, second].map(\.text)
             #expect(ends == ["a", "a"])
             #expect(await client.statistics.retries == 1)
-            // No try is begun after everybody's time.
+            // No retry begins after the deadlines of all calls.
             await service.server.script(.reset)
             let retry = RetryPolicy.idempotent(backoff: Backoff(base: .seconds(1000), cap: .seconds(1000)))
             let end = await client.result("b", .for(.seconds(60)), timeout: .milliseconds(10), retry: retry)
@@ -251,7 +251,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func cancelAllEndsThoseThatWereMadeBefore() throws {
+    @Test func cancelAllEndsAllEarlierCalls() throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
             async let first = client.text("a", .for(.seconds(60)))
@@ -265,7 +265,7 @@ struct CoalescingTests {
         }
     }
 
-    @Test func closingInGoodOrderLetsTheOnesFinishWhoWait() throws {
+    @Test func anOrderlyCloseLetsWaitingCallsFinish() throws {
         try simulate(handler: { _ in .after(.seconds(5), .echo) }) { service, client in
             try await client.connect()
             async let first = client.text("a", .for(.seconds(60)))
@@ -281,20 +281,20 @@ struct CoalescingTests {
         }
     }
 
-    @Test func whatIsTooMuchIsTooMuchForAll() throws {
+    @Test func anOverloadedCallLeavesNothingToJoin() throws {
         let options = ClientOptions { $0.requests.maximumWaiting = 1 }
         try simulate(options: options) { service, client in
             service.network.refuseConnections(to: "db")
             let waiting = client.start(ask("waits"))
             #expect(await client.text("a", .for(.seconds(60))) == "overloaded notSent")
-            // Nothing is left of it that others could join.
+            // No request is left that later calls could join.
             waiting.cancel()
             service.network.acceptConnections(to: "db")
             #expect(await client.text("a", .for(.seconds(60)), timeout: .seconds(60)) == "a")
         }
     }
 
-    @Test func aReplyInPartsIsSharedAndKeptWhole() throws {
+    @Test func aReplyInPartsIsSharedAndCachedAsAWhole() throws {
         try simulate(
             speaking: PartsCodec(),
             handler: { _ in .parts(["a", "b"], every: .seconds(1), then: .reply("c")) }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// What is kept of responses, as a value: which one makes room, and when.
+/// The cached responses as a value: which response is evicted, and when.
 struct ResponseStoreTests {
     private static func frame(_ count: Int, _ byte: UInt8 = 7) -> Frame {
         Frame(.response, body: filled(count, with: byte))
@@ -14,7 +14,7 @@ struct ResponseStoreTests {
 
     private let now = Instant(nanoseconds: 0)
 
-    @Test func whatWasNotUsedForLongestMakesRoomByCount() {
+    @Test func theLeastRecentlyUsedResponseIsEvictedAtTheMaximumCount() {
         var store = ResponseStore(maximumCount: 3, maximumBytes: .max)
         for key in ["a", "b", "c"] as [CacheKey] { store.insert(Self.frame(1), for: key, at: now) }
         #expect(store.response(for: "a", .any, at: now) != nil)
@@ -24,7 +24,7 @@ struct ResponseStoreTests {
         for key in ["a", "c", "d"] as [CacheKey] { #expect(store.response(for: key, .any, at: now) != nil) }
     }
 
-    @Test func aLargeResponseTakesTheRoomOfSeveral() {
+    @Test func aLargeResponseEvictsSeveralSmallOnes() {
         let small = Self.cost(Self.frame(1000), "a")
         var store = ResponseStore(maximumCount: 100, maximumBytes: 4 * small)
         for key in ["a", "b", "c", "d"] as [CacheKey] { store.insert(Self.frame(1000), for: key, at: now) }
@@ -37,7 +37,7 @@ struct ResponseStoreTests {
         #expect(store.response(for: "e", .any, at: now) != nil)
     }
 
-    @Test func whatIsLargerThanEverythingIsNotKeptAndTheFormerGoes() {
+    @Test func aResponseLargerThanTheCacheOnlyRemovesItsPredecessor() {
         var store = ResponseStore(maximumCount: 100, maximumBytes: 10_000)
         store.insert(Self.frame(10), for: "a", at: now)
         store.insert(Self.frame(10), for: "b", at: now)
@@ -48,14 +48,14 @@ struct ResponseStoreTests {
     }
 
     @Test(arguments: [(0, 1000), (1000, 0), (-1, 1000), (1000, -1), (Int.min, Int.min)])
-    func withoutRoomNothingIsKept(_ count: Int, _ bytes: Int) {
+    func limitsOfZeroOrLessStoreNothing(_ count: Int, _ bytes: Int) {
         var store = ResponseStore(maximumCount: count, maximumBytes: bytes)
         store.insert(Self.frame(1), for: "a", at: now)
         #expect(store.count == 0)
         #expect(store.byteCount == 0)
     }
 
-    @Test func ageCountsFromReceptionAndTheLimitIsNotWithinIt() {
+    @Test func ageCountsFromReceptionAndTheLimitIsExclusive() {
         var store = ResponseStore(maximumCount: 1, maximumBytes: .max)
         store.insert(Self.frame(1), for: "a", at: now)
         let later = now.advanced(by: .seconds(60))
@@ -65,21 +65,22 @@ struct ResponseStoreTests {
         #expect(store.response(for: "a", .none, at: now) == nil)
         #expect(store.response(for: "a", .below(.zero), at: now) == nil)
         #expect(store.response(for: "a", .below(.seconds(-1)), at: now) == nil)
-        // A caller looks at the clock, the response comes, and then the caller looks for it: it is of no age, not of less.
+        // A caller reads the clock, the response arrives, and then the caller looks it up. Its age is then
+        // zero, not negative.
         let earlier = Instant(nanoseconds: -1000)
         #expect(store.response(for: "a", .below(.zero), at: earlier) == nil)
         #expect(store.response(for: "a", .below(.seconds(1)), at: earlier) != nil)
         #expect(store.response(for: "a", .below(.seconds(Int64.max)), at: .distantFuture) != nil)
     }
 
-    /// Against a list that is searched from end to end.
-    @Test func itBehavesAsAListInOrderOfUse() async {
+    /// Compares the store with a list that is searched from end to end.
+    @Test func theStoreBehavesAsAListInOrderOfUse() async {
         for seed in seeds(200) {
             await Task.yield()
             var random = SeededGenerator(seed: seed)
             let (maximumCount, maximumBytes) = (Int.random(in: 1...12, using: &random), 8000)
             var store = ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes)
-            var model: [(key: CacheKey, frame: Frame)] = []  // the latest used last
+            var model: [(key: CacheKey, frame: Frame)] = []  // the most recently used is last
             for step in 0..<300 {
                 let key = CacheKey("\(Int.random(in: 0..<16, using: &random))")
                 switch Int.random(in: 0..<10, using: &random) {
@@ -110,8 +111,8 @@ struct ResponseStoreTests {
         }
     }
 
-    /// So that whoever holds a lock frees it afterwards.
-    @Test func whatIsDroppedIsHandedOut() {
+    /// A caller that holds a lock can then deallocate them after it releases the lock.
+    @Test func removedResponsesAreReturned() {
         var store = ResponseStore(maximumCount: 3, maximumBytes: 10_000)
         for key in ["a", "b", "c"] as [CacheKey] { #expect(store.insert(Self.frame(1), for: key, at: now).isEmpty) }
         #expect(store.insert(Self.frame(2), for: "a", at: now).map(\.response) == [Self.frame(1)])
@@ -124,7 +125,8 @@ struct ResponseStoreTests {
         #expect(store.removeAll().count == 1 && store.count == 0)
     }
 
-    /// A key was read for every look at a dictionary, and compared byte by byte with itself: this took an hour.
+    /// Regression: the key was read for every dictionary lookup, and compared byte by byte with itself.
+    /// This took an hour.
     @Test(.timeLimit(.minutes(1)))
     func aLargeKeyIsReadOnce() {
         let key = CacheKey(ask(filled(64 << 20, with: 1)))
@@ -135,7 +137,7 @@ struct ResponseStoreTests {
         #expect(found == 20_000)
     }
 
-    @Test func aPartOfALargeBufferIsKeptAsACopy() throws {
+    @Test func aSliceOfALargeBufferIsStoredAsACopy() throws {
         let buffer = [UInt8](repeating: 1, count: 100_000)
         var frame = Frame(.response, body: Bytes(sharing: buffer, in: 10..<20_000))
         frame[bytes: "token"] = Bytes(sharing: buffer, in: 0..<16)
@@ -145,7 +147,7 @@ struct ResponseStoreTests {
         #expect(compacted == frame)
         #expect(compacted.body.heldBytes < 25_000)
         #expect(try #require(compacted[bytes: "token"]).heldBytes < 100)
-        // What is no part of anything is not copied.
+        // A body that spans its whole buffer is not copied.
         let whole = Bytes(buffer)
         let isShared = unsafe whole.withUnsafeBytes { whole in
             unsafe Bytes(buffer).compacted.withUnsafeBytes { unsafe $0.baseAddress == whole.baseAddress }
@@ -153,7 +155,7 @@ struct ResponseStoreTests {
         #expect(isShared)
     }
 
-    @Test func keysDifferInEverythingThatIsSaid() throws {
+    @Test func keysDependOnEveryPartOfTheRequest() throws {
         struct Get: TypedRequest {
             static let type: UInt32 = 0x410
             func encode() -> Bytes { "a" }

@@ -3,13 +3,13 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Requests that were given up after they had started: for as long as the server may work on them they count against the
-/// limit, and those that hold too much cost the link.
+/// Requests that were abandoned after they had started. They count against the limit as long as the server may work on
+/// them. If they hold too many serials or places, the link is replaced.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct CancelledInFlightTests {
     private static let answersCancelled = LoopbackServer.Options { $0.answersCancelled = true }
 
-    /// "slow" takes 10 s, "lost" has no answer.
+    /// "slow" is answered after 10 s, "lost" never.
     private static let handler: LoopbackServer.Handler = { request in
         switch request.body {
         case "slow": .after(.seconds(10), .echo)
@@ -26,8 +26,8 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Starts a request and gives it up when the server has it.
-    private func giveUp(_ body: Bytes, _ service: SimulatedService, _ client: Client) async throws {
+    /// Starts a request and cancels it when the server has received it.
+    private func abandon(_ body: Bytes, _ service: SimulatedService, _ client: Client) async throws {
         let handle = client.start(ask(body))
         try await service.pass(.milliseconds(100))
         handle.cancel()
@@ -36,16 +36,16 @@ struct CancelledInFlightTests {
 
     // MARK: One at a time
 
-    /// With a limit of one, ten cancellations let eleven requests run at once.
+    /// Regression: with a limit of one, ten cancellations let eleven requests run at once.
     @Test(arguments: [PartsCodec.standard, .inOrder])
-    func oneAtATimeMeansOneAtATime(_ codec: PartsCodec) throws {
+    func anAbandonedRequestCountsAgainstTheLimitUntilItsLateResponse(_ codec: PartsCodec) throws {
         try simulate(
             speaking: codec,
             server: Self.answersCancelled,
             options: Self.oneAtATime(),
             handler: Self.handler
         ) { service, client in
-            for _ in 0..<10 { try await giveUp("slow", service, client) }
+            for _ in 0..<10 { try await abandon("slow", service, client) }
             #expect(await service.server.received.count { $0.kind == .request } == 1)
             #expect(await client.statistics.abandoned == 1)
             try await expectEcho("next", by: client)
@@ -57,7 +57,7 @@ struct CancelledInFlightTests {
 
     @Test func aRequestThatIsNeverAnsweredCountsUntilItsQuarantineEnds() throws {
         try simulate(options: Self.oneAtATime(), handler: Self.handler) { service, client in
-            try await giveUp("lost", service, client)
+            try await abandon("lost", service, client)
             let began = service.now
             try await expectEcho("next", by: client)
             #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
@@ -65,11 +65,11 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// In order, the next answer could be that of the lost one: the link ends instead of the quarantine.
-    @Test func inOrderTheLinkEndsWhenTheQuarantineWould() throws {
+    /// Matched in order, the next response could belong to the lost request. The link ends when the quarantine would.
+    @Test func matchedInOrderTheLinkEndsWhenTheQuarantineWould() throws {
         let options = Self.oneAtATime { $0.liveness.maximumStalls = nil }
         try simulate(speaking: PartsCodec.inOrder, options: options, handler: Self.handler) { service, client in
-            try await giveUp("lost", service, client)
+            try await abandon("lost", service, client)
             let began = service.now
             try await expectEcho("next", by: client)
             #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
@@ -77,8 +77,8 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Requests that were out of time before they could go out are stalls too.
-    @Test func inOrderStallsEndTheLinkBeforeThat() throws {
+    /// Requests whose deadline passes before they can be written are stalls too.
+    @Test func matchedInOrderStallsEndTheLinkBeforeTheQuarantineDoes() throws {
         let options = Self.oneAtATime { $0.requests.timeout = .seconds(1) }
         try simulate(speaking: PartsCodec.inOrder, options: options, handler: Self.handler) { service, client in
             for (body, fate) in [("lost", .unknown), ("a", .notSent), ("b", .notSent)] as [(Bytes, ClientError.Fate)] {
@@ -92,9 +92,9 @@ struct CancelledInFlightTests {
     }
 
     @Test(arguments: [PartsCodec.standard, .inOrder])
-    func aLostLinkEndsTheCount(_ codec: PartsCodec) throws {
+    func abandonedRequestsNoLongerCountWhenTheirLinkIsLost(_ codec: PartsCodec) throws {
         try simulate(speaking: codec, options: Self.oneAtATime(), handler: Self.handler) { service, client in
-            try await giveUp("lost", service, client)
+            try await abandon("lost", service, client)
             let next = client.start(ask("next"))
             try await service.pass(.seconds(5))
             #expect(next.state == .queued)
@@ -105,9 +105,9 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Parts that go on coming show that the server is at work, however long that takes.
+    /// Parts that keep coming show that the server still works on the request, however long that takes.
     @Test(arguments: [PartsCodec.standard, .inOrder])
-    func aStreamThatWasLeftCountsUntilItsReplyEnds(_ codec: PartsCodec) throws {
+    func anAbandonedStreamCountsUntilItsReplyEnds(_ codec: PartsCodec) throws {
         let options = Self.oneAtATime {
             $0.requests.quarantine = .seconds(3)
             $0.liveness.maximumStalls = nil
@@ -137,15 +137,15 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Below 1,024, the limit holds across links: the server behind both may be the same.
-    @Test func aStrictLimitCountsWhatIsLeftOnALinkThatDrains() throws {
+    /// A limit below 1,024 holds across links: the same server may be behind both.
+    @Test func aStrictLimitCountsRequestsOnADrainingLink() throws {
         try simulate(
             speaking: PartsCodec.standard,
             options: Self.oneAtATime { $0.requests.maximumInFlight = 2 },
             handler: Self.handler
         ) { service, client in
             let slow = client.start(ask("slow"))
-            try await giveUp("lost", service, client)
+            try await abandon("lost", service, client)
             let next = client.start(ask("next"))
             try await service.server.push(Frame(.push, type: 3))
             try await service.pass(.seconds(5))
@@ -157,8 +157,8 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// A limit that bounds memory does not make callers wait for requests that were lost.
-    @Test func aLargeLimitCostsTheLinkInsteadOfTime() throws {
+    /// A limit of 1,024 or more only bounds memory. It does not make callers wait for lost requests.
+    @Test func aLargeLimitReplacesTheLinkInsteadOfWaiting() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1024
             $0.requests.timeout = .seconds(1)
@@ -186,13 +186,13 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// 65,536 queries without an answer made every caller wait for a minute.
+    /// Regression: 65,536 unanswered queries made every caller wait for a minute.
     @Test func aLinkWithoutAFreeSerialIsReplacedAndDrains() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             let slow = client.start(ask("slow"))
-            for _ in 0..<3 { try await giveUp("lost", service, client) }
+            for _ in 0..<3 { try await abandon("lost", service, client) }
             #expect(await client.statistics.heldSerials == 4)
-            // Five times every serial of the new link, while one of them is held on the old one.
+            // Uses every serial of the new link five times, while one of them is held on the old link.
             for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
             let others = (0..<4).map { _ in client.start(ask("slow")) }
             try await service.pass(.milliseconds(100))
@@ -208,8 +208,8 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Late answers that are on their way free the serials sooner than another link would.
-    @Test func aShortageThatPassesCostsNoLink() throws {
+    /// Late responses that are on their way free the serials sooner than another link would.
+    @Test func aTemporaryShortageOfSerialsKeepsTheLink() throws {
         let handler: LoopbackServer.Handler = { $0.body == "late" ? .after(.milliseconds(200), .echo) : .echo }
         try simulate(
             speaking: Self.four,
@@ -227,15 +227,15 @@ struct CancelledInFlightTests {
         }
     }
 
-    @Test func serialsThatAreInUseAreWaitedFor() throws {
+    @Test func requestsWaitForSerialsThatAreInUse() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             let slow = (0..<3).map { _ in client.start(ask("slow")) }
-            try await giveUp("lost", service, client)
+            try await abandon("lost", service, client)
             let next = client.start(ask("next"))
             let hasty = client.start(ask("hasty"), timeout: .seconds(1))
             let error = await failure(of: hasty)
             #expect(error?.code == .timedOut && error?.fate == .notSent)
-            #expect(error?.message == "out of time; all 4 serial numbers are held, 1 by requests that were given up")
+            #expect(error?.message == "deadline exceeded; all 4 serial numbers are in use, 1 by abandoned requests")
             #expect(next.state == .queued)
             for handle in slow { try await expectBody("slow", of: handle) }
             try await expectBody("next", of: next)
@@ -243,35 +243,35 @@ struct CancelledInFlightTests {
         }
     }
 
-    @Test func aCallThatDoesNotWaitIsToldHowManySerialsAreHeld() throws {
+    @Test func aCallThatDoesNotWaitFailsWithTheNumberOfHeldSerials() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             let slow = client.start(ask("slow"))
-            for _ in 0..<3 { try await giveUp("lost", service, client) }
+            for _ in 0..<3 { try await abandon("lost", service, client) }
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .overloaded && error?.fate == .notSent)
-            #expect(error?.message == "all 4 serial numbers are held, 3 by requests that were given up")
+            #expect(error?.message == "all 4 serial numbers are in use, 3 by abandoned requests")
             // Later calls find a link.
             try await service.pass(.milliseconds(500))
             #expect(try await client.send(ask("b"), options: CallOptions(waitsForReady: false)).body == "b")
             try await expectBody("slow", of: slow)
-            // Those that are in use are told likewise, and cost no link.
+            // With all serials in use, the call fails likewise, but the link is not replaced.
             let others = (0..<4).map { _ in client.start(ask("slow")) }
             try await service.pass(.milliseconds(100))
             let other = await failure { () throws(ClientError) in
                 try await client.send(ask("c"), options: CallOptions(waitsForReady: false))
             }
-            #expect(other?.message == "all 4 serial numbers are held, 0 by requests that were given up")
+            #expect(other?.message == "all 4 serial numbers are in use, 0 by abandoned requests")
             for handle in others { try await expectBody("slow", of: handle) }
             #expect(await client.statistics.connection.links == 2)
         }
     }
 
-    /// The refused call has ended by the time that the shortage has lasted long enough: the refusal counts all the same.
-    @Test func oneRefusalIsEnoughForAnotherLink() throws {
+    /// The rejected call has ended before the shortage has lasted long enough. It still counts.
+    @Test func oneOverloadedCallIsEnoughToReplaceTheLink() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
-            for _ in 0..<4 { try await giveUp("lost", service, client) }
+            for _ in 0..<4 { try await abandon("lost", service, client) }
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
@@ -284,24 +284,24 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// Each link is of use for four requests: without a pace there would be ten a second.
-    @Test func aServerThatNeverAnswersIsNotConnectedToWithoutEnd() throws {
+    /// Each link has serials for four requests. Without a back-off there would be ten links a second.
+    @Test func linksToAServerThatNeverAnswersAreReplacedWithBackoff() throws {
         let options = Self.patient { $0.requests.timeout = .milliseconds(100) }
         try simulate(speaking: Self.four, options: options, handler: { _ in .noReply }) { service, client in
             while service.now < .seconds(120) { _ = await client.send(all: (0..<4).map { ask($0) }) }
-            // The waits grow up to 30 s: ten of them are 75 s on average.
+            // The back-off grows to 30 s: ten waits take 75 s on average.
             let links = await client.statistics.connection.links
             #expect((5...25).contains(links), "\(links) links")
             #expect(await service.server.connectionCount <= 2)
         }
     }
 
-    /// Links that answer are replaced as soon as they have to be.
-    @Test func aServerThatLosesHalfIsReconnectedToAtOnce() throws {
+    /// Links on which responses arrive are replaced without delay.
+    @Test func linksToAServerThatAnswersSomeRequestsAreReplacedAtOnce() throws {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             for round in 0..<20 {
                 try await expectEcho("a", by: client)
-                for _ in 0..<4 { try await giveUp("lost", service, client) }
+                for _ in 0..<4 { try await abandon("lost", service, client) }
                 try await expectEcho("b", by: client)
                 #expect(service.now < .seconds(2 * (round + 1)))
             }
@@ -309,8 +309,8 @@ struct CancelledInFlightTests {
         }
     }
 
-    /// What was admitted for the link and has not started keeps its serial and goes out on the next one.
-    @Test func requestsThatHaveNotStartedMoveOver() throws {
+    /// A request that was admitted to the link and has not started keeps its serial and goes out on the next link.
+    @Test func requestsThatHaveNotStartedMoveToTheNextLink() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 4096
         conditions.receiveWindow = 4096
@@ -318,7 +318,7 @@ struct CancelledInFlightTests {
         try simulate(conditions: conditions, speaking: Self.four, options: Self.patient(), handler: Self.handler) {
             service,
             client in
-            for _ in 0..<2 { try await giveUp("lost", service, client) }
+            for _ in 0..<2 { try await abandon("lost", service, client) }
             await service.server.pauseReading()
             let large = client.start(ask(filled(100_000)))
             try await service.pass(.milliseconds(100))
@@ -338,11 +338,11 @@ struct CancelledInFlightTests {
 
     // MARK: Memory
 
-    /// A burst left several hundred bytes a request behind, for as long as the client lived.
+    /// Regression: a burst left several hundred bytes per request allocated as long as the client lived.
     @Test func aBurstLeavesNoMemoryBehind() throws {
         let options = ClientOptions { $0.requests.timeout = nil }
         try simulate(options: options, handler: Self.handler) { service, client in
-            let subscription = client.start(ask("lost"))  // a client is hardly ever quite idle
+            let subscription = client.start(ask("lost"))  // a client is rarely idle
             try await service.pass(.milliseconds(100))
             service.network.refuseConnections(to: "db")
             service.network.reset("db")
@@ -362,6 +362,6 @@ struct CancelledInFlightTests {
 }
 
 extension Client {
-    /// For how many requests there is memory in one of the tables at least.
+    /// The largest number of requests for which one of the tables has memory.
     fileprivate var memory: Int { queue.capacity }
 }

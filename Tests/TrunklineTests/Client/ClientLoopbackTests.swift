@@ -6,7 +6,7 @@ import TrunklineTesting
 /// The client against a real server over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ClientLoopbackTests {
-    @Test func concurrentRequestsGetTheirOwnReplies() async throws {
+    @Test func concurrentRequestsGetTheirOwnResponses() async throws {
         try await withServerAndClient { server, client in
             try await withThrowingTaskGroup { group in
                 for number in 0..<2000 {
@@ -25,7 +25,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aCallerOnTheLoopGetsItsReply() async throws {
+    @Test func aCallerOnTheEventLoopGetsItsResponse() async throws {
         try await withServerAndClient { _, client in
             let bodies = try await withTaskExecutorPreference(client.executor) {
                 var bodies: [Bytes] = []
@@ -38,7 +38,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aLargeBodyGoesThereAndBack() async throws {
+    @Test func aLargeBodyIsSentAndEchoed() async throws {
         try await withServerAndClient { server, client in
             let body = Bytes((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
             let replies = await client.send(all: (0..<8).map { _ in Request(type: 0x410, body: body) })
@@ -51,7 +51,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aRequestThatIsTooLargeIsRefusedAlone() async throws {
+    @Test func aRequestThatIsTooLargeFailsAlone() async throws {
         try await withServerAndClient { server, client in
             let body = Bytes([UInt8](repeating: 0, count: 16 * 1024 * 1024))
             async let other = client.send(Request(type: 0x410, body: "fine"))
@@ -103,7 +103,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    /// In virtual time: on a busy machine the requests may not be written within any time that a test would wait.
+    /// In virtual time: on a busy machine there is no time after which the requests are certain to be written.
     @Test func oneDeadlineCancelsSeveralCalls() throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
@@ -121,8 +121,8 @@ struct ClientLoopbackTests {
         }
     }
 
-    /// Cancellation races with the response: every caller ends once, and nothing is held afterwards.
-    @Test func aStormOfCancellationsLeavesNothingBehind() async throws {
+    /// Cancellation races with the response: every call ends once, and no serial is held afterwards.
+    @Test func aStormOfCancellationsLeavesNoSerialsHeld() async throws {
         try await withServerAndClient { server, client in
             for _ in 0..<20 {
                 await withTaskGroup(of: Void.self) { group in
@@ -141,7 +141,7 @@ struct ClientLoopbackTests {
                     group.cancelAll()
                 }
             }
-            // The server echoes what it was asked, cancelled or not, so every serial comes free.
+            // The server echoes every request, cancelled or not, so every serial becomes free.
             _ = try await client.send(Request(type: 0x410))
             let statistics = await client.statistics
             #expect(statistics.pending == 0)
@@ -152,7 +152,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func closingWaitsForWhatIsOut() async throws {
+    @Test func closingWaitsForRequestsInFlight() async throws {
         try await withServer(speaking: .standard, handler: { _ in .after(.milliseconds(30), .echo) }) {
             server in
             let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
@@ -168,8 +168,8 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func closingAtOnceFailsWhatIsOut() async throws {
-        // No deadline: a busy machine may take its time.
+    @Test func closingAtOnceFailsRequestsInFlight() async throws {
+        // No deadline: a busy machine may be slow.
         let options = quickOptions { $0.requests.timeout = nil }
         try await withServerAndClient(clientOptions: options, handler: { _ in .noReply }) { server, client in
             let pending = client.start(Request(type: 0x410))
@@ -190,7 +190,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func whatWasNotSentWhenTheLinkWasLostGoesOutOnTheNext() async throws {
+    @Test func anUnsentRequestGoesOutOnTheNextLink() async throws {
         try await withServerAndClient { server, client in
             _ = try await client.send(Request(type: 0x410))
             await server.stopAccepting()
@@ -223,7 +223,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aStreamOfPushesMarksWhereTheLinkWasReplaced() async throws {
+    @Test func aPushStreamMarksWhereTheLinkWasReplaced() async throws {
         try await withServerAndClient { server, client in
             var pushes = client.pushes(ofType: 2).makeAsyncIterator()
             try await client.connect()
@@ -238,7 +238,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aSlowConsumerThatSuspendsReadingLosesNothing() async throws {
+    @Test func aSlowSubscriberThatSuspendsReadingLosesNoPush() async throws {
         try await withServerAndClient { server, client in
             let buffering = PushBuffering(maximumCount: 4, overflow: .suspendReading)
             let pushes = client.pushes(ofType: 2, buffering: buffering)
@@ -251,7 +251,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func limitsOnRequestsInFlightHoldTheOthersBack() async throws {
+    @Test func requestsAboveTheLimitInFlightWait() async throws {
         let options = quickOptions { options in
             options.requests.maximumInFlight = 2
             options.requests.maximumWaiting = 3
@@ -259,7 +259,7 @@ struct ClientLoopbackTests {
         try await withServerAndClient(clientOptions: options, handler: { _ in .outOfOrder(window: 100) }) {
             server,
             client in
-            try await client.connect()  // without a link, those in flight would wait too
+            try await client.connect()  // without a link, all requests would wait
             let handles = (0..<6).map { client.start(Request(type: 0x410, body: Bytes("\($0)"))) }
             let error = await failure { () throws(ClientError) in try await handles[5].value }
             #expect(error?.code == .overloaded)
@@ -277,9 +277,9 @@ struct ClientLoopbackTests {
         }
     }
 
-    /// A reader or writer that found the connection open was suspended on its way into the queue, by a hop from the
-    /// actor to itself; the connection closed meanwhile, and nobody ever resumed it.
-    @Test func whoRacesWithTheCloseOfAConnectionEnds() async throws {
+    /// Regression: a reader or writer that found the connection open hopped from the actor to itself on its way into
+    /// the queue, and was suspended there. The connection closed meanwhile, and the reader or writer was never resumed.
+    @Test func readsAndWritesThatRaceWithCloseEnd() async throws {
         try await withServer(speaking: .standard) { server in
             for round in 0..<300 {
                 let connection = Connection(
@@ -296,7 +296,7 @@ struct ClientLoopbackTests {
         }
     }
 
-    @Test func aConnectionGivesTheFramesThatCameBeforeTheEnd() async throws {
+    @Test func aConnectionDeliversTheFramesReceivedBeforeItsEnd() async throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .echo, .echo, .close]) }
         try await withServerAndConnection(handler: handler) { server, connection in
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
@@ -307,7 +307,7 @@ struct ClientLoopbackTests {
 }
 
 extension Push {
-    /// The body of a message, or what else the element says.
+    /// The body of a message, or the name of another element.
     var text: String {
         switch self {
         case .message(let frame): String(frame.body)

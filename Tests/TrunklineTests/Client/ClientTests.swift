@@ -7,7 +7,7 @@ import TrunklineTesting
 struct ClientTests {
     // MARK: Timeouts
 
-    @Test func aTimeoutIsACancellationOnTheWireAndEndsThatRequestOnly() throws {
+    @Test func aTimeoutSendsACancelFrameAndEndsThatRequestOnly() throws {
         try simulate(handler: { $0.body == "silence" ? .noReply : .after(.seconds(3), .echo) }) { service, client in
             try await client.connect()
             let other = client.start(ask("patient"))
@@ -29,7 +29,7 @@ struct ClientTests {
     }
 
     @Test(arguments: [Timeout.seconds(0), .seconds(-1)])
-    func aTimeoutThatLeavesNoTimeFailsAtOnce(_ timeout: Timeout) throws {
+    func aTimeoutOfZeroOrLessFailsAtOnce(_ timeout: Timeout) throws {
         try simulate { service, client in
             try await client.connect()
             var errors: [ClientError?] = []
@@ -48,7 +48,7 @@ struct ClientTests {
         }
     }
 
-    @Test func theTimeoutOfTheOptionsHoldsWhereTheCallSaysNothing() throws {
+    @Test func theTimeoutOfTheOptionsAppliesToCallsWithoutOne() throws {
         try simulate(options: ClientOptions { $0.requests.timeout = .seconds(5) }, handler: { _ in .noReply }) {
             service,
             client in
@@ -63,7 +63,7 @@ struct ClientTests {
         }
     }
 
-    @Test func aRequestThatFindsNoLinkInTimeSaysWhy() throws {
+    @Test func aRequestThatFindsNoLinkBeforeItsDeadlineReportsTheAttempts() throws {
         try simulate { service, client in
             service.network.refuseConnections(to: "db")
             let error = await failure { () throws(ClientError) in
@@ -89,7 +89,7 @@ struct ClientTests {
                     async let b = client.send(ask("b"))
                     return try await (a, b)
                 }
-                Issue.record("no expiry")
+                Issue.record("expected a timeout")
             } catch let error as ClientError {
                 #expect(error.code == .timedOut)
                 #expect(error.fate == .unknown)
@@ -102,7 +102,7 @@ struct ClientTests {
         }
     }
 
-    @Test func withTimeoutReturnsWhatIsThereInTime() throws {
+    @Test func withTimeoutReturnsAResultThatIsInTime() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             try await client.connect()
             let began = service.now
@@ -116,7 +116,7 @@ struct ClientTests {
             await #expect(throws: Mine.self) {
                 try await withTimeout(.seconds(5), clock: service.network.clock) { throw Mine() }
             }
-            // What an operation makes of its cancellation, as a URLSession does, is not what happened.
+            // The error with which an operation reacts to its cancellation, as a URLSession does, is not the reason.
             let late = await #expect(throws: ClientError.self) {
                 try await withTimeout(.seconds(5), clock: service.network.clock) {
                     try? await service.pass(.seconds(60))
@@ -129,8 +129,9 @@ struct ClientTests {
         }
     }
 
-    /// The caller's task is cancelled: the sleeping child wakes and comes back before the operation's, and its "time is
-    /// over" was followed by a `CancellationError` that hid what the operation threw, and the request's fate with it.
+    /// Regression: when the caller's task is cancelled, the sleeping child wakes and returns before the operation
+    /// does. Its result "time is over" led to a `CancellationError` that hid the operation's error and with it the
+    /// request's fate.
     @Test func withTimeoutThrowsWhatACancelledOperationThrows() throws {
         for seed in 0..<20 as Range<UInt64> {
             try simulate(seed: seed, handler: { _ in .noReply }) { service, client in
@@ -155,7 +156,7 @@ struct ClientTests {
         let options = ClientOptions {
             $0.requests.quarantine = .seconds(60)
             $0.requests.timeout = .seconds(600)
-            $0.requests.maximumInFlight = 1  // one at a time: the link is not replaced
+            $0.requests.maximumInFlight = 1  // one at a time, so the link is not replaced
         }
         let handler: LoopbackServer.Handler = { $0.body == "silence" ? .noReply : .echo }
         try simulate(speaking: standardLayout(serials: 5...5), options: options, handler: handler) { service, client in
@@ -177,10 +178,10 @@ struct ClientTests {
         }
     }
 
-    @Test func aLateReplyFreesTheSerialAndReachesNobody() throws {
+    @Test func aLateResponseFreesItsSerialAndIsDiscarded() throws {
         let options = ClientOptions {
             $0.requests.timeout = .seconds(600)
-            $0.requests.maximumInFlight = 1  // one at a time: the link is not replaced
+            $0.requests.maximumInFlight = 1  // one at a time, so the link is not replaced
         }
         let serverOptions = LoopbackServer.Options { $0.answersCancelled = true }
         let handler: LoopbackServer.Handler = { $0.body == "late" ? .after(.seconds(10), .echo) : .echo }
@@ -224,9 +225,9 @@ struct ClientTests {
         }
     }
 
-    /// A lost link ends every quarantine: no answer can come any more. Its cancel frame, still unwritten, must not go
-    /// out on the next link.
-    @Test func aLostLinkFreesSerialsAndTakesUnwrittenCancelFramesAlong() throws {
+    /// A lost link ends every quarantine, because no response can come any more. A cancel frame that is still unwritten
+    /// must not go out on the next link.
+    @Test func aLostLinkFreesSerialsAndDiscardsUnwrittenCancelFrames() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 4096
         conditions.receiveWindow = 4096
@@ -254,12 +255,12 @@ struct ClientTests {
 
     // MARK: Back-pressure
 
-    @Test func requestsBeyondTheHighWatermarkWaitTheirTurn() throws {
+    @Test func requestsAboveTheHighWatermarkWait() throws {
         let options = ClientOptions {
             $0.outbound.highWatermark = 100_000
             $0.outbound.lowWatermark = 20_000
             $0.requests.timeout = nil
-            $0.liveness.heartbeat = .none  // a server that reads nothing for a minute is taken for dead
+            $0.liveness.heartbeat = .none  // otherwise a server that reads nothing for a minute counts as dead
         }
         try simulate(options: options) { service, client in
             try await client.connect()
@@ -280,9 +281,10 @@ struct ClientTests {
         }
     }
 
-    /// "Below the low watermark" was taken literally: nothing is below zero, so nothing ever went on.
+    /// Regression: requests waited until fewer bytes were queued than the low watermark. With a watermark of zero they
+    /// waited for ever.
     @Test(arguments: [0, 1, 100_000])
-    func aLowWatermarkOfZeroDoesNotHoldRequestsForEver(_ high: Int) throws {
+    func aLowWatermarkOfZeroDoesNotBlockRequests(_ high: Int) throws {
         let options = ClientOptions {
             $0.outbound.highWatermark = high
             $0.outbound.lowWatermark = 0
@@ -293,7 +295,7 @@ struct ClientTests {
         }
     }
 
-    @Test func requestsBeyondTheLimitInFlightWaitTheirTurn() throws {
+    @Test func requestsAboveTheLimitInFlightWait() throws {
         let options = ClientOptions { $0.requests.maximumInFlight = 2 }
         let serverOptions = LoopbackServer.Options { $0.answersCancelled = true }
         try simulate(server: serverOptions, options: options, handler: { _ in .outOfOrder(window: 100) }) {
@@ -302,7 +304,7 @@ struct ClientTests {
             let handles = (0..<5).map { client.start(ask($0)) }
             try await service.pass(.seconds(1))
             #expect(handles.map { $0.serial != nil } == [true, true, false, false, false])
-            handles[1].cancel()  // makes no room for "2" until its reply comes
+            handles[1].cancel()  // makes no room for "2" until its late response comes
             handles[3].cancel()  // is never sent
             try await service.pass(.seconds(1))
             #expect(handles.map(\.state) == [.written, .cancelled, .queued, .cancelled, .queued])
@@ -317,7 +319,7 @@ struct ClientTests {
         }
     }
 
-    @Test func oneRequestMoreThanMayWaitIsOverloaded() throws {
+    @Test func requestsAboveTheLimitOfWaitingOnesAreOverloaded() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1
             $0.requests.maximumWaiting = 2
@@ -339,9 +341,9 @@ struct ClientTests {
         }
     }
 
-    /// With "1" still waiting in front, the cancelled ones behind it stayed in the queue and were counted: with none
-    /// waiting but "1", a further request was refused as one too many.
-    @Test func requestsThatWereGivenUpDoNotCountAsWaiting() throws {
+    /// Regression: with "1" still waiting in front, the cancelled requests behind it stayed in the queue and were
+    /// counted. Although only "1" was waiting, another request failed as one too many.
+    @Test func cancelledRequestsDoNotCountAsWaiting() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1
             $0.requests.maximumWaiting = 3
@@ -371,7 +373,7 @@ struct ClientTests {
         conditions.receiveWindow = 1000
         let options = ClientOptions {
             $0.requests.timeout = nil
-            $0.liveness.heartbeat = .none  // a server that reads nothing for a minute is taken for dead
+            $0.liveness.heartbeat = .none  // otherwise a server that reads nothing for a minute counts as dead
         }
         try simulate(conditions: conditions, options: options) { service, client in
             try await client.connect()
@@ -390,12 +392,12 @@ struct ClientTests {
         }
     }
 
-    @Test func aPostThatIsCancelledHalfWayStillGoesOutWhole() throws {
+    @Test func aPostCancelledWhileItIsWrittenIsStillSentWhole() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 1000
         conditions.receiveWindow = 1000
         let options = ClientOptions { $0.requests.timeout = nil }
-        // Not over TLS, which encrypts the whole post at once: it is never half-way.
+        // Not over TLS, which encrypts the whole message at once, so it is never partly written.
         try simulate(conditions: conditions, options: options, overTLS: false) { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)
@@ -423,7 +425,7 @@ struct ClientTests {
 
     // MARK: Connecting
 
-    @Test func connectingIntoNothingTimesOutAndGoesOn() throws {
+    @Test func connectingToASilentHostTimesOutAndMayBeRepeated() throws {
         let options = ClientOptions {
             $0.connecting.timeout = .seconds(3)
             $0.reconnecting.maximumAttempts = 2
@@ -463,7 +465,7 @@ struct ClientTests {
         }
     }
 
-    @Test func theSecondEndpointIsTriedWhenTheFirstRefuses() throws {
+    @Test func theSecondEndpointIsTriedIfTheFirstRefuses() throws {
         try simulate { service, _ in
             service.network.refuseConnections(to: "gone")
             let client = service.client(of: ["gone:7000", "db:7000"])
@@ -557,7 +559,7 @@ struct ClientTests {
         }
     }
 
-    @Test func closeWhileWaitingToReconnectReturnsAtOnceOrWithItsRequests() throws {
+    @Test func closeDuringABackoffWaitsForQueuedRequestsOnly() throws {
         let options = ClientOptions {
             $0.reconnecting.policy = Backoff(base: .seconds(1000), cap: .seconds(1000))
             $0.requests.drainTimeout = .seconds(5)
@@ -597,9 +599,10 @@ struct ClientTests {
         }
     }
 
-    /// The socket takes no more, so the link awaits room; it is closed and left to linger. Once its sending has ended a
-    /// socket counts as writable: the loop was told so in every turn, for a second, and did nothing else.
-    @Test func closingALinkThatAwaitsRoomDoesNotKeepTheLoopBusy() throws {
+    /// Regression: the socket is full, so the link waits for room. It is closed and lingers. Once its sending side
+    /// is shut down, a socket counts as writable. The event loop received this event in every turn for a second, and
+    /// did nothing else.
+    @Test func closingALinkThatWaitsForRoomDoesNotKeepTheLoopBusy() throws {
         try simulate { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)
@@ -613,7 +616,7 @@ struct ClientTests {
         }
     }
 
-    @Test func closeConcurrentlyWithSendLosesNobody() async throws {
+    @Test func everyCallEndsWhenCloseRacesWithSend() async throws {
         for seed in seeds(200) {
             await Task.yield()
             try simulate(seed: seed) { service, client in
@@ -645,10 +648,10 @@ struct ClientTests {
         }
     }
 
-    @Test func runEndsWithTheClientAndTheClientWithRun() throws {
+    @Test func runEndsWhenTheClientClosesAndCancellingItClosesTheClient() throws {
         try simulate(handler: { _ in .after(.seconds(2), .echo) }) { service, client in
             async let running: Void = client.run()
-            try await service.server.waitForConnections(1)  // it connects by itself
+            try await service.server.waitForConnections(1)  // `run` connects
             await client.close()
             try await running
             try await client.run()
@@ -666,7 +669,7 @@ struct ClientTests {
 
     // MARK: Reading
 
-    @Test func aConnectionWhoseFramesNobodyTakesLetsTCPPushBack() throws {
+    @Test func aConnectionWhoseFramesAreNotConsumedStopsReading() throws {
         try simulate(handler: { _ in
             .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: filled(10_000, with: UInt8($0 % 251)))) })
         }) {
@@ -678,7 +681,7 @@ struct ClientTests {
             var frames = try connection.frames.makeAsyncIterator()
             #expect(await frames.next()?.body.first == 0)
             try await service.pass(.seconds(600))
-            // The two buffers on the way, and one batch of reading.
+            // The two buffers between server and client, and one batch of reading.
             let sent = await service.server.journal.bytesSent
             #expect(sent < 1024 * 1024 + 2 * 65_536 + 65_536)
             for number in 1..<1000 { #expect(await frames.next()?.body.first == UInt8(number % 251)) }
@@ -712,7 +715,7 @@ struct ClientTests {
         }
     }
 
-    @Test func aSubscriberThatGoesResumesReading() throws {
+    @Test func aDeallocatedSubscriberResumesReading() throws {
         let handler: LoopbackServer.Handler = { request in
             request.body == "flood"
                 ? .sequence((0..<500).map { _ in .push(Frame(.push, type: 2, body: filled(1000))) }) : .echo
@@ -731,7 +734,7 @@ struct ClientTests {
         }
     }
 
-    /// They were still in the inbox when the link was given up, and went with it.
+    /// Regression: the frames were still in the inbox when the link was closed, and were lost with it.
     @Test func framesBeforeAViolationAreNotLost() throws {
         let pushes = (1...5).map { Reaction.push(Frame(.push, type: 1, body: Bytes("\($0)"))) }
         try simulate(speaking: strictLayout, handler: { _ in .sequence(pushes + [.garbage([1, 2, 3, 4])]) }) {
@@ -750,8 +753,8 @@ struct ClientTests {
         }
     }
 
-    /// Closing took every frame out of the queue first, and then told every writer that nothing of its frame was sent.
-    @Test func aWriteThatIsHalfDoneWhenItsConnectionClosesIsUnknown() throws {
+    /// Regression: closing first took every frame out of the queue, and then reported `notSent` for each of them.
+    @Test func aPartlyWrittenFrameHasFateUnknownWhenItsConnectionCloses() throws {
         try simulate { service, _ in
             let connection = service.connection(to: ["db:7000"], speaking: .standard)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))

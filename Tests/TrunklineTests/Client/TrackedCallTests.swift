@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// The table of `RetryPolicy`, line by line.
+/// The table of `RetryPolicy`, row by row.
 @Suite struct TrackedCallTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
@@ -23,27 +23,27 @@ import Testing
     }
 
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: .min)], codes)
-    func onlyIdempotentRequestsAreTriedAgain(_ retry: RetryPolicy, _ code: ClientError.Code) {
+    func onlyIdempotentRequestsAreRetried(_ retry: RetryPolicy, _ code: ClientError.Code) {
         #expect(next(call(retry), code) == nil)
         #expect(next(call(retry), code, .notSent) == nil)
     }
 
     @Test(arguments: codes)
-    func onlyWhatAnotherLinkMendsIsTriedAgain(_ code: ClientError.Code) {
+    func onlyErrorsThatAnotherLinkMayFixAreRetried(_ code: ClientError.Code) {
         let isRetried = [.connectionLost, .protocolViolation, .unavailable].contains(code)
         #expect((next(call(.idempotent()), code) != nil) == isRetried)
     }
 
-    @Test func aCallThatDoesNotWaitIsNotTriedAgainForWantOfALink() {
+    @Test func aCallThatDoesNotWaitIsNotRetriedWithoutALink() {
         #expect(next(call(.idempotent(), waitsForReady: false), .unavailable, .notSent) == nil)
         #expect(next(call(.idempotent(), waitsForReady: false), .connectionLost) != nil)
     }
 
-    @Test func triesAreCounted() {
+    @Test func retriesAreLimited() {
         var call = call(.idempotent(attempts: 4))
         for attempt in 2...4 {
             guard let next = next(call.awake, .connectionLost) else {
-                return #expect(Bool(false), "try \(attempt)")
+                return #expect(Bool(false), "not retried: attempt \(attempt)")
             }
             #expect(next.attempt == attempt)
             call = next
@@ -51,11 +51,11 @@ import Testing
         #expect(next(call.awake, .connectionLost) == nil)
     }
 
-    /// It was drawn from zero on, whatever the minimum.
-    @Test func theBackoffHasTheMinimumThatItIsGiven() {
+    /// Regression: the wait was drawn from zero up, whatever the minimum.
+    @Test func theBackoffKeepsItsMinimum() {
         let backoff = Backoff(minimum: .seconds(5), base: .milliseconds(10), cap: .seconds(5))
         let next = next(call(.idempotent(backoff: backoff)), .connectionLost)
-        #expect(next?.restsUntil == now.advanced(by: .seconds(5)))
+        #expect(next?.delayedUntil == now.advanced(by: .seconds(5)))
     }
 
     @Test func theBackoffGrowsUpToItsCapAndEndsBeforeTheDeadline() {
@@ -65,9 +65,9 @@ import Testing
             var call = call(.idempotent(attempts: .max, backoff: backoff))
             for longest in [10, 20, 40, 40, 40] as [Int64] {
                 let error = ClientError(.connectionLost, .unknown, "lost")
-                guard let next = call.next(after: error, at: now, using: &generator), let until = next.restsUntil
+                guard let next = call.next(after: error, at: now, using: &generator), let until = next.delayedUntil
                 else {
-                    return #expect(Bool(false), "not tried again")
+                    return #expect(Bool(false), "not retried")
                 }
                 #expect((0...longest * 1_000_000).contains(until.nanoseconds - now.nanoseconds))
                 call = next.awake
@@ -75,11 +75,11 @@ import Testing
             let deadline = now.advanced(by: .milliseconds(5))
             let hurried = self.call(.idempotent(backoff: backoff), deadline: deadline)
             let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), at: now, using: &generator)
-            if let until = next?.restsUntil { #expect(until < deadline) }
+            if let until = next?.delayedUntil { #expect(until < deadline) }
         }
     }
 
-    @Test func whatWasOnceWrittenIsNeverCalledUnsentAgain() {
+    @Test func aRequestThatWasWrittenOnceNeverHasFateNotSent() {
         let unsent = ClientError(.cancelled, .notSent, "cancelled")
         #expect(call(.idempotent()).amended(unsent).fate == .notSent)
         let neverWritten = next(call(.idempotent()), .unavailable, .notSent)

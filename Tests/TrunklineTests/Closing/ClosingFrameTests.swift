@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Taking leave: the codec's closing frame is the last one of a link that ends in good order, and of no other.
+/// The codec's closing frame is the last frame of a link that closes cleanly. No other link sends it.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ClosingFrameTests {
-    /// The standard layout with a word for leaving.
+    /// The standard layout with a closing frame.
     private struct Codec: FrameCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
@@ -21,7 +21,8 @@ struct ClosingFrameTests {
         func serverSide() -> any FrameCodec { layout.serverSide() }
     }
 
-    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    /// Runs `body` with a client of two servers at "a:1" and "b:1". The servers answer "slow" after a second, and
+    /// everything else at once.
     private func simulate(
         options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, LoopbackServer, Client) async throws -> Void
@@ -41,7 +42,7 @@ struct ClosingFrameTests {
         #expect(network.openLinks == 0)
     }
 
-    @Test func closingSaysItLast() throws {
+    @Test func closingSendsTheClosingFrameLast() throws {
         try simulate { network, server, _, client in
             let slow = client.start(ask("slow"))
             _ = try await server.waitForRequest()
@@ -55,7 +56,7 @@ struct ClosingFrameTests {
         }
     }
 
-    @Test func aConnectionOfItsOwnSaysItToo() throws {
+    @Test func aConnectionWithoutAClientSendsTheClosingFrame() throws {
         try simulate { network, server, _, client in
             let connection = network.connection(to: ["a:1"], speaking: Codec())
             try await connection.write(Frame(.request, type: 0x410, body: "hello"))
@@ -65,7 +66,7 @@ struct ClosingFrameTests {
         }
     }
 
-    @Test func endingAbruptlySaysNothing() throws {
+    @Test func suspendAndCloseNowSendNoClosingFrame() throws {
         try simulate { network, server, _, client in
             try await expectEcho("a", by: client)
             await client.suspend()
@@ -77,8 +78,8 @@ struct ClosingFrameTests {
         }
     }
 
-    /// SMPP's unbind: the goodbye is a role of the layout, and has the type by which the server says the same.
-    @Test func aLayoutSaysItByItsRole() throws {
+    /// SMPP's unbind. The closing frame is a role of the layout, and has the same type as the server's goAway.
+    @Test func aLayoutSendsTheFrameOfItsClosingRole() throws {
         let layout = FrameLayout {
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.type(UInt32.self)
@@ -101,14 +102,14 @@ struct ClosingFrameTests {
         #expect(network.openLinks == 0)
     }
 
-    @Test func aClientWithoutALinkHasNobodyToTakeLeaveOf() throws {
+    @Test func aClientWithoutALinkSendsNoClosingFrame() throws {
         try simulate { network, server, _, client in
             await client.close()
             #expect(await server.totalConnections == 0)
         }
     }
 
-    @Test func aLinkThatWasLeftSaysItWhenNothingIsUnderWay() throws {
+    @Test func aDrainingLinkSendsTheClosingFrameAfterItsLastResponse() throws {
         try simulate { network, first, second, client in
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest()
@@ -126,7 +127,7 @@ struct ClosingFrameTests {
         }
     }
 
-    /// The same, with requests in pieces. These need a cancel frame, which can be left out nevertheless.
+    /// The same for requests in several parts. These need a cancel frame, which the test can suppress.
     private struct PieceCodec: FrameCodec, CancellingCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
@@ -146,9 +147,9 @@ struct ClosingFrameTests {
         func serverSide() -> any FrameCodec { layout.serverSide() }
     }
 
-    /// A write found the link gone, and what is left to be read of it waits for a slow subscriber: the closing frame was queued,
-    /// and kept the link until its time was over.
-    @Test func aDrainingLinkThatIsLostIsNotKeptForItsClosingFrame() throws {
+    /// Regression: a write found the link closed by the peer, and the rest of its input waits for a slow subscriber.
+    /// The closing frame was queued, and kept the link until its drain timeout.
+    @Test func aLostDrainingLinkIsNotKeptForItsClosingFrame() throws {
         let network = SimulatedNetwork(seed: 1)
         let codec = PieceCodec()
         try network.runBlocking {
@@ -182,7 +183,7 @@ struct ClosingFrameTests {
         #expect(network.openLinks == 0)
     }
 
-    @Test func aServerThatReadsNoMoreIsWaitedForNoLongerThanDrainingTakes() throws {
+    @Test func closingWaitsTwoSecondsForAServerThatStopsReading() throws {
         let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
         try simulate(options: options) { network, server, _, client in
             try await expectEcho("a", by: client)
@@ -190,7 +191,7 @@ struct ClosingFrameTests {
             let stuck = client.start(ask(filled(1_000_000)), timeout: .seconds(1))
             let began = network.clock.now
             await client.close()
-            // 1 s until the last request has ended, and 2 s in which the socket takes nothing.
+            // 1 s until the last request has ended, and 2 s in which the socket accepts no bytes.
             #expect(began.duration(to: network.clock.now) == .seconds(3))
             #expect(await failure(of: stuck)?.code == .timedOut)
         }
@@ -198,6 +199,6 @@ struct ClosingFrameTests {
 }
 
 extension Connection {
-    /// Of every link, whether a write has found it gone.
-    fileprivate var areLinksGone: [Bool] { links.map { $0.lastWords != nil } }
+    /// For each link, whether a write has found it closed by the peer.
+    fileprivate var areLinksGone: [Bool] { links.map { $0.finalReads != nil } }
 }

@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Closing while the socket takes nothing, or little, and nobody waits for what it should take.
+/// Closing while the socket accepts few bytes or none, and no caller waits for what is still to be written.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ClosingFullBufferTests {
-    /// Runs `body` when half of a large frame is written, its request is given up, and the server does not read.
+    /// Runs `body` when half of a large frame is written, its request has timed out, and the server does not read.
     private func simulateHalfWritten(
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
@@ -19,8 +19,9 @@ struct ClosingFullBufferTests {
         }
     }
 
-    /// The rest of a request that was given up was awaited for the whole of the drain timeout, 30 s, with nothing in flight.
-    @Test func aHalfWrittenFrameThatNobodyWantsIsNotAwaited() throws {
+    /// Regression: close waited the whole drain timeout, 30 s, for the rest of an abandoned request, with no
+    /// request in flight.
+    @Test func closeDoesNotWaitForTheRestOfAnAbandonedRequest() throws {
         try simulateHalfWritten { service, client in
             let began = service.now
             await client.close()
@@ -29,8 +30,8 @@ struct ClosingFullBufferTests {
         }
     }
 
-    /// A peer that reads, however slowly, gets all of it, so that the next frame says what it says.
-    @Test func aPeerThatReadsSlowlyIsAwaited() throws {
+    /// A peer that reads, however slowly, receives the whole frame, so that it can decode the next one.
+    @Test func closeWaitsForAPeerThatReadsSlowly() throws {
         try simulateHalfWritten { service, client in
             let began = service.now
             async let closing: Void = client.close()
@@ -48,9 +49,10 @@ struct ClosingFullBufferTests {
         }
     }
 
-    /// The same without a client: a writer that waits has the whole of the time, one that has given up none of it.
+    /// The same without a client: close waits the whole drain timeout for a waiting writer, but not for a
+    /// cancelled one.
     @Test(arguments: [(true, Duration.seconds(2)), (false, .seconds(30))])
-    func aWriterThatWaitsIsAwaited(givesUp: Bool, time: Duration) throws {
+    func closeWaitsForAWriterThatIsNotCancelled(givesUp: Bool, time: Duration) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard)
@@ -75,9 +77,9 @@ struct ClosingFullBufferTests {
         }
     }
 
-    /// The last frame in the outbound queue was cancelled, and the closing connection did not notice that the queue was empty: it
-    /// looked every 2 s.
-    @Test func closingEndsWhenTheLastWriterGivesUp() throws {
+    /// Regression: the last frame in the outbound queue was cancelled, and the closing connection did not notice that
+    /// the queue was empty. It checked only every 2 s.
+    @Test func closingEndsWhenTheLastWriterIsCancelled() throws {
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow, conditions.fragmentation) = (1000, 1000, 0)
         let network = SimulatedNetwork(seed: 1, conditions: conditions)
@@ -87,7 +89,7 @@ struct ClosingFullBufferTests {
             try await connection.write(Frame(.request, type: 0x410))
             try await server.waitForRequests(1)
             await server.pauseReading()
-            // All that the sockets of both sides take, so that of the next one nothing is written.
+            // As many bytes as the sockets of both sides hold, so that no byte of the next frame is written.
             try await connection.write(Frame(.request, type: 0x410, body: filled(2000 - 12)))
             let writing = Task(executorPreference: network.executor) {
                 await failure { () throws(ClientError) in

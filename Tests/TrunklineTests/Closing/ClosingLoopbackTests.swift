@@ -2,14 +2,14 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// From the making of a client to its end, whichever way it ends.
+/// The life of a client from its creation to its end, for each way to end it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ClosingLoopbackTests {
     private struct Mine: Error {}
 
     // MARK: withClient
 
-    @Test func withClientClosesOnEveryWayOut() async throws {
+    @Test func withClientClosesTheClientHoweverItEnds() async throws {
         try await withServer(speaking: .standard, handler: { $0.body == "held" ? .noReply : .echo }) { server in
             var escaped: [Client] = []
             try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) { client in
@@ -81,7 +81,7 @@ struct ClosingLoopbackTests {
         }
     }
 
-    @Test func closeBeforeItWasEverUsedReturns() async throws {
+    @Test func anUnusedClientCanBeClosed() async throws {
         let client = Client(to: "127.0.0.1:1", speaking: .standard)
         await client.close()
         await client.closeNow()
@@ -90,7 +90,7 @@ struct ClosingLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func closeConcurrentlyWithSendLosesNobody(_ mechanism: Mechanism) async throws {
+    func everyCallEndsWhenCloseRacesWithSend(_ mechanism: Mechanism) async throws {
         let options = quickOptions {
             $0.requests.timeout = nil
             $0.requests.drainTimeout = .seconds(300)
@@ -120,7 +120,7 @@ struct ClosingLoopbackTests {
         }
     }
 
-    /// It returned when the connection was closed, before the requests had been failed.
+    /// Regression: `closeNow` returned when the connection was closed, before the requests had failed.
     @Test(arguments: Mechanism.allCases)
     func closingAtOnceReturnsWhenEveryRequestHasEnded(_ mechanism: Mechanism) async throws {
         let options = quickOptions { $0.requests.timeout = nil }
@@ -132,10 +132,10 @@ struct ClosingLoopbackTests {
         }
     }
 
-    // MARK: Letting go
+    // MARK: Deallocation
 
     @Test(arguments: Mechanism.allCases)
-    func aClientThatIsLetGoFailsItsRequestsAndClosesItsSocket(_ mechanism: Mechanism) async throws {
+    func aDeallocatedClientFailsItsRequestsAndClosesItsSocket(_ mechanism: Mechanism) async throws {
         try await withServer(speaking: .standard, handler: { _ in .noReply }) { server in
             var client: Client? = Client(
                 to: server.endpoint,
@@ -154,7 +154,7 @@ struct ClosingLoopbackTests {
             #expect(error?.code == .closed)
             #expect(error?.fate == .unknown)
             #expect(await failure(of: waiting)?.fate == .notSent)
-            for await _ in stream { Issue.record("a push from nowhere") }
+            for await _ in stream { Issue.record("a push that the server did not send") }
             for await _ in states {}
             try await server.waitForConnections(0, within: patience)
             #expect(gone == nil)

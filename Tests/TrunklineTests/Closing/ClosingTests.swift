@@ -3,12 +3,12 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// What those are told who are left when something ends, and how long an end may take.
+/// How waiting callers end when a client, a connection or a link closes, and how long closing takes.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ClosingTests {
-    /// A frame half of which is with the kernel, then `closeNow`: its writer was told `notSent`, and would have sent the
-    /// frame again although the server had begun to read it.
-    @Test func closingAtOnceDoesNotCallAHalfWrittenFrameUnsent() throws {
+    /// Regression: half of a frame is in the kernel when `closeNow` is called. Its writer received `notSent`, and would
+    /// have sent the frame again although the server had begun to read it.
+    @Test func aPartlyWrittenFrameHasFateUnknownAfterCloseNow() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
@@ -31,8 +31,8 @@ struct ClosingTests {
         }
     }
 
-    /// `disconnects` was ended by letting the connection go, not by closing it: whoever followed it while it held the
-    /// client waited for ever. A report that waited for the user's probe kept a timer besides.
+    /// Regression: `disconnects` ended when the connection was deallocated, not when it was closed. A task that
+    /// iterated it and held the client waited for ever. A report that waited for the user's probe also kept a timer.
     @Test func reportsEndWhenTheClientIsClosed() throws {
         let network = SimulatedNetwork(seed: 1)
         let options = ClientOptions { options in
@@ -61,8 +61,8 @@ struct ClosingTests {
         #expect(network.loop.timers.armedCount == 0)
     }
 
-    /// The deadlines of requests that had ended went on to be watched after the end: a timer of a closed client fired
-    /// as late as the longest timeout.
+    /// Regression: the deadlines of requests that had ended were still watched after the end. A timer of a closed
+    /// client fired as late as the longest timeout.
     @Test func aClosedClientHasNoTimer() throws {
         try simulate { service, client in
             try await expectEcho("a", by: client, timeout: .seconds(3600))
@@ -74,8 +74,9 @@ struct ClosingTests {
         }
     }
 
-    /// A handle outlives its client. What had not been written is `notSent` then, and may be sent again elsewhere.
-    @Test func handlesOfAClientThatWasLetGoAreToldTheTruth() throws {
+    /// A handle outlives its client. A request that was not written then has the fate `notSent`, and may be sent
+    /// again elsewhere.
+    @Test func handlesOfADeallocatedClientReportTheRightFate() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
@@ -114,10 +115,10 @@ struct ClosingTests {
         }
     }
 
-    /// The client was deallocated, and a frame comes before its connection is closed: handles and accepted messages that the
-    /// frame concerned never ended.
+    /// Regression: the client was deallocated, and a frame came before its connection was closed. Handles and accepted
+    /// messages that the frame concerned never ended.
     @Test(arguments: LastFrame.allCases)
-    func aFrameThatComesAfterTheClientWasDeallocatedLeavesNoHandleWaiting(_ last: LastFrame) throws {
+    func aFrameReceivedAfterDeallocationLeavesNoHandleWaiting(_ last: LastFrame) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard) { _ in .noReply }
@@ -143,10 +144,10 @@ struct ClosingTests {
         }
     }
 
-    /// A frame that was lost with a link that the peer reset failed with `closed`. And the policy was asked for the next attempt:
-    /// when it gave up, a frame that had not started failed with `unavailable`.
+    /// Regression: a frame that was lost with a link that the peer reset failed with `closed`. The policy was also
+    /// asked for the next attempt. When it ended reconnecting, a frame that had not started failed with `unavailable`.
     @Test(arguments: [false, true])
-    func writesFailByWhoEndedTheLinkWhileClosing(byPeer: Bool) throws {
+    func errorsOfWritesWhileClosingDependOnWhichSideEndedTheLink(byPeer: Bool) throws {
         let network = SimulatedNetwork(seed: 1)
         let options = ClientOptions { $0.reconnecting.policy = nil }
         try network.runBlocking {
@@ -181,9 +182,9 @@ struct ClosingTests {
         }
     }
 
-    /// A client that closes waits for its requests first.
+    /// A closing client waits for its requests first.
     @Test(arguments: [false, true])
-    func requestsFailByWhoEndedTheLinkWhileClosing(byPeer: Bool) throws {
+    func errorsOfRequestsWhileClosingDependOnWhichSideEndedTheLink(byPeer: Bool) throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             let handle = client.start(ask("a"), timeout: .seconds(600))
             let stream = client.stream(ask("b"), partTimeout: .seconds(600))
@@ -198,7 +199,7 @@ struct ClosingTests {
         }
     }
 
-    /// An owner that notes whether the connection calls it during a call of its own.
+    /// An owner that records whether the connection calls it during one of its own calls.
     private final class Owner: ConnectionOwner {
         private let state = Lock((isCalling: false, wasInterrupted: false))
 
@@ -216,8 +217,9 @@ struct ClosingTests {
         }
     }
 
-    /// Closing published the report that waited for the user's probe, and delivered its own events with it before it was done.
-    @Test func closingWithAProbeUnderWayDoesNotCallTheOwnerBack() throws {
+    /// Regression: closing published the report that waited for the user's probe. This delivered the connection's own
+    /// events before closing was complete.
+    @Test func closingDuringAProbeDoesNotCallTheOwner() throws {
         let network = SimulatedNetwork(seed: 1)
         let options = ClientOptions { options in
             options.reconnecting.policy = Backoff(minimum: .seconds(60), cap: .seconds(60))
@@ -244,8 +246,8 @@ struct ClosingTests {
         }
     }
 
-    /// The last request timed out at 4 s, then the connection waited for the server to read the cancel frame: for the
-    /// drain timeout once more, 9 s in all.
+    /// Regression: the last request timed out at 4 s. Then the connection waited another drain timeout for the server
+    /// to read the cancel frame, 9 s in all.
     @Test func closeTakesTheDrainTimeoutOnlyOnce() throws {
         let options = ClientOptions { $0.requests.drainTimeout = .seconds(5) }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
@@ -260,8 +262,9 @@ struct ClosingTests {
         }
     }
 
-    /// Requests of a pinned caller go by a faster way than `cancelAll`, which so came after a request started later.
-    @Test func cancelAllSparesWhatIsStartedAfterIt() throws {
+    /// Regression: requests of a caller on the event loop take a faster path than `cancelAll`, so `cancelAll` also
+    /// cancelled a request that was started after it.
+    @Test func cancelAllSparesRequestsStartedAfterIt() throws {
         try simulate { _, client in
             try await client.connect()
             let (first, second) = await withTaskExecutorPreference(client.executor) {
@@ -274,8 +277,8 @@ struct ClosingTests {
         }
     }
 
-    /// A stream of states that nobody iterates was kept until the connection was closed.
-    @Test func statesThatNobodyReadsAreForgotten() throws {
+    /// Regression: a stream of states that no task iterates was kept until the connection was closed.
+    @Test func deallocatedStateStreamsAreRemoved() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let connection = network.connection(to: ["db:7000"], speaking: .standard)
@@ -286,8 +289,8 @@ struct ClosingTests {
         }
     }
 
-    /// Every ping of a server that does not read left a pong in the queue.
-    @Test func aServerThatPingsAndNeverReadsGetsFewPongs() throws {
+    /// Regression: every ping of a server that does not read left a pong in the queue.
+    @Test func pongsToAServerThatDoesNotReadAreLimited() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let codec = AnsweringCodec()
@@ -297,7 +300,7 @@ struct ClosingTests {
             await server.pauseReading()
             for _ in 0..<20_000 { _ = try await server.ping() }
             try await network.clock.sleep(for: .seconds(10))
-            // 128 KiB are in the kernels' buffers, about 11,000 pongs.
+            // The kernels' buffers hold 128 KiB, about 11,000 pongs.
             #expect(await client.unwrittenBytes < 100_000)
             await server.resumeReading()
             try await expectEcho("a", by: client)
@@ -307,7 +310,7 @@ struct ClosingTests {
     }
 }
 
-/// The standard layout, which answers pings.
+/// The standard layout with pongs as answers to pings.
 private struct AnsweringCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
     private let layout: FrameLayout = .standard
     var matching: ResponseMatching { layout.matching }
@@ -325,7 +328,7 @@ private struct AnsweringCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
 }
 
 extension Connection {
-    /// Drops `client`, and takes `frame` before anything else happens. Returns whether the client was deallocated.
+    /// Releases `client`, and handles `frame` before anything else happens. Returns whether the client was deallocated.
     fileprivate func take(_ frame: Frame, afterDropping client: Lock<Client?>) -> Bool {
         client.withLock { $0 = nil }
         let isAlone = owner == nil
@@ -336,7 +339,7 @@ extension Connection {
         return isAlone
     }
 
-    /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the events.
+    /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the names of the events.
     fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (isolated Connection) -> Void) -> [String] {
         body(self)
         var queue = RequestQueue<Waiter>(maximumWaiting: 0, maximumBytes: 0)
@@ -354,7 +357,7 @@ extension Connection {
 }
 
 extension Client {
-    /// When it is going to look at its requests again.
+    /// When the client is going to check its requests again.
     fileprivate var unwrittenBytes: Int { connection.assumeIsolated { $0.links[0].machine.outbound.byteCount } }
     fileprivate var nextDeadline: Instant? { timer?.deadline ?? queue.nextDeadline }
 }

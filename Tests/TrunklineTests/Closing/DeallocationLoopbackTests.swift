@@ -4,27 +4,27 @@ import TrunklineTesting
 @testable import Trunkline
 
 extension HeavyTests {
-    /// Clients that are let go without a word while something is under way that keeps a connection busy.
+    /// Clients that are deallocated without being closed while their connection is busy.
     @Suite(.timeLimit(.minutes(5)))
     struct DeallocationLoopbackTests {
-        /// What a client is in the midst of.
+        /// What a client is doing when it is deallocated.
         enum Phase: CaseIterable {
             case racing, handshaking, waiting, probing, draining
         }
 
-        /// The servers that clients are in the midst of something with.
+        /// The endpoints that the clients of each phase use.
         private struct Place: Sendable {
-            /// Echoes, but for "login", "silence" and "reset".
+            /// Echoes every request, except "login", "silence" and "reset".
             let server: LoopbackServer
             let other: LoopbackServer
-            /// Nobody listens there.
+            /// No server listens there.
             let dead: Endpoint
-            /// Does not even accept.
+            /// Does not accept connections.
             let deaf: Endpoint
         }
 
         @Test(arguments: Phase.allCases)
-        func clientsLetGoLeaveNothingBehind(_ phase: Phase) async throws {
+        func deallocatedClientsLeaveNothingBehind(_ phase: Phase) async throws {
             let cycles = max(80, stormRequests / 100)
             let handler: LoopbackServer.Handler = { request in
                 switch request.body {
@@ -52,7 +52,7 @@ extension HeavyTests {
                     try await server.waitForConnections(0, within: patience)
                     try await other.waitForConnections(0, within: patience)
                     let after = Usage()
-                    // One descriptor per cycle would be five times as many.
+                    // A leak of one descriptor per cycle would be five times as many.
                     #expect(after.descriptors - before.descriptors < max(100, cycles / 5), "\(before) \(after)")
                     #expect(after.residentKilobytes - before.residentKilobytes < 200_000, "\(before) \(after)")
                 }
@@ -60,8 +60,7 @@ extension HeavyTests {
             withExtendedLifetime(deaf) {}
         }
 
-        /// Lets go of `count` clients in the midst of `phase`; returns how many of them, or their connections, are still
-        /// there.
+        /// Deallocates `count` clients during `phase`. Returns how many of them, or of their connections, still exist.
         private func cycle(_ count: Int, _ phase: Phase, _ place: Place) async throws -> Int {
             try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<8 {
@@ -70,11 +69,11 @@ extension HeavyTests {
                         var connections: [Weak<Connection>] = []
                         for number in 0..<count / 8 {
                             let loops = Mechanism.allCases[number % 2].loops
-                            let (client, connection) = try await self.abandon(phase, place, on: loops)
+                            let (client, connection) = try await self.deallocateClient(phase, place, on: loops)
                             clients.append(client)
                             connections.append(connection)
                         }
-                        // Whoever still holds one is a closure on a loop, or a task, that has not had its turn yet.
+                        // A client may still be held by a closure on an event loop, or by a task, that has not run yet.
                         let limit = ContinuousClock.now.advanced(by: patience)
                         func left() -> Int {
                             clients.count { $0.object != nil } + connections.count { $0.object != nil }
@@ -87,8 +86,8 @@ extension HeavyTests {
             }
         }
 
-        /// Makes a client, waits until it is in the midst of `phase`, and lets go of it.
-        private func abandon(
+        /// Creates a client, waits until it is in `phase`, and releases it.
+        private func deallocateClient(
             _ phase: Phase,
             _ place: Place,
             on loops: EventLoops
@@ -104,7 +103,7 @@ extension HeavyTests {
             switch phase {
             case .racing, .handshaking, .waiting:
                 _ = client.start(ask("never"))
-                for await state in client.states where Self.isMeant(state, phase) { break }
+                for await state in client.states where Self.isState(state, phase) { break }
             case .probing:
                 _ = client.start(ask("reset"))
                 while await !client.isProbing { await moment() }
@@ -114,13 +113,13 @@ extension HeavyTests {
                 try await client.switchEndpoint(to: place.other.endpoint)
                 await client.becomesReady(at: place.other.endpoint)
                 try await expectEcho("after", by: client)
-                #expect(await client.hasLeftLinks)
+                #expect(await client.hasDrainingLinks)
                 _ = handle
             }
             return found
         }
 
-        private static func isMeant(_ state: ConnectionState, _ phase: Phase) -> Bool {
+        private static func isState(_ state: ConnectionState, _ phase: Phase) -> Bool {
             switch state {
             case .connecting: phase == .racing
             case .handshaking: phase == .handshaking
@@ -129,7 +128,7 @@ extension HeavyTests {
             }
         }
 
-        /// Everything takes for ever.
+        /// Options with which each phase lasts an hour.
         private static func options(_ phase: Phase) -> ClientOptions {
             quickOptions { options in
                 options.connecting.timeout = .seconds(3600)
@@ -153,8 +152,8 @@ extension HeavyTests {
 }
 
 extension Client {
-    /// Whether there are links that were left and have requests under way.
-    fileprivate var hasLeftLinks: Bool { connection.assumeIsolated { $0.links.contains { $0.draining != nil } } }
-    /// Whether the user's probe is asked about a link that is gone.
+    /// Whether there are draining links.
+    fileprivate var hasDrainingLinks: Bool { connection.assumeIsolated { $0.links.contains { $0.draining != nil } } }
+    /// Whether the user's probe is running for a link that was lost.
     fileprivate var isProbing: Bool { connection.assumeIsolated { $0.networkProbe != nil } }
 }

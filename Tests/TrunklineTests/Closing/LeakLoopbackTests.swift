@@ -4,12 +4,12 @@ import Trunkline
 import TrunklineTesting
 
 extension HeavyTests {
-    /// What very many clients leave behind: nothing.
+    /// Very many clients leave nothing behind.
     @Suite(.timeLimit(.minutes(5)))
     struct LeakLoopbackTests {
-        /// Ten thousand clients come and go, most of them without a word. Other tests run at the same time and open files
-        /// and take memory of their own, so the bounds are wide; a leak of one descriptor, or of 20 KB, per cycle breaks
-        /// them.
+        /// Ten thousand clients are created and deallocated, most of them without being closed. Other tests run at the
+        /// same time, open files and allocate memory, so the bounds are wide. A leak of one descriptor, or of 20 KB,
+        /// per cycle exceeds them.
         @Test func tenThousandClientsLeaveNothingBehind() async throws {
             let cycles = stormRequests / 10
             try await withServer(
@@ -28,7 +28,7 @@ extension HeavyTests {
             }
         }
 
-        /// Makes, uses and lets go of `count` clients; returns how many of them are still there.
+        /// Creates, uses and releases `count` clients. Returns how many of them still exist.
         @discardableResult
         private func cycle(_ count: Int, _ server: LoopbackServer) async throws -> Int {
             let endpoint = server.endpoint
@@ -52,10 +52,10 @@ extension HeavyTests {
                                 let waiting = Task { await failure(of: handle) }
                                 if worker % 2 == 0 { waiting.cancel() }
                                 _ = stream
-                            default: _ = client.start(ask("silence"))  // let go while it connects
+                            default: _ = client.start(ask("silence"))  // deallocated while it connects
                             }
                         }
-                        // Whoever still holds one is a closure on a loop that has not had its turn yet.
+                        // A client may still be held by a closure on an event loop that has not run yet.
                         let limit = ContinuousClock.now.advanced(by: .seconds(30))
                         while weakClients.contains(where: { $0.object != nil }), ContinuousClock.now < limit {
                             await Task.yield()
@@ -74,7 +74,7 @@ struct Weak<Object: AnyObject & Sendable>: Sendable {
     init(_ object: Object) { self.object = object }
 }
 
-/// What this process holds.
+/// The resources that this process holds.
 struct Usage: CustomStringConvertible {
     var descriptors = 0
     var residentKilobytes = 0

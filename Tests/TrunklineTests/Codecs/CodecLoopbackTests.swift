@@ -13,7 +13,7 @@ private let numbered = LengthPrefixedCodec(UInt32.self, maximumFrameSize: 64)
     .serial(at: 0, UInt16.self)
     .heartbeat(ping: "?", pong: "!")
 
-/// The codecs that need no layout, through a real client and a real server.
+/// The codecs that need no layout, with a real client and a real server.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct CodecLoopbackTests {
     private func with(
@@ -35,7 +35,7 @@ struct CodecLoopbackTests {
     private func number(in response: Response) -> Int? { Int(String(Bytes(response.body.dropFirst(2)))) }
 
     @Test(arguments: [lines, pipelined, numbered] as [any FrameCodec])
-    func thousandRequestsGetTheirResponses(codec: any FrameCodec) async throws {
+    func aThousandRequestsGetTheirResponses(codec: any FrameCodec) async throws {
         try await with(codec) { _, client in
             let results = await client.send(all: (0..<1000).map { Request(body: body($0)) })
             #expect(results.compactMap { try? number(in: $0.get()) } == Array(0..<1000))
@@ -60,7 +60,7 @@ struct CodecLoopbackTests {
     }
 
     @Test(arguments: [lines, pipelined, numbered] as [any FrameCodec])
-    func repliesOfCancelledRequestsAreSwallowed(codec: any FrameCodec) async throws {
+    func lateResponsesAreDiscarded(codec: any FrameCodec) async throws {
         try await with(codec, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             let handles = (0..<10).map { client.start(Request(body: body($0))) }
             try await server.waitForRequests(10, within: patience)
@@ -82,7 +82,7 @@ struct CodecLoopbackTests {
     }
 
     @Test(arguments: [lines, pipelined, numbered] as [any FrameCodec])
-    func aRequestThatIsTooLongCostsThatRequestAlone(codec: any FrameCodec) async throws {
+    func aRequestThatIsTooLongFailsAlone(codec: any FrameCodec) async throws {
         try await with(codec) { server, client in
             let results = await client.send(all: [body(0), filled(100), body(1)].map { Request(body: $0) })
             #expect(results.map { (try? $0.get()).flatMap(number) } == [0, nil, 1])
@@ -93,7 +93,7 @@ struct CodecLoopbackTests {
         }
     }
 
-    @Test func aRequestWithALineBreakIsTheCallersError() async throws {
+    @Test func aRequestWithALineBreakIsInvalid() async throws {
         try await with(lines) { server, client in
             let error = await failure { () throws(ClientError) in try await client.send(Request(body: "a\r\nb")) }
             #expect(error?.code == .invalidRequest && error?.fate == .notSent)
@@ -103,8 +103,8 @@ struct CodecLoopbackTests {
         }
     }
 
-    /// Dropped without a word, a response that is too long would leave all later ones to the wrong requests.
-    @Test func aResponseThatIsTooLongKeepsItsPlace() async throws {
+    /// If a response that is too long were only discarded, all later responses would go to the wrong requests.
+    @Test func aResponseThatIsTooLongKeepsItsPlaceInTheOrder() async throws {
         let handler: LoopbackServer.Handler = { request in
             switch request.body {
             case "long": .garbage(Bytes([UInt8](repeating: 120, count: 100_000) + [13, 10]))
@@ -148,7 +148,7 @@ struct CodecLoopbackTests {
     }
 
     @Test(arguments: [lines, numbered] as [any FrameCodec])
-    func heartbeatsGoBothWays(codec: any FrameCodec) async throws {
+    func clientAndServerBothSendHeartbeats(codec: any FrameCodec) async throws {
         let options = quickOptions { $0.liveness.interval = .milliseconds(5) }
         try await with(codec, options: options) { server, client in
             try await client.connect()
@@ -162,7 +162,7 @@ struct CodecLoopbackTests {
         }
     }
 
-    @Test func headersAndBodiesTravelTogether() async throws {
+    @Test func aFrameMayHaveTwoParts() async throws {
         let codec = DelimitedCodec(delimiter: "\n", parts: 2)
         let handler: LoopbackServer.Handler = { request in
             let parts = request.body.parts(separatedBy: "\n")
@@ -174,7 +174,7 @@ struct CodecLoopbackTests {
         }
     }
 
-    @Test func whatTheClientWouldMisunderstandTheServerDoesNotSay() async throws {
+    @Test func theServerDoesNotSendAFrameThatTheClientWouldMisread() async throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .push(Frame(.push, body: "no sign"))]) }
         try await with(lines, handler: handler) { server, client in
             let reply = try await client.send(Request(body: "x"))

@@ -2,12 +2,12 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Pings, pongs and cancellations that a codec makes and cannot encode. They vanished without a trace; of a ping the server's
-/// silence was what the report said.
+/// Pings, pongs and cancel frames that a codec makes and cannot encode. Regression: they were omitted silently. After a
+/// ping, the report named the server's silence.
 @Suite(.tags(.realThreads))
 struct EncodingFailureLoopbackTests {
-    /// The standard layout, but for frames that it makes and refuses.
-    struct Forgetful: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
+    /// The standard layout, except that it cannot encode frames of the kind `refused`.
+    struct FaultyCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
         let refused: Frame.Kind
         var layout = FrameLayout.standard
 
@@ -27,9 +27,9 @@ struct EncodingFailureLoopbackTests {
         func serverSide() -> any FrameCodec { layout.serverSide() }
     }
 
-    @Test func aPingCostsTheLinkAndIsNamed() async throws {
+    @Test func aPingThatCannotBeEncodedEndsTheLinkAndIsReported() async throws {
         let options = quickOptions { $0.liveness.interval = .milliseconds(5) }
-        try await withServerAndClient(speaking: Forgetful(refused: .ping), clientOptions: options) { _, client in
+        try await withServerAndClient(speaking: FaultyCodec(refused: .ping), clientOptions: options) { _, client in
             let reports = client.disconnects
             try await client.connect()
             for await report in reports.prefix(1) {
@@ -43,9 +43,9 @@ struct EncodingFailureLoopbackTests {
         }
     }
 
-    @Test func aCancellationIsCountedAndTheLinkStays() async throws {
+    @Test func aCancelFrameThatCannotBeEncodedIsCountedAndTheLinkStays() async throws {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .noReply : .echo }
-        try await withServerAndClient(speaking: Forgetful(refused: .cancel), handler: handler) { server, client in
+        try await withServerAndClient(speaking: FaultyCodec(refused: .cancel), handler: handler) { server, client in
             let slow = client.start(ask("slow"))
             try await server.wait(within: patience) { $0.requestCount == 1 }
             slow.cancel()
@@ -58,15 +58,16 @@ struct EncodingFailureLoopbackTests {
         }
     }
 
-    @Test func aPongIsCounted() async throws {
-        // A ping of the client's own, for an answer that is late on a slow machine, would pass for the pong.
+    @Test func aPongThatCannotBeEncodedIsCounted() async throws {
+        // Otherwise the client may send a ping early, when a response is late on a slow machine. It would
+        // count as the pong.
         let options = ClientOptions { $0.liveness.probeAfter = nil }
-        try await withServerAndClient(speaking: Forgetful(refused: .pong), clientOptions: options) { server, client in
+        try await withServerAndClient(speaking: FaultyCodec(refused: .pong), clientOptions: options) { server, client in
             try await client.connect()
             try await server.waitForConnections(1, within: patience)
             try await server.ping()
             _ = try await client.send(ask("behind the ping"))
-            // The pong is encoded at the end of the turn that brought the ping, so before the next request.
+            // The pong is encoded at the end of the turn that received the ping, so before the next request.
             _ = try await client.send(ask("behind the pong"))
             #expect(await client.statistics.connection.unencodableFrames == 1)
             #expect(await server.journal.pongCount == 0)

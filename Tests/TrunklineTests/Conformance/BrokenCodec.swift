@@ -1,65 +1,65 @@
 import Trunkline
 import TrunklineTesting
 
-/// A codec that can make one mistake of many: a type, a serial and a length byte, the body, and 0xEE.
+/// A codec with one of many mistakes. A frame is one byte each for type, serial and length, then the body, then 0xEE.
 ///
-/// Type 1 is a ping, 2 a pong, 3 a cancellation, 4 a push, 5 a window update, all others are requests and responses.
+/// Type 1 is a ping, 2 a pong, 3 a cancel frame, 4 a push, 5 a window update. All others are requests and responses.
 struct BrokenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, EndOfStreamCodec, WindowedCodec, ServerSideCodec {
     enum Mistake: CaseIterable {
         case none
-        /// Reads beyond the bytes that are there.
+        /// Reads beyond the available bytes.
         case traps
-        /// Remembers of an incomplete frame what it will see again.
+        /// Keeps state from an incomplete frame, which it decodes again later.
         case splitState
-        /// Takes a frame for complete that lacks its last byte.
+        /// Accepts a frame that lacks its last byte.
         case offByOne
-        /// Refuses what is merely incomplete.
+        /// Rejects input that is only incomplete.
         case impatient
-        /// Refuses a frame whose last byte has yet to come.
+        /// Rejects a frame whose last byte has not arrived yet.
         case brittle
-        /// Takes what is left for the body when the connection ends.
+        /// Returns the remaining bytes as a body when the connection ends.
         case acceptsHalf
-        /// Awaits what a header announces, whatever it is.
+        /// Waits for any length that a header announces.
         case unlimitedLength
-        /// Looks at the limit when the body is there.
+        /// Checks the limit only when the body is complete.
         case lateLimit
-        /// Encodes bodies that the other side refuses.
+        /// Encodes bodies that the other side rejects.
         case unlimitedBody
-        /// Never refuses, never finds a frame.
+        /// Never throws and never finds a frame, if the input is long.
         case swallowsAll
-        /// Takes everything there is for one frame.
+        /// Consumes all bytes of the input with one frame.
         case losesTail
         /// Keeps its state in an object.
         case sharedState
-        /// Makes frames from nothing.
+        /// Returns frames without consuming bytes.
         case emptyFrames
-        /// Counts its frames and says so.
+        /// Counts its frames and stores the number in them.
         case counts
-        /// Writes the length of all that is in the buffer.
+        /// Encodes a wrong length if the buffer already has bytes.
         case absoluteLength
-        /// Takes any byte for the constant.
+        /// Accepts any byte as the constant.
         case ignoresConstant
-        /// Writes the body's length modulo 256.
+        /// Encodes a length that is too small for a large body.
         case injection
-        /// Drops a bit of the serial number.
+        /// Drops a bit of the serial number 255.
         case narrowSerial
-        /// Answers another request.
+        /// Decodes another serial number than the client sent.
         case wrongSerial
-        /// Sends its pings as requests.
+        /// Decodes pings as requests.
         case pingIsRequest
-        /// Says that pongs are pings although they differ.
+        /// States that pongs look like pings although they differ.
         case falseAlarm
-        /// Cancels by the type.
+        /// Puts the type instead of the serial number into a cancel frame.
         case wrongCancel
-        /// Tells window updates on one side alone.
+        /// Recognizes window updates on one side only.
         case wrongWindow
         /// Drops the last byte of the body.
         case lossy
-        /// Encodes other bytes than it is said to.
+        /// Encodes other bytes than the sample states.
         case wrongBytes
     }
 
-    /// What all copies share: the mistake.
+    /// The state that all copies share.
     final class Shared: @unchecked Sendable {
         var count: UInt64 = 0
         var length: UInt8?
@@ -180,7 +180,7 @@ struct BrokenCodec: FrameCodec, HeartbeatCodec, CancellingCodec, EndOfStreamCode
 }
 
 extension ReceiveBuffer {
-    /// Takes `count` bytes that come after `before` others, and `after` more; they are there.
+    /// Skips `before` bytes, reads `count` bytes, and skips `after` bytes. All of them must be in the buffer.
     fileprivate mutating func take(_ before: Int, _ count: Int, _ after: Int) -> Bytes {
         skip(before)
         let bytes = readBytes(count) ?? Bytes()

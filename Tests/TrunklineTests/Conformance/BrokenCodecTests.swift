@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// The kit sees every mistake, and calls it what it is.
+/// The conformance kit finds every mistake and reports it under the right rule.
 struct BrokenCodecTests {
     private func check(_ mistake: BrokenCodec.Mistake) -> CodecConformance.Report {
         let codec = BrokenCodec(mistake)
@@ -32,16 +32,16 @@ struct BrokenCodecTests {
         #expect(report.violations.contains { $0.rule == rule }, "\(mistake): \(report)")
     }
 
-    /// It was reported as state that copies share, which nobody finds in a codec without any: the copy was the first to be
-    /// fed a frame without its end. Nothing else was checked then.
-    @Test func refusingWhatIsIncompleteIsNotBlamedOnCopies() {
+    /// Regression: this mistake was reported as state that copies share, which a codec without state cannot have. The
+    /// reason was that a copy was the first to get an incomplete frame. Nothing else was checked then.
+    @Test func rejectingAnIncompleteFrameIsNotReportedAsSharedState() {
         let report = check(.brittle)
         #expect(report.counts[.copies] == nil, "\(report)")
         #expect(report.description.contains("malformed: no end instead of waiting for the rest"), "\(report)")
     }
 
-    /// Nobody can report a trap afterwards, so the input is announced before it is fed.
-    @Test func trapIsPrecededByItsInput() async throws {
+    /// A trap cannot be reported afterwards, so the kit announces each input before it feeds it.
+    @Test func theInputIsAnnouncedBeforeATrap() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let codec = BrokenCodec(.traps)
             var kit = CodecConformance(of: codec, samples: BrokenCodec.samples, maximumFrameSize: BrokenCodec.limit)

@@ -52,7 +52,7 @@ struct CodecConformanceTests {
         ]
         var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: 64)
         kit.relaxed = DelimitedCodec(delimiter: delimiter, parts: parts, maximumFrameSize: 256)
-        // Two parts are a grammar of the body: no body of other bytes stands for the limit.
+        // With two parts the body has a grammar, so the kit cannot make bodies of arbitrary bytes to test the limit.
         kit.bodiesAreOpaque = parts == 1
         let report = kit.check()
         #expect(report.violations.isEmpty, "\(report)")
@@ -68,7 +68,7 @@ struct CodecConformanceTests {
         }
     }
 
-    @Test func memcachedsTextKeepsEveryRule() {
+    @Test func memcachedTextProtocolKeepsEveryRule() {
         let set = Frame(.request, head: "set key 0 0 3", body: [13, 10, 13])
         let get = Frame(.request, head: "get key other")
         let values = [
@@ -87,7 +87,7 @@ struct CodecConformanceTests {
         let codec = CountedProtocols.memcached
         var kit = CodecConformance(of: codec, samples: samples, maximumFrameSize: codec.maximumFrameSize)
         (kit.bodiesAreOpaque, kit.corruptedInputs) = (false, 16_384)
-        // Bodies have the size that their heads say, so none can grow.
+        // Bodies have the size that their heads state, so the kit cannot make them larger.
         let report = kit.check()
         #expect(report.violations.isEmpty, "\(report)")
     }

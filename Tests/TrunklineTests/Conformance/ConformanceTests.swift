@@ -95,8 +95,8 @@ struct ConformanceTests {
         expectConformance(CodecConformance(of: layout, samples: samples))
     }
 
-    /// Most rules need a frame of each side; what a codec has no side for is named instead of passed over.
-    @Test func whatCannotBeCheckedIsSaid() {
+    /// Most rules need a frame from each side. A rule that cannot be checked without one is reported, not passed over.
+    @Test func rulesThatCannotBeCheckedAreReported() {
         var kit = CodecConformance(
             of: TextLines(),
             samples: [.init(Frame(.response, body: "a"))],
@@ -109,7 +109,8 @@ struct ConformanceTests {
         #expect(report.description.contains("not checked: frames that the server sends"))
     }
 
-    /// The hint said to give a header that is too large, and went on saying so when it was given.
+    /// Regression: the hint asked for a header with a length above the limit, and was repeated after such a
+    /// header was given.
     @Test func theHintAboutLengthsCanBeFollowed() {
         let frames: [CodecConformance.Sample] = [
             .init(Frame(.request, body: "GET a")), .init(Frame(.response, body: "+a")),

@@ -5,7 +5,7 @@ import TrunklineTesting
 
 private typealias Sample = CodecConformance.Sample
 
-/// Everything that tells frames apart in a layout, and real protocols, keep every rule.
+/// Layouts with every way to tell frames apart, and layouts of real protocols, keep every rule.
 struct LayoutConformanceTests {
     private func expectConformance(
         of layout: FrameLayout,
@@ -67,7 +67,7 @@ struct LayoutConformanceTests {
     @Test func marksInTheTypeBehindAVarintLengthKeepEveryRule() throws {
         let layout = MarkedLayouts.typeBits
         let request = frame(.request, 0x100, 2, body: "question")
-        // A body of which the frame's length has two bytes.
+        // With this body the length of the frame takes two bytes.
         let long = Bytes([UInt8](repeating: 7, count: 200))
         try expectConformance(
             of: layout,
@@ -97,7 +97,7 @@ struct LayoutConformanceTests {
         )
     }
 
-    @Test func aClosureAndResponsesWithOtherFieldsKeepEveryRule() {
+    @Test func closuresAndResponsesWithOtherFieldsKeepEveryRule() {
         let request = frame(.request, 0x10, 9, body: "question")
         var response = frame(.response, 0x10, 9, status: 204, with: ["class": 0], body: "answer")
         response[bytes: "token"] = [1, 2]
@@ -161,7 +161,8 @@ struct LayoutConformanceTests {
         )
     }
 
-    /// Of bodies that cannot have one byte the kit said that they cannot grow, and did not look at limits.
+    /// Regression: if a body cannot consist of one byte, the kit reported that it cannot grow, and did
+    /// not check limits.
     @Test func dnsKeepsEveryRule() {
         let question = Bytes(hex("0001 0000 0000 0000 076578616d706c6503636f6d00 0001 0001"))
         let query = frame(.request, 0, 0x1234, with: ["flags": 0x0100], body: question)

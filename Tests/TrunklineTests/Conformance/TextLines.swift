@@ -1,7 +1,8 @@
 import Trunkline
 import TrunklineTesting
 
-/// Lines that end with a newline, in order; "ERR" rejects. The codec of the example, with a lower limit.
+/// Lines that end with a newline, matched in order. "ERR" begins an error response. The codec of the example, with
+/// a lower limit.
 struct TextLines: FrameCodec, ServerSideCodec {
     var matching: ResponseMatching { .inOrder }
     var received = Frame.Kind.response

@@ -3,12 +3,12 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Several addresses, and the options of sockets, on real ones.
+/// Several addresses, and the options of sockets, with real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct AddressLoopbackTests {
     private static let six = SocketAddress.ipv6([UInt8](repeating: 0, count: 15) + [1], port: 0, scope: 0)
 
-    /// A loop on which the name "many" has these addresses.
+    /// Event loops on which the name "many" has these addresses.
     private func loops(_ addresses: [SocketAddress], _ mechanism: EventLoops.Mechanism = .systemDefault) -> EventLoops {
         EventLoops(
             mechanism: mechanism,
@@ -24,12 +24,12 @@ struct AddressLoopbackTests {
     }
 
     @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
-    func whereIPv6IsDeadIPv4IsUsed(_ mechanism: EventLoops.Mechanism) async throws {
+    func ipv4IsUsedIfIPv6Fails(_ mechanism: EventLoops.Mechanism) async throws {
         do {
             let probe = try await Wire.startServer(at: Self.six, speaking: .standard)
             await probe.stop()
         } catch {
-            print("whereIPv6IsDeadIPv4IsUsed is skipped: this machine has no IPv6: \(error)")
+            print("ipv4IsUsedIfIPv6Fails is skipped: this machine has no IPv6: \(error)")
             return
         }
         try await withServer(speaking: .standard) { server in
@@ -41,15 +41,15 @@ struct AddressLoopbackTests {
         }
     }
 
-    /// A listener with a full backlog drops SYNs, as a dead host does.
+    /// A listener with a full backlog drops SYNs, as an unreachable host does.
     @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
-    func aListenerThatSwallowsConnectionsDoesNotStopTheNextAddress(_ mechanism: EventLoops.Mechanism) async throws {
+    func anAddressThatDropsConnectionsDoesNotDelayTheNextOne(_ mechanism: EventLoops.Mechanism) async throws {
         try await withServer(speaking: .standard) { server in
             let port = try port(of: server)
             let deaf = try RawListener(host: [127, 0, 0, 3], port: port, backlog: 0)
             deaf.fill([127, 0, 0, 3])
             let loops = loops([.ipv4([127, 0, 0, 3], port: 0), .loopback(port: 0)], mechanism)
-            // Enough for the machine to do something else meanwhile; one address after the other would need all of it.
+            // Enough time for a busy machine. Trying one address after the other would take all of it.
             let options = quickOptions { $0.connecting.timeout = .seconds(30) }
             let many = Wire.endpoint(.host("many", port: port))
             try await withClient(to: many, speaking: .standard, options: options, on: loops) { client in
@@ -59,7 +59,7 @@ struct AddressLoopbackTests {
         }
     }
 
-    @Test func aFullBacklogAloneIsATimeout() async throws {
+    @Test func aFullBacklogTimesOut() async throws {
         let deaf = try RawListener(backlog: 0)
         deaf.fill()
         let options = quickOptions {
@@ -87,9 +87,9 @@ struct AddressLoopbackTests {
         #endif
     }
 
-    /// 192.0.2.0/24 is for documentation: no host has it.
+    /// 192.0.2.0/24 is reserved for documentation, so no host has it.
     @Test(arguments: ["192.0.2.213", "::1", "localhost"])
-    func aSourceAddressThatIsNotOursIsAnError(_ source: String) async throws {
+    func aSourceAddressThatCannotBeUsedIsAnError(_ source: String) async throws {
         let options = quickOptions {
             $0.connecting.sourceAddress = source
             $0.reconnecting.maximumAttempts = 1
@@ -104,7 +104,7 @@ struct AddressLoopbackTests {
 
     // MARK: Options
 
-    /// What is set on the socket of a connection with `options`.
+    /// The options that are set on the socket of a connection with `options`.
     private func applied(_ options: ClientOptions) async throws -> SocketOptions? {
         try await withServer(speaking: .standard) { server in
             let connection = Connection(to: server.endpoint, speaking: .standard, options: ConnectionOptions(options))
@@ -115,7 +115,7 @@ struct AddressLoopbackTests {
         }
     }
 
-    @Test func theDefaultsAreReallySet() async throws {
+    @Test func theDefaultsAreSetOnTheSocket() async throws {
         let applied = try #require(try await applied(quickOptions()))
         #expect(applied.noDelay)
         #expect(applied.keepAlive == KeepAliveOptions(idle: .seconds(60), interval: .seconds(10), count: 3))
@@ -124,7 +124,7 @@ struct AddressLoopbackTests {
         #endif
     }
 
-    @Test func everythingCanBeTurnedOff() async throws {
+    @Test func everyOptionCanBeTurnedOff() async throws {
         let options = quickOptions {
             $0.connecting.noDelay = false
             $0.connecting.keepAlive = nil
@@ -136,7 +136,7 @@ struct AddressLoopbackTests {
         #expect(applied.userTimeout == nil)
     }
 
-    @Test func oddValuesAreHeldWithinWhatTheSystemTakes() async throws {
+    @Test func valuesOutOfRangeAreClamped() async throws {
         let least = quickOptions {
             $0.connecting.keepAlive = .init(idle: .seconds(-1), interval: .milliseconds(1500), count: 0)
             $0.connecting.userTimeout = .microseconds(99_999_500)
@@ -158,7 +158,7 @@ struct AddressLoopbackTests {
 }
 
 extension Connection {
-    /// What the system says that is set on the link's socket.
+    /// The options of the link's socket as the system reports them.
     fileprivate var appliedOptions: SocketOptions? {
         (handshaking ?? ready).flatMap { Trunkline.appliedOptions(of: links[$0].transport) }
     }

@@ -3,13 +3,13 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Names with several addresses, some of which are dead or slow, and names that are slow themselves.
+/// Names with several addresses, some of which are unreachable or slow, and names that resolve slowly.
 ///
-/// "db" is where the server of `simulate` is, an IPv4 address; "fd00::1" is a host of its own.
+/// "db" is the host of the server of `simulate` and has an IPv4 address. "fd00::1" is another host.
 @Suite(.simulated) struct AddressTests {
     private let patient = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
 
-    /// Connects to "many:7000", which is "fd00::1" and "db", and tells how long it took.
+    /// Connects to "many:7000", which has the addresses "fd00::1" and "db". Returns how long that took.
     private func timeToConnect(_ service: SimulatedService, _ options: ClientOptions? = nil) async throws -> Duration {
         service.network.setName("many", hosts: ["fd00::1", "db"])
         let client = service.client(of: ["many:7000"], options: options ?? patient)
@@ -33,7 +33,7 @@ import TrunklineTesting
 
     // MARK: Addresses
 
-    @Test func aDeadFirstAddressCostsOneAttemptDelay() throws {
+    @Test func anUnreachableFirstAddressCostsOneAttemptDelay() throws {
         try simulate { service, _ in
             service.network.swallowConnections(to: "fd00::1")
             let took = try await timeToConnect(service)
@@ -44,7 +44,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func aRefusingFirstAddressCostsNothing() throws {
+    @Test func aRefusingFirstAddressCostsNoTime() throws {
         try simulate { service, _ in
             service.network.refuseConnections(to: "fd00::1")
             let took = try await timeToConnect(service)
@@ -56,7 +56,7 @@ import TrunklineTesting
         try simulate { service, _ in
             service.network.swallowConnections(to: "fd00::1")
             service.network.partition("db")
-            // Nothing else is left to start when this one has: the timer must still end the attempt.
+            // No other address is left to start, and the timer must still end the attempt.
             let began = service.now
             let error = await attempt { () throws(ClientError) in
                 do { _ = try await timeToConnect(service) } catch { throw error as! ClientError }
@@ -68,7 +68,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func whenEveryAddressRefusesTheErrorTellsOfAll() throws {
+    @Test func ifEveryAddressFailsTheErrorNamesAll() throws {
         try simulate { service, _ in
             service.network.refuseConnections(to: "db")
             service.network.makeUnreachable("fd00::1")
@@ -86,8 +86,9 @@ import TrunklineTesting
         }
     }
 
-    /// Both addresses answer at nearly the same time, the one a little before the other, or in one turn of the loop.
-    @Test func ofTwoThatAnswerTogetherOneIsKept() async throws {
+    /// Both addresses answer at nearly the same time: one shortly before the other, or both in one turn of
+    /// the event loop.
+    @Test func onlyOneOfTwoSimultaneousLinksIsKept() async throws {
         for seed in seeds(200) {
             await Task.yield()
             try simulate(seed: seed) { service, _ in
@@ -110,7 +111,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func aLoserThatConnectsLaterIsClosed() throws {
+    @Test func anAddressThatConnectsLaterIsClosed() throws {
         try simulate { service, _ in
             var slow = NetworkConditions()
             slow.connectDelay = .milliseconds(400)...(.milliseconds(400))
@@ -168,7 +169,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func lettingGoOfAConnectionDuringTheRaceClosesEverySocket() throws {
+    @Test func deallocatingAConnectionDuringTheRaceClosesEverySocket() throws {
         try simulate { service, _ in
             service.network.setName("many", hosts: ["fd00::1", "db"])
             service.network.partition()
@@ -195,7 +196,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func aFailedIPv6AnswerCostsNothing() throws {
+    @Test func aFailedIPv6AnswerCostsNoTime() throws {
         try simulate { service, _ in
             service.network.setResolution(of: "many", ipv6: .failure(after: .milliseconds(8)), ipv4: .after(.zero))
             let took = try await timeToConnect(service)
@@ -226,14 +227,14 @@ import TrunklineTesting
         }
     }
 
-    @Test func anAnswerToAnAttemptThatIsOverIsIgnored() throws {
+    @Test func aNameResolvedForAnEarlierAttemptIsIgnored() throws {
         let options = ClientOptions {
             $0.connecting.timeout = .milliseconds(100)
             $0.reconnecting.policy = Backoff(base: .zero)
         }
         try simulate { service, _ in
             service.network.setName("many", hosts: ["db"])
-            // Comes in the middle of the second attempt, whose own look-ups are never answered.
+            // Arrives during the second attempt, whose own look-ups are never answered.
             service.network.setResolution(
                 of: "many",
                 ipv6: .after(.milliseconds(150)),
@@ -250,7 +251,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func cancellingWhileTheNameIsResolvedLeavesNothing() throws {
+    @Test func cancellingDuringNameResolutionLeavesNothingBehind() throws {
         try simulate { service, _ in
             service.network.setResolution(of: "many", ipv6: .after(.seconds(1)), ipv4: .after(.seconds(1)))
             service.network.setName("many", hosts: ["db"])
@@ -269,7 +270,7 @@ import TrunklineTesting
         }
     }
 
-    @Test func resolvingAndConnectingAreToldApart() throws {
+    @Test func resolvingAndConnectingAreDistinctPhases() throws {
         try simulate { service, _ in
             service.network.setResolution(of: "many", ipv6: .after(.seconds(1)), ipv4: .after(.seconds(1)))
             service.network.setName("many", hosts: ["db"])
@@ -291,7 +292,7 @@ import TrunklineTesting
 
     // MARK: The source address
 
-    @Test func aSourceAddressOfTheOtherFamilySkipsAnAddress() throws {
+    @Test func addressesOfAnotherFamilyThanTheSourceAddressAreSkipped() throws {
         try simulate { service, _ in
             let options = ClientOptions {
                 $0.connecting.sourceAddress = "10.255.0.1"
@@ -320,14 +321,15 @@ import TrunklineTesting
         }
     }
 
-    // MARK: Anything
+    // MARK: Random addresses
 
-    /// Addresses and answers of every kind: somebody who can be reached is reached in time, and nothing is left over.
-    @Test func whateverTheAddressesDoTheRightOneIsFound() async throws {
+    /// Random addresses and random answers for their name. A host that can be reached is reached in time, and no
+    /// link is left over.
+    @Test func aReachableAddressIsFoundAmongRandomOnes() async throws {
         for seed in seeds(400) {
             await Task.yield()
             let first = try race(seed: seed)
-            // What TLS says is of other bytes every time.
+            // Over TLS the bytes differ on every run.
             if seed % 20 == 0, !Wire.isSecured { #expect(try race(seed: seed) == first, "seed \(seed)") }
         }
     }
@@ -382,6 +384,6 @@ import TrunklineTesting
 }
 
 extension Connection {
-    /// How far the attempt under way has come.
+    /// The phase of the present attempt.
     fileprivate var phase: DisconnectReport.Phase? { attempt?.phase }
 }

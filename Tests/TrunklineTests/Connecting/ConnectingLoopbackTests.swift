@@ -2,21 +2,21 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Where a client connects to, and what it says when it cannot.
+/// Where a client connects to, and which errors it reports when it cannot connect.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ConnectingLoopbackTests {
     private func port(of endpoint: Endpoint) throws -> UInt16 {
         try #require(UInt16(endpoint.description.split(separator: ":").last ?? ""))
     }
 
-    /// Endpoints at which nobody listens: a server had them and is gone.
+    /// An endpoint at which no server listens: a server had it and has stopped.
     private func deadEndpoint() async throws -> Endpoint {
         let server = try await Wire.startServer(speaking: .standard)
         await server.stop()
         return server.endpoint
     }
 
-    @Test func noEndpointsAreUnavailableAtOnce() async throws {
+    @Test func withoutEndpointsCallsFailAtOnce() async throws {
         try await withClient(to: [], speaking: .standard, options: quickOptions()) { client in
             for _ in 0..<2 {
                 let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
@@ -33,11 +33,11 @@ struct ConnectingLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func theLimitOnAttemptsEndsEveryWait(_ mechanism: Mechanism) async throws {
+    func theLimitOnAttemptsFailsEveryWaitingCall(_ mechanism: Mechanism) async throws {
         let options = quickOptions { $0.reconnecting.maximumAttempts = 3 }
         let dead = try await deadEndpoint()
         try await withClient(to: dead, speaking: .standard, options: options, on: mechanism.loops) { client in
-            // In one batch: on a busy machine the three attempts were over before all had been said one by one.
+            // In one batch: on a busy machine the three attempts might be over before all requests are made one by one.
             for result in await client.send(all: (0..<5).map { ask($0) }) {
                 let error = await failure { () throws(ClientError) in try result.get() }
                 #expect(error?.code == .unavailable)
@@ -51,7 +51,7 @@ struct ConnectingLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func theNextEndpointIsTriedWhenOneRefuses(_ mechanism: Mechanism) async throws {
+    func theNextEndpointIsTriedIfOneRefuses(_ mechanism: Mechanism) async throws {
         try await withServer(speaking: .standard) { server in
             let endpoints = [try await deadEndpoint(), server.endpoint]
             try await withClient(to: endpoints, speaking: .standard, options: quickOptions(), on: mechanism.loops) {
@@ -111,7 +111,7 @@ struct ConnectingLoopbackTests {
         }
     }
 
-    @Test func anAddressThatCannotBeUsedIsAnErrorNotATrap() async throws {
+    @Test func anUnusableAddressIsAnErrorNotATrap() async throws {
         let options = quickOptions { $0.reconnecting.maximumAttempts = 1 }
         let long = Endpoint.unix(path: "/tmp/" + String(repeating: "x", count: 200))
         try await withClient(to: long, speaking: .standard, options: options) { client in
@@ -121,14 +121,14 @@ struct ConnectingLoopbackTests {
         }
     }
 
-    @Test func aClientComesBackByItself() async throws {
+    @Test func aClientReconnectsWithoutARequest() async throws {
         for mechanism in Mechanism.allCases {
             let options = quickOptions { $0.reconnecting.keepsLinkWarm = true }
             try await withServerAndClient(by: mechanism, clientOptions: options) { server, client in
                 try await expectEcho("first", by: client)
                 for round in 2...5 {
                     await server.disconnectAll(reset: round % 2 == 0)
-                    // Although no request waits for a link.
+                    // No request waits for a link.
                     try await server.wait(within: patience) { $0.totalConnections >= round && $0.connectionCount == 1 }
                     try await expectEcho("back", by: client)
                 }

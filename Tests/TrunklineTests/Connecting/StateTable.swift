@@ -5,11 +5,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// A state that a client can be in, by its name in the tables of `Connecting.md`.
+/// A state that a client can be in, by its name in the tables of `ConnectionStates.md`.
 enum Situation: String, CaseIterable, Sendable {
     case idle, resolving, connecting, handshaking, ready
-    case left = "ready, a link left"
-    case changing = "ready, a change under way"
+    case left = "ready, a link draining"
+    case changing = "ready, a planned change"
     case waiting, noNetwork, suspended, draining, closed
 }
 
@@ -18,7 +18,7 @@ extension Situation {
     var stateName: String { self == .noNetwork ? "no network" : rawValue }
 }
 
-/// What can be asked of a client, by its name in the tables of `Connecting.md`.
+/// What can be asked of a client, by its name in the tables of `ConnectionStates.md`.
 enum Operation: String, CaseIterable, Sendable {
     case send
     case sendOnce = "send(retry: .never)"
@@ -26,7 +26,7 @@ enum Operation: String, CaseIterable, Sendable {
     case post, connect, close, suspend, resume, reconnectNow, switchEndpoint, replaceEndpoints
 }
 
-/// The tables of `Connecting.md` that begin with a column "State".
+/// The tables of `ConnectionStates.md` that begin with a column "State".
 struct StateTable: Sendable {
     private var cells: [String: String] = [:]
 
@@ -38,7 +38,7 @@ struct StateTable: Sendable {
 
     private init() {
         let path = URL(filePath: #filePath).appending(
-            path: "../../../../Sources/Trunkline/Documentation.docc/Connecting.md"
+            path: "../../../../Sources/Trunkline/Documentation.docc/Articles/ConnectionStates.md"
         )
         let text = (try? String(contentsOf: path.standardized, encoding: .utf8)) ?? ""
         var columns: [String] = []

@@ -3,11 +3,11 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// The tables of `Connecting.md`, cell by cell, in virtual time: what every state makes of everything that is asked.
+/// The tables of `ConnectionStates.md`, cell by cell, in virtual time: what every state makes of everything that is asked.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StateTableTests {
     @Test(arguments: Situation.allCases)
-    func theTablesTellTheTruth(_ situation: Situation) throws {
+    func everyOperationBehavesAsDocumented(_ situation: Situation) throws {
         for operation in Operation.allCases {
             let cell = try #require(StateTable.documented[situation, operation], "\(situation): \(operation)")
             for seed in 1...5 as ClosedRange<UInt64> {
@@ -20,7 +20,7 @@ struct StateTableTests {
     }
 
     @Test(arguments: Situation.allCases)
-    func closingAtOnceEndsAtOnceAndLeavesNothing(_ situation: Situation) throws {
+    func closeNowReturnsAtOnceAndLeavesNothingBehind(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             // One that waits, too: it goes out, or is told that it did not.
             let waiting = world.client.start(ask("waiting"))
@@ -35,7 +35,7 @@ struct StateTableTests {
 
     /// Requests that wait for a link are not dropped by `close()`: they have their time.
     @Test(arguments: [Situation.resolving, .connecting, .handshaking, .waiting, .noNetwork, .suspended])
-    func closingWaitsForThoseWhoWaitForALink(_ situation: Situation) throws {
+    func closingWaitsForRequestsThatWaitForALink(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             let waiting = world.client.start(ask("waiting"), timeout: .seconds(1))
             let began = world.now
@@ -67,7 +67,7 @@ struct StateTableTests {
 
     /// Without a client there are no requests to wait for.
     @Test(arguments: Situation.allCases)
-    func aConnectionAloneClosesAtOnce(_ situation: Situation) throws {
+    func aConnectionWithoutAClientClosesAtOnce(_ situation: Situation) throws {
         try StateWorld.run(in: situation) { world in
             var options = world.client.options
             options.handshake.restore = { _, _ in }
@@ -87,7 +87,7 @@ struct StateTableTests {
 
     /// The states said `ready` until all was over: that a client was draining could be seen only while it had bytes to
     /// write, and `ready` promises that requests go out.
-    @Test func aClientThatDrainsSaysSo() throws {
+    @Test func aDrainingClientReportsItsState() throws {
         try StateWorld.run(in: .ready) { world in
             var states = world.client.states.makeAsyncIterator()
             #expect(await states.next()?.isReady == true)
@@ -100,7 +100,7 @@ struct StateTableTests {
         }
     }
 
-    @Test func aSuspensionThatNobodyMindedEndsInIdle() throws {
+    @Test func suspendingAndResumingAnIdleClientLeavesItIdle() throws {
         try StateWorld.run(in: .idle) { world in
             await world.client.suspend()
             await world.client.resume()

@@ -3,10 +3,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// A connection of its own: frames that are pulled, states, writing and closing.
+/// A connection without a client: reading frames, states, writing and closing.
 ///
-/// A task that does not prefer the loop is enqueued anew at *every* `await` on the loop, even of a call that stays on
-/// the same actor. So whatever was true before an `await` may be false behind it: several tests here are about that.
+/// A task that does not prefer the event loop is enqueued anew at *every* `await` on the loop, even for a call
+/// that stays on the same actor. A condition that was true before an `await` may be false after it. Several tests
+/// here check this.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ConnectionLoopbackTests {
     private func withConnection(
@@ -43,7 +44,7 @@ struct ConnectionLoopbackTests {
                 for _ in 0..<3 { kinds.append(await frames.next()?.kind) }
                 #expect(kinds == [.push, .ping, .response])
                 await server.disconnectAll()
-                // Only who reads or writes learns of it.
+                // Only a reader or a writer notices the loss.
                 var link = connection.states.makeAsyncIterator()
                 async let next = frames.next()
                 try await server.wait(within: patience) { $0.totalConnections == round + 1 && $0.connectionCount == 1 }
@@ -55,7 +56,7 @@ struct ConnectionLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func statesTellTheWholeLifeOfAConnection(_ mechanism: Mechanism) async throws {
+    func statesCoverTheWholeLifeOfAConnection(_ mechanism: Mechanism) async throws {
         try await withConnection(by: mechanism) { server, connection in
             let states = connection.states
             let telling = Task {
@@ -74,7 +75,7 @@ struct ConnectionLoopbackTests {
             #expect(try await connection.frames.first { _ in true }?.serial == 1)
             await server.stopAccepting()
             await server.disconnectAll()
-            async let frame = connection.frames.first { _ in true }  // whoever reads learns of it
+            async let frame = connection.frames.first { _ in true }  // a reader notices the loss
             while let state = await current.next() {
                 if case .waiting = state { break }
             }
@@ -92,7 +93,7 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    @Test func aWriteFailsHonestly() async throws {
+    @Test func aFailedWriteReportsItsCodeAndFate() async throws {
         try await withConnection(speaking: strictLayout) { server, connection in
             let unencodable = await failure { () throws(ClientError) in
                 try await connection.write(Frame(.request, type: 0x1_0000))
@@ -121,7 +122,7 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    @Test func aReaderThatIsCancelledLeavesTheFramesToOthers() async throws {
+    @Test func aCancelledReaderLeavesTheFramesToTheNextOne() async throws {
         try await withConnection { _, connection in
             let cancelled = Task { try await connection.frames.first { _ in true } }
             cancelled.cancel()
@@ -131,7 +132,7 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    @Test func closeWritesOutWhatIsQueued() async throws {
+    @Test func closeWritesQueuedFrames() async throws {
         try await withConnection { server, connection in
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             let writes = (2...50).map { serial in
@@ -156,10 +157,10 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    // MARK: Between question and registration
+    // MARK: Races between a check and a registration
 
-    /// The fact came true between the look at the journal and the registration of the one who waits for it.
-    @Test func aFactIsNotMissedByWhoIsAboutToWaitForIt() async throws {
+    /// Regression: the condition became true between the check of the journal and the registration of the waiting task.
+    @Test func aTaskThatIsAboutToWaitDoesNotMissAnEvent() async throws {
         try await withServerAndClient { server, client in
             for round in 1...1000 {
                 let body = Bytes("\(round)")
@@ -170,9 +171,9 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    /// Closed between the question whether it is closed and the registration of a reader, a writer or one who waits
-    /// for the end: they waited for ever.
-    @Test func whoeverUsesAConnectionWhileItClosesIsTold() async throws {
+    /// Regression: the connection was closed between the check whether it is closed and the registration of a reader, a
+    /// writer or a task that waits for the end. These waited for ever.
+    @Test func readersAndWritersEndWhenTheConnectionCloses() async throws {
         try await withServer(speaking: .standard) { server in
             for _ in 0..<200 {
                 let connection = Connection(
@@ -184,7 +185,7 @@ struct ConnectionLoopbackTests {
                 await withTaskGroup(of: Void.self) { group in
                     for _ in 0..<2 {
                         group.addTask {
-                            // There is one consumer at a time.
+                            // Only one consumer is allowed at a time.
                             guard let frames = try? connection.frames else { return }
                             for await _ in frames {}
                         }
@@ -201,8 +202,9 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    /// A frame was delivered between a reader's look into the inbox and its registration: it lay there until the next.
-    @Test func aFrameIsNotMissedByWhoIsAboutToAskForIt() async throws {
+    /// Regression: a frame was delivered between a reader's check of the inbox and its registration. It stayed there
+    /// until the next frame came.
+    @Test func aReaderThatIsAboutToWaitDoesNotMissAFrame() async throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.echo, .echo, .echo]) }
         try await withConnection(handler: handler) { _, connection in
             for round in 1...300 {
@@ -227,7 +229,7 @@ struct ConnectionLoopbackTests {
                 #expect(second?.code == .invalidRequest && second?.message.contains("one at a time") == true)
                 return await first.first { _ in true }?.serial
             }
-            // One that is gone makes way for the next.
+            // When a consumer has ended, the next one may begin.
             for serial in [3, 4] as [SerialNumber] {
                 try await connection.write(Frame(.request, type: 0x410, serial: serial))
                 let read = try await readOne()
@@ -236,9 +238,9 @@ struct ConnectionLoopbackTests {
         }
     }
 
-    /// Two tasks that iterate one stream: the frame that comes goes to the first, the second is not left waiting, and the
-    /// stream has ended.
-    @Test func aStreamOfFramesThatIsIteratedTwiceAtATimeEnds() async throws {
+    /// Two tasks iterate one stream. The next frame goes to the first task, the second task does not wait, and
+    /// the stream ends.
+    @Test func aFrameStreamThatTwoTasksIterateEnds() async throws {
         try await withConnection { _, connection in
             func iterateTwice() async throws {
                 let frames = try connection.frames
@@ -254,14 +256,14 @@ struct ConnectionLoopbackTests {
                 #expect(read == [5])
             }
             try await iterateTwice()
-            // The next consumer has what was left unread.
+            // The next consumer receives the frames that were not read.
             let next = try await connection.frames.first { _ in true }
             #expect(next?.serial == 6)
             #expect(await connection.endReason == nil)
         }
     }
 
-    @Test func theReasonWhyFramesEndedIsKnown() async throws {
+    @Test func endReasonTellsWhyTheFramesEnded() async throws {
         try await withConnection { server, connection in
             #expect(await connection.endReason == nil)
             async let end = try connection.frames.first { _ in true }
@@ -274,7 +276,7 @@ struct ConnectionLoopbackTests {
             $0.reconnecting.maximumAttempts = 2
             $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
         }
-        // Port 1 is nobody's.
+        // No server listens on port 1.
         let connection = Connection(to: "127.0.0.1:1", speaking: .standard, options: options)
         for await _ in try connection.frames {}
         let reason = await connection.endReason
@@ -283,7 +285,7 @@ struct ConnectionLoopbackTests {
     }
 }
 
-/// The serials of the frames that come until `frames` ends.
+/// The serials of the frames that arrive until `frames` ends.
 private func serials(of frames: AsyncStream<Frame>) async -> [SerialNumber] {
     var serials: [SerialNumber] = []
     for await frame in frames { serials.append(frame.serial) }

@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Marks that codecs give to received frames, on frames to be sent.
+/// Frames to be sent with marks that codecs give to received frames.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct MarkedFrameTests {
-    /// A frame that was received, and is passed on to another server as it is.
+    /// A received frame is passed on unchanged to another server.
     @Test func aMarkedFrameIsNotWritten() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
@@ -21,7 +21,7 @@ struct MarkedFrameTests {
             for (frame, mark) in [(malformed, "malformedReason (illegalLength)"), (last, "endsLink")] {
                 let error = await #expect(throws: ClientError.self) { try await connection.write(frame) }
                 #expect(error?.code == .invalidRequest && error?.fate == .notSent)
-                #expect(error?.message == "the frame has the mark \(mark), which only received frames have")
+                #expect(error?.message == "the frame has \(mark) set, which is allowed only on received frames")
             }
             #expect(await server.totalConnections == 0)
 

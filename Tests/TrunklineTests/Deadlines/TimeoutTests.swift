@@ -2,10 +2,11 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Which timeout a call has.
+/// Which timeout applies to a call.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct TimeoutTests {
-    /// Makes `call` against a server that never answers, for 100 s at most, and checks that it times out after `expected`.
+    /// Runs `call` against a server that never answers, for at most 100 s, and checks that it times out
+    /// after `expected`.
     private func expectTimeout(
         after expected: Duration,
         _ options: ClientOptions = ClientOptions { $0.requests.timeout = .seconds(3) },
@@ -24,7 +25,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test func theTimeoutOfTheCallComesBeforeThatOfItsOptionsAndThatBeforeTheClients() throws {
+    @Test func theTimeoutOfACallOverridesThatOfItsOptionsAndOfTheClient() throws {
         let two = CallOptions(timeout: .seconds(2))
         try expectTimeout(after: .seconds(1)) { _ = try await $0.send(ask("a"), timeout: .seconds(1), options: two) }
         try expectTimeout(after: .seconds(2)) { _ = try await $0.send(ask("a"), options: two) }
@@ -32,7 +33,7 @@ struct TimeoutTests {
         try expectTimeout(after: .seconds(3)) { _ = try await $0.send(ask("a"), timeout: .default) }
     }
 
-    @Test func neverIsNotTheDefault() throws {
+    @Test func aTimeoutOfNeverOverridesTheDefault() throws {
         let never = CallOptions(timeout: .never)
         try expectTimeout(after: .seconds(100)) { _ = try await $0.send(ask("a"), timeout: .never) }
         try expectTimeout(after: .seconds(100)) { _ = try await $0.send(ask("a"), options: never) }
@@ -44,7 +45,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test func everyFormOfCallTakesThem() throws {
+    @Test func everyFormOfCallHasATimeout() throws {
         let two = CallOptions(timeout: .seconds(2))
         try expectTimeout(after: .seconds(2)) {
             _ = try await $0.send(all: [ask("a"), ask("b")], options: two)[1].get()
@@ -56,7 +57,7 @@ struct TimeoutTests {
         try expectTimeout(after: .seconds(1)) { _ = try await $0.subscribe(ask("a"), timeout: .seconds(1)) }
     }
 
-    /// A stream has a default of its own for the whole reply; each of its parts has that of other calls.
+    /// A stream has its own default for the whole reply. Each of its parts has the default of other calls.
     @Test func aStreamHasItsOwnDefault() throws {
         @Sendable func read(_ stream: ReplyStream<Response>) async throws { for try await _ in stream {} }
         try expectTimeout(after: .seconds(3)) { try await read($0.stream(ask("a"))) }

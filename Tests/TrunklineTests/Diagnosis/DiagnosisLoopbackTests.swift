@@ -2,13 +2,13 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// What is told of links that end, on real sockets.
+/// Reports of links that end, on real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct DiagnosisLoopbackTests {
-    /// The reset came while nobody read; a write learned of it, and reading what was left then ended as if the server
-    /// had closed in good order. So the report said, and the probe was not asked.
+    /// Regression: the reset came while nothing was read. A write noticed it, and reading the rest then ended as if the
+    /// server had closed the link cleanly. The report said so, and the probe did not run.
     @Test(arguments: Mechanism.allCases)
-    func aResetThatAWriteHearsOfFirstIsAReset(_ mechanism: Mechanism) async throws {
+    func aResetThatAWriteNoticesFirstIsReportedAsAReset(_ mechanism: Mechanism) async throws {
         let handler: LoopbackServer.Handler = { _ in .echo }
         try await withServer(speaking: .standard, handler: handler) { server in
             let connection = Connection(
@@ -20,9 +20,9 @@ struct DiagnosisLoopbackTests {
             var reports = connection.disconnects.makeAsyncIterator()
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             try await server.wait(within: patience) { $0.replyCount == 1 }
-            // Nobody asks for frames, so nothing is read.
+            // No task requests frames, so nothing is read.
             await server.disconnectAll(reset: true)
-            // Not a byte of it was written to the old link, so it goes out on the next.
+            // No byte of it was written to the old link, so it goes out on the next one.
             try await connection.write(Frame(.request, type: 0x410, serial: 2))
             try await server.wait(within: patience) { $0.totalConnections == 2 && $0.requestCount == 2 }
             let report = await reports.next()
@@ -31,9 +31,9 @@ struct DiagnosisLoopbackTests {
         }
     }
 
-    /// The user's probe goes to another server over a link of its own: that server tells "our network" from "theirs".
+    /// The user's probe connects to another server over a separate link. If that works, the network is up.
     @Test(arguments: Mechanism.allCases)
-    func theProbeTellsOurNetworkFromThatServer(_ mechanism: Mechanism) async throws {
+    func theProbeShowsWhetherTheNetworkIsUp(_ mechanism: Mechanism) async throws {
         try await withServer(speaking: .standard) { other in
             let options = quickOptions { options in
                 options.reconnecting.keepsLinkWarm = true
@@ -68,7 +68,7 @@ struct DiagnosisLoopbackTests {
                 let all = await reports.value
                 #expect(all.count { $0.phase == .ready } == 3)
                 #expect(all.allSatisfy { $0.endpoint == server.endpoint && $0.session > 0 && $0.attempt > 0 })
-                // Of those at the end some may have been asked for in vain.
+                // The probes of the last reports may have been cancelled.
                 #expect(all.allSatisfy { $0.cause != .refused || $0.isNetworkUp != true })
                 #expect(statistics.connection.disconnects[.closedByServer] == 2)
                 #expect(statistics.connection.disconnects[.reset] == 1)
@@ -77,8 +77,8 @@ struct DiagnosisLoopbackTests {
         }
     }
 
-    /// A report waited for the probe when the client was closed: it was never published, and a reader who waited for
-    /// the end of the stream waited for as long as somebody held the client.
+    /// Regression: a report waited for its probe when the client was closed, and was never published. A task that
+    /// waited for the end of the stream waited as long as the client existed.
     @Test(arguments: Mechanism.allCases)
     func closingPublishesTheReportsThatWaitForTheirProbe(_ mechanism: Mechanism) async throws {
         let cancelled = Lock(0)
@@ -95,7 +95,7 @@ struct DiagnosisLoopbackTests {
             try await expectEcho("a", by: client)
             await server.disconnectAll(reset: true)
             while await client.statistics.connection.disconnects.isEmpty { await moment() }
-            // Reconnecting does not wait for it.
+            // Reconnecting does not wait for the probe.
             try await expectEcho("b", by: client)
             await client.close()
             let all = await reports.value

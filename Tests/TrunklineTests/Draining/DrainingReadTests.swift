@@ -3,11 +3,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Frames that were received, and not handed out, when their link began to drain: the socket tells of them no more.
+/// Frames that were received but not delivered when their link began to drain. The socket does not report them again.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct DrainingReadTests {
-    /// Runs `body` with a client of the servers at "a:1" and "b:1", which answer with `bytes` and an echo behind it, all
-    /// at once.
+    /// Runs `body` with a client of the servers at "a:1" and "b:1". These answer with `bytes` and an echo behind
+    /// them, all at once.
     private func simulate(
         sending bytes: [UInt8],
         overTLS: Bool,
@@ -37,11 +37,11 @@ struct DrainingReadTests {
         #expect(network.openLinks == 0)
     }
 
-    /// The link began to drain while a subscriber had reading suspended. When it went on, the socket had nothing more, and
-    /// the response behind the leftovers waited for its deadline.
+    /// Regression: the link began to drain while a subscriber had suspended reading. When reading resumed, the socket
+    /// had nothing more, and the response behind the leftover frames waited until its deadline.
     @Test(arguments: [false, true])
-    func theyAreReadOnAfterAPause(overTLS: Bool) throws {
-        // As many as are handed out in one turn, and some that are left over.
+    func leftoverFramesAreReadWhenReadingResumes(overTLS: Bool) throws {
+        // As many as one turn delivers, and some that are left over.
         try simulate(sending: numberedPushes(ReadShare.frames + 100), overTLS: overTLS) { network, servers, client in
             let pushes = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: .suspendReading))
             let handle = client.start(ask("a"))
@@ -56,10 +56,10 @@ struct DrainingReadTests {
         }
     }
 
-    /// The link began to drain because of a goAway among the first frames, or stayed ready until the next one was. What is left
-    /// over takes several turns.
+    /// The link begins to drain because of a goAway among the first frames, or stays ready until the next link is
+    /// ready. Reading the leftover frames takes several turns.
     @Test(arguments: [false, true], [false, true])
-    func theyAreReadOnBehindAGoAway(overTLS: Bool, sendsAfterGoAway: Bool) throws {
+    func leftoverFramesAreReadAfterAGoAway(overTLS: Bool, sendsAfterGoAway: Bool) throws {
         let bytes: [UInt8] = [0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0] + numberedPushes(3 * ReadShare.frames)
         try simulate(sending: bytes, overTLS: overTLS, sendsAfterGoAway: sendsAfterGoAway) { network, servers, client in
             try await expectEcho("a", by: client)

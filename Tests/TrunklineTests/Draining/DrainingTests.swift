@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Going from one endpoint to another while requests are under way.
+/// Changing from one endpoint to another while requests are in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct DrainingTests {
-    /// A protocol whose server can say that it goes, and for how long.
+    /// A protocol whose server can announce shutdown, with a retry delay in seconds: "!60".
     struct PoliteCodec: FrameCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
         var layout = FrameLayout.standard
         var matching: ResponseMatching { layout.matching }
@@ -28,7 +28,8 @@ struct DrainingTests {
         func serverSide() -> any FrameCodec { layout.serverSide() }
     }
 
-    /// Runs `body` with servers at "a:1" and "b:1" that take a second for "slow" requests, and a client of both.
+    /// Runs `body` with a client of two servers at "a:1" and "b:1". The servers answer "slow" after a second, and
+    /// everything else at once.
     private func simulateTwo(
         options: ClientOptions = ClientOptions(),
         speaking codec: some FrameCodec = PoliteCodec(),
@@ -48,7 +49,7 @@ struct DrainingTests {
         #expect(network.openLinks == 0)
     }
 
-    @Test func aSwitchLetsTheRequestsUnderWayFinishOnTheOldLink() throws {
+    @Test func aSwitchLetsRequestsInFlightFinishOnTheOldLink() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -68,7 +69,8 @@ struct DrainingTests {
         }
     }
 
-    /// One-way messages on a link were no demand for the next one: they waited for as long as the policy says.
+    /// Regression: one-way messages on a link did not count as demand for the next one. They waited for the
+    /// whole back-off.
     @Test func unwrittenMessagesGoOutOnTheNextLinkAtOnceAfterAGoAway() throws {
         let options = ClientOptions {
             $0.reconnecting.policy = Backoff(minimum: .seconds(60), cap: .seconds(60))
@@ -92,7 +94,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func aRequestOnALeftLinkMeetsItsDeadlineThere() throws {
+    @Test func aRequestOnADrainingLinkTimesOutThere() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"), timeout: .milliseconds(500))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -100,7 +102,7 @@ struct DrainingTests {
             await client.becomesReady(at: second.endpoint)
             let error = await failure(of: slow)
             #expect(error?.code == .timedOut && error?.fate == .unknown)
-            // The cancel frame went where the request was.
+            // The cancel frame was sent on the link of its request.
             try await network.clock.sleep(for: .seconds(2))
             #expect(await first.journal.cancelCount == 1)
             #expect(await second.journal.cancelCount == 0)
@@ -108,7 +110,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func aLeftLinkThatIsLostTakesOnlyItsOwnRequestsWithIt() throws {
+    @Test func losingADrainingLinkFailsOnlyItsOwnRequests() throws {
         try simulateTwo { network, first, second, client in
             let lost = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -123,7 +125,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func theNewLinkThatIsLostLeavesTheOldOneAlone() throws {
+    @Test func losingTheNewLinkDoesNotAffectTheDrainingOne() throws {
         try simulateTwo { network, first, second, client in
             let kept = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -138,9 +140,9 @@ struct DrainingTests {
         }
     }
 
-    /// Requests that end with their link were ended with *every* link: one that was under way on a link that had been
-    /// left failed with the new link's loss, and its caller was told that nothing of it was sent.
-    @Test func theNewLinkThatIsLostLeavesRequestsAloneThatEndWithTheOldOne() throws {
+    /// Regression: requests that end with their link ended with *any* link. A request in flight on a draining link
+    /// failed when the new link was lost, and its caller received `notSent`.
+    @Test func losingTheNewLinkDoesNotFailRequestsThatEndWithTheDrainingOne() throws {
         try simulateTwo { network, first, second, client in
             try await client.connect()
             let kept = [
@@ -156,7 +158,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func aServerThatGoesIsLeftAndStaysAloneForAsLongAsItAsked() throws {
+    @Test func aServerThatSentGoAwayIsAvoidedForItsRetryDelay() throws {
         try simulateTwo { network, first, second, client in
             try await client.connect()
             let slow = client.start(ask("slow"))
@@ -169,11 +171,11 @@ struct DrainingTests {
             try await expectEcho("quick", by: client)
             try await expectBody("slow", of: slow)
             #expect(await second.received.map(\.body) == ["quick"])
-            // The second goes too: the first may not be asked before its minute is over.
+            // The second server announces shutdown too. The first one may not be tried before its minute is over.
             try await second.push(Frame(.push, type: 2, body: "!5"))
             let began = network.clock.now.offset
             try await network.clock.sleep(for: .seconds(1))
-            // Its link serves until there is another.
+            // The link stays in use until there is another one.
             try await expectEcho("late", by: client)
             #expect(await second.received.map(\.body) == ["quick", "late"])
             #expect(await second.totalConnections == 1)
@@ -183,7 +185,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func inProtocolsMatchedInOrderEachLinkHasItsOwnOrder() throws {
+    @Test func matchedInOrderEachLinkHasItsOwnOrder() throws {
         try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
             let slow = client.start(Request(body: "slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -195,10 +197,10 @@ struct DrainingTests {
         }
     }
 
-    @Test func anEndpointWhoseRequestsFailIsLeft() throws {
+    @Test func anEndpointWithTooManyFailedRequestsIsReplaced() throws {
         let options = ClientOptions { $0.requests.timeout = .seconds(1) }
         try simulateTwo(options: options) { network, first, second, client in
-            // 100 requests, of which every tenth is answered too late.
+            // At most 100 requests. Every ninth is answered too late.
             for number in 0..<100 where await second.totalConnections == 0 {
                 if number % 9 == 8 {
                     await first.script(.after(.seconds(2), .echo))
@@ -216,8 +218,9 @@ struct DrainingTests {
         }
     }
 
-    /// Links on which nothing was ever sent ended at the same place as the one before them, and took its order with them.
-    @Test func anIdleLinkThatWasLeftTakesNoOtherOrderWithIt() throws {
+    /// Regression: a link on which nothing was ever sent ended at the same position in the order as the link before it.
+    /// Its end also removed the order of that link.
+    @Test func losingAnIdleDrainingLinkKeepsTheOrderOfOtherLinks() throws {
         try simulateTwo(speaking: inOrderLayout) { network, first, second, client in
             let slow = client.start(Request(body: "slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -230,8 +233,8 @@ struct DrainingTests {
         }
     }
 
-    /// Our own suspension was counted as so many failures of the endpoint, which was left at once.
-    @Test func suspendingSaysNothingAboutTheEndpoint() throws {
+    /// Regression: a suspension by the client counted as many failures of the endpoint, which was replaced at once.
+    @Test func suspendingDoesNotCountAsAFailureOfTheEndpoint() throws {
         try simulateTwo { network, first, second, client in
             let handles = (0..<50).map { _ in client.start(ask("slow")) }
             try await first.waitForRequests(50)
@@ -244,7 +247,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func everyEndIsReportedAlsoThoseThatWeMake() throws {
+    @Test func linksThatTheClientEndsAreReportedToo() throws {
         try simulateTwo { network, first, second, client in
             let reports = client.disconnects
             try await client.connect()
@@ -264,7 +267,7 @@ struct DrainingTests {
         }
     }
 
-    @Test func closingEndsLinksThatWereLeft() throws {
+    @Test func closingEndsDrainingLinks() throws {
         try simulateTwo { network, first, second, client in
             let slow = client.start(ask("slow"))
             _ = try await first.waitForRequest { $0.body == "slow" }
@@ -278,7 +281,7 @@ struct DrainingTests {
     }
 }
 
-/// A length and a body: responses match in order.
+/// A length and a body. Responses are matched in order.
 private let inOrderLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body

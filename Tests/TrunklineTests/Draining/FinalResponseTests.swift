@@ -3,7 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Servers that answer no more on a link, responses that end with the connection, and what codecs hear of sent frames.
+/// Servers that stop answering on a link, responses that end with the connection, and what codecs learn
+/// about sent frames.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FinalResponseTests {
     /// Runs `body` with servers at "a:1" and "b:1", and a client of both.
@@ -38,13 +39,14 @@ struct FinalResponseTests {
 
     private func ask(_ text: String) -> Request { Request(body: Bytes(text)) }
 
-    /// Asks for `text` and expects it back.
+    /// Sends `text` and expects it back.
     private func expect(_ text: String, by client: Client) async throws {
         let reply = try await client.send(ask(text))
         #expect(reply.body == Bytes(text))
     }
 
-    /// Requests that begin with "last" get the last reply of their link, those that begin with "never" get none.
+    /// A request that begins with "last" or "slow" gets the last response of its link, "slow" after a second. A request
+    /// that begins with "never" gets none. Others are echoed.
     private static let handler: LoopbackServer.Handler = { request in
         let text = String(request.body)
         if text.hasPrefix("last") { return .reply(Bytes("!" + text)) }
@@ -52,20 +54,21 @@ struct FinalResponseTests {
         return text.hasPrefix("slow") ? .after(.seconds(1), .reply(Bytes("!" + text))) : .echo
     }
 
-    /// The link was left because of the goAway, and the request behind the last response waited there until its deadline.
-    @Test func theLastResponseIsTheLastAlsoWhenAGoAwayComesWithIt() throws {
+    /// Regression: the link drained because of the goAway, and the request behind the last response waited there
+    /// until its deadline.
+    @Test func aLastResponseEndsItsLinkAlsoWithAGoAway() throws {
         let both = Reaction.sequence([.reply("!both"), .garbage("~\n")])
         let handler: LoopbackServer.Handler = { $0.body == "both" ? both : Self.handler($0) }
         try simulate(handler: handler) { _, _, client in
             let results = await client.send(all: [ask("both"), ask("never answered")])
             #expect(try results[0].get().body == "both")
-            guard case .failure(let error) = results[1] else { return #expect(Bool(false), "it has an answer") }
+            guard case .failure(let error) = results[1] else { return #expect(Bool(false), "expected an error") }
             #expect(error.code == .connectionLost && error.fate == .unknown)
             try await expect("elsewhere", by: client)
         }
     }
 
-    @Test func theNextLinkGoesToTheSameServerAtOnce() throws {
+    @Test func afterALastResponseTheNextLinkGoesToTheSameServerAtOnce() throws {
         try simulate(handler: Self.handler) { network, servers, client in
             var reports = client.disconnects.makeAsyncIterator()
             for round in 0..<100 {
@@ -78,12 +81,12 @@ struct FinalResponseTests {
             #expect(statistics.connection.links == 101 && statistics.connection.failedAttempts == 0)
             #expect(await servers[0].received.count == 101)
             #expect(await servers[1].received.isEmpty)
-            // A hundred links at the network's delays, and no wait between them.
+            // A hundred links at the network's latency, without a back-off between them.
             #expect(network.clock.now < .init(offset: .seconds(2)))
         }
     }
 
-    /// They waited for their deadlines as long as the server kept the link open.
+    /// Regression: these requests waited until their deadlines as long as the server kept the link open.
     @Test func requestsBehindTheLastResponseAreLostAtOnce() throws {
         try simulate(handler: Self.handler) { network, servers, client in
             _ = try await client.send(ask("a"))
@@ -103,8 +106,8 @@ struct FinalResponseTests {
         }
     }
 
-    @Test func requestsThatMayBeSentAgainGoOutOnTheNextLink() throws {
-        // Every tenth reply is the last of its link, and sixteen requests are always out.
+    @Test func requestsThatMayBeRetriedGoOutOnTheNextLink() throws {
+        // Every tenth response is the last of its link, and sixteen requests are always in flight.
         let options = ClientOptions {
             $0.requests.maximumInFlight = 16
             $0.requests.retryBudget = nil
@@ -115,7 +118,7 @@ struct FinalResponseTests {
                 count += 1
                 return count
             }
-            // Closed, lest the replies behind it come along in one reading, which are taken.
+            // The link is closed, because responses behind the last one are accepted if they arrive in the same read.
             return number % 10 == 0 ? .sequence([.reply(Bytes("!" + String(request.body))), .close]) : .echo
         }
         try simulate(options: options, handler: handler) { network, servers, client in
@@ -131,7 +134,7 @@ struct FinalResponseTests {
         }
     }
 
-    @Test func aLinkThatWasLeftEndsWithItsLastResponse() throws {
+    @Test func aDrainingLinkEndsWithItsLastResponse() throws {
         try simulate(handler: Self.handler) { network, servers, client in
             let handles = ["slow", "never"].map { client.start(ask($0), timeout: .seconds(60)) }
             _ = try await servers[0].waitForRequest { $0.body == "never" }
@@ -144,9 +147,9 @@ struct FinalResponseTests {
         }
     }
 
-    /// The last response of the link is the answer to its handshake: such a link is never ready, and its successors are
-    /// made after waits.
-    @Test func aHandshakeWhoseAnswerIsTheLastFailsTheAttempt() throws {
+    /// The last response of the link is the answer to its handshake. Such a link is never ready, and the next attempts
+    /// follow after a back-off.
+    @Test func aHandshakeWithALastResponseFailsTheAttempt() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 4
             options.handshake.perform = { handshaker in
@@ -161,8 +164,8 @@ struct FinalResponseTests {
         }
     }
 
-    /// A server could make us connect without end, and without a wait.
-    @Test func aLastResponseThatNobodyAskedForIsFollowedByAWait() throws {
+    /// Otherwise a server could make the client connect again and again without a wait.
+    @Test func anUnsolicitedLastResponseIsFollowedByABackoff() throws {
         let serverOptions = LoopbackServer.Options { $0.onConnect = .garbage("!\n") }
         let codec = NotingCodec(isStrict: false)
         try simulate(speaking: codec, serverOptions: serverOptions, handler: Self.handler) { network, servers, client in
@@ -172,7 +175,7 @@ struct FinalResponseTests {
         }
     }
 
-    // MARK: The end
+    // MARK: The end of the connection
 
     @Test func theEndOfTheConnectionCompletesAReply() throws {
         let handler: LoopbackServer.Handler = { .sequence([.garbage($0.body), .close]) }
@@ -181,7 +184,7 @@ struct FinalResponseTests {
         }
     }
 
-    @Test func theEndOfALinkThatWasLeftCompletesAReply() throws {
+    @Test func theEndOfADrainingLinkCompletesAReply() throws {
         let handler: LoopbackServer.Handler = { .after(.seconds(1), .sequence([.garbage($0.body), .close])) }
         try simulate(handler: handler) { network, servers, client in
             let handle = client.start(ask("a"))
@@ -191,7 +194,7 @@ struct FinalResponseTests {
         }
     }
 
-    @Test func aConnectionAloneIsGivenWhatTheEndCompletes() throws {
+    @Test func aConnectionWithoutAClientReceivesTheReplyThatTheEndCompletes() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "a:1", speaking: NotingCodec()) { _ in
@@ -209,12 +212,12 @@ struct FinalResponseTests {
         }
     }
 
-    // MARK: What went out
+    // MARK: Sent frames
 
-    /// The codec compares every reply with what it was told was sent: a note too many, too few, too late or out of order
-    /// would be a broken protocol.
+    /// The codec compares every response with the sent frames that it was notified of. A notification too many, too
+    /// few, too late or out of order would be a protocol violation.
     @Test(arguments: 0..<20 as Range<UInt64>)
-    func codecsHearOfEveryFrameOnceAndInOrder(_ seed: UInt64) throws {
+    func codecsAreNotifiedOfEverySentFrameOnceAndInOrder(_ seed: UInt64) throws {
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
                 let reply = try await handshaker.send(Request(body: "hello"))

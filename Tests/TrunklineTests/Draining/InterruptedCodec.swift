@@ -1,11 +1,12 @@
 import Trunkline
 
-/// A codec of which something happens while it answers the server: between what was read and what is to be written.
+/// A codec that calls a closure when it makes an answer to the server: after reading and before writing.
 ///
-/// A server that speaks and vanishes does that: its last words are read, and the write about them finds it gone.
+/// This reproduces a server that sends data and then resets the link: the data is read, and the write of
+/// the answer fails.
 struct InterruptedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
     var base: any FrameCodec
-    /// Called when a pong or a cancellation is made.
+    /// Called when a pong or a cancel frame is made.
     let interrupt: @Sendable () -> Void
 
     var matching: ResponseMatching { base.matching }

@@ -1,14 +1,15 @@
 import Trunkline
 
-/// Lines in order, without serials, for what a codec is told beyond the bytes: what went out, and that the end has come.
+/// Lines matched in order. The codec uses what it learns besides the bytes: which frames were sent, and that the
+/// connection has ended.
 ///
-/// A reply repeats its request; with a "!" before it, it is the last of its link. "~" is a goAway. A reply without its newline ends with
-/// the connection.
+/// A response repeats its request. A "!" before it marks the last response of its link. "~" is a goAway. A response
+/// without its newline ends with the connection.
 struct NotingCodec: FrameCodec, EndOfStreamCodec, SentFrameCodec, ServerSideCodec {
-    /// What was sent and not answered.
+    /// The requests that were sent and not answered.
     var asked: [String] = []
     var isServer = false
-    /// Whether replies that repeat no request are errors.
+    /// Whether a response that does not repeat its request is an error.
     var isStrict = true
 
     var matching: ResponseMatching { .inOrder }

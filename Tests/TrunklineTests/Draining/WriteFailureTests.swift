@@ -3,12 +3,12 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Writes that find the link gone while what was read from it is still being taken.
+/// Writes that find the link closed while the data read from it is still being handled.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct WriteFailureTests {
-    /// The write of the pong failed, what was left of the link was read, and the same frames were taken again, the ping among
-    /// them, and so on until the stack was full.
-    @Test func aPingAndAResetInOneHandshakeAreTakenOnce() throws {
+    /// Regression: the write of the pong failed, the rest of the link's data was read, and the same frames were handled
+    /// again, among them the ping. This repeated until the stack overflowed.
+    @Test func framesReceivedBeforeAResetInAHandshakeAreHandledOnce() throws {
         let network = SimulatedNetwork(seed: 1)
         let pongs = Mutex(0)
         let codec = InterruptedCodec(base: PartsCodec.inOrder) {
@@ -46,12 +46,13 @@ struct WriteFailureTests {
         #expect(network.openLinks == 0)
     }
 
-    /// A malformed part is followed by another request's response, on a link that was left. The cancellation was
-    /// written at once, found the link gone, and ended it before the response, which had been read, was taken.
-    @Test func aCancellationThatFindsALeftLinkGoneKeepsNobodysAnswer() throws {
+    /// Regression: on a draining link, a malformed part is followed by the response to another request. The
+    /// cancel frame was written at once, found the link closed, and ended it before the response, which had been
+    /// read, was handled.
+    @Test func aCancelFrameThatFindsADrainingLinkClosedLosesNoResponse() throws {
         let network = SimulatedNetwork(seed: 1)
         let codec = InterruptedCodec(base: PartsCodec.standard) { network.reset("a") }
-        // A part of the reply to the request with serial 50, the client's first.
+        // A part of the reply to the request with serial 50, the client's first one.
         let header: [UInt8] = [0x80, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 7]
         let malformed = Reaction.garbage(Bytes(header + Array("garbled".utf8)))
         try network.runBlocking {
@@ -75,10 +76,11 @@ struct WriteFailureTests {
         #expect(network.openLinks == 0)
     }
 
-    /// The write of the pong failed, and of what had arrived on the draining link one reading more was taken: 256 frames at
-    /// most. Over TLS there are bytes left when no frames are, in the engine, which the socket has handed over.
+    /// Regression: the write of the pong failed. Only one more read of the data on the draining link was handled,
+    /// at most 256 frames. Over TLS, bytes that the socket has delivered may remain in the TLS engine when no
+    /// frames are left.
     @Test(arguments: [(false, 2000), (true, 6000)])
-    func everythingThatHadArrivedOnADrainingLinkComesBeforeItsEnd(overTLS: Bool, count: Int) throws {
+    func framesReceivedOnADrainingLinkAreDeliveredBeforeItsEnd(overTLS: Bool, count: Int) throws {
         let network = SimulatedNetwork(seed: 1, conditions: .wide)
         let codec = InterruptedCodec(base: FrameLayout.standard) { network.reset("a") }
         try network.runBlocking {
@@ -101,10 +103,10 @@ struct WriteFailureTests {
         #expect(network.openLinks == 0)
     }
 
-    /// Over TLS a read takes no more than so many records, and reading stopped at the first that was cut short: of 100 pushes
-    /// in records of one byte 20 arrived.
+    /// Regression: over TLS one read handles a limited number of records, and reading stopped at the first read that
+    /// reached the limit. Of 100 pushes in records of one byte, 20 arrived.
     @Test(arguments: [false, true])
-    func everythingThatHadArrivedInSmallRecordsComesBeforeTheEnd(isDraining: Bool) throws {
+    func framesReceivedInSmallRecordsAreDeliveredBeforeTheEnd(isDraining: Bool) throws {
         let count = 100
         let authority = try TestAuthority()
         let network = SimulatedNetwork(seed: 5, conditions: .wide)
@@ -136,10 +138,10 @@ struct WriteFailureTests {
         }
     }
 
-    /// Cancellations on links that were left are written at the end of the turn, and a client that closes within that turn
+    /// Cancel frames on draining links are written at the end of the turn. A client that closes within that turn
     /// closes those links.
     @Test(arguments: [true, false])
-    func aCancellationOnALeftLinkReachesTheServerAlsoWhenTheClientCloses(_ atOnce: Bool) throws {
+    func aCancelFrameOnADrainingLinkIsSentAlsoWhenTheClientCloses(_ atOnce: Bool) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let first = try await network.serve(at: "a:1", speaking: .standard) { _ in .noReply }

@@ -4,16 +4,17 @@ import TrunklineTesting
 @testable import Trunkline
 
 extension HeavyTests {
-    /// Going from one real server to another, and nowhere for a while, under a few hundred callers.
+    /// Switching between two real servers, and suspending, with a few hundred callers.
     @Suite(.timeLimit(.minutes(5)))
     struct EndpointSwitchLoopbackTests {
         private typealias PoliteCodec = DrainingTests.PoliteCodec
 
-        /// Often enough to meet requests in every state.
+        /// Enough rounds to meet requests in every state.
         private static let rounds = max(4, min(20, stormRequests / 2000))
         private static let callers = max(20, crowdSize / 4)
 
-        /// Runs `body` while many ask a client of two servers, checks every end and returns what came of everything.
+        /// Runs `body` while many callers use a client of two servers. Checks the end of every call and
+        /// returns a summary.
         private func withCrowd(
             by mechanism: Mechanism,
             policy: RetryPolicy,
@@ -45,7 +46,7 @@ extension HeavyTests {
             #expect(statistics.pending == 0)
             #expect(statistics.heldSerials == 0)
             #expect(statistics.unknownResponses == 0)
-            // Links that were left have ended with their requests, long before the client is closed.
+            // Draining links have ended with their requests, long before the client is closed.
             let open = await servers[0].connectionCount + servers[1].connectionCount
             if open > 1 {
                 for server in servers where await server.endpoint != client.endpointOfLink {
@@ -58,7 +59,7 @@ extension HeavyTests {
         }
 
         @Test(arguments: Mechanism.allCases)
-        func switchingUnderLoadLosesNothing(_ mechanism: Mechanism) async throws {
+        func switchingUnderLoadLosesNoRequest(_ mechanism: Mechanism) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: .never) { client, servers, ledger in
                 for round in 1...Self.rounds {
                     let (next, last) = (servers[round % 2], servers[(round + 1) % 2])
@@ -78,13 +79,13 @@ extension HeavyTests {
             }
         }
 
-        /// Without waiting for the link before: one may be left that has just begun. Not without end: of many that are
-        /// left at once the oldest is given up.
+        /// Does not wait for the end of the previous link, so a link may drain soon after it was established. The
+        /// number of draining links is limited here, because a client with too many of them closes the oldest.
         @Test(arguments: Mechanism.allCases)
-        func switchingAgainAndAgainLosesNothing(_ mechanism: Mechanism) async throws {
+        func switchingRepeatedlyLosesNoRequest(_ mechanism: Mechanism) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: .never) { client, servers, ledger in
                 for round in 1...Self.rounds * 10 {
-                    while await client.leftLinkCount > 6 { await moment() }
+                    while await client.drainingLinkCount > 6 { await moment() }
                     try await client.switchEndpoint(to: servers[round % 2].endpoint)
                     for _ in 0..<round % 7 * 10 { await Task.yield() }
                 }
@@ -95,7 +96,7 @@ extension HeavyTests {
         }
 
         @Test(arguments: Mechanism.allCases)
-        func serversThatGoUnderLoadLoseNothing(_ mechanism: Mechanism) async throws {
+        func goAwayUnderLoadLosesNoRequest(_ mechanism: Mechanism) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: .never) { client, servers, ledger in
                 for round in 0..<Self.rounds {
                     let (last, next) = (servers[round % 2], servers[(round + 1) % 2])
@@ -114,9 +115,9 @@ extension HeavyTests {
             }
         }
 
-        /// What was out is lost and told so, or asked for again; everybody else waits.
+        /// Requests in flight fail or are retried. All others wait.
         @Test(arguments: Mechanism.allCases, [RetryPolicy.ifUnsent, .idempotent(attempts: 1000)])
-        func aSuspensionUnderLoadIsSurvived(_ mechanism: Mechanism, _ policy: RetryPolicy) async throws {
+        func suspendingUnderLoadLosesOnlyRequestsInFlight(_ mechanism: Mechanism, _ policy: RetryPolicy) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: policy) { client, servers, ledger in
                 for round in 1...Self.rounds {
                     await client.suspend()
@@ -139,7 +140,7 @@ extension HeavyTests {
 }
 
 extension Client {
-    /// Where the link goes; `nil` without one.
+    /// The endpoint of the link, or `nil` if there is none.
     fileprivate var endpointOfLink: Endpoint? {
         get async {
             for await state in states {
@@ -151,6 +152,6 @@ extension Client {
 }
 
 extension Client {
-    /// How many links were left and are not closed yet.
-    fileprivate var leftLinkCount: Int { connection.assumeIsolated { $0.links.count { $0.draining != nil } } }
+    /// The number of draining links.
+    fileprivate var drainingLinkCount: Int { connection.assumeIsolated { $0.links.count { $0.draining != nil } } }
 }

@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Suspension, switches and endpoints that change, with a second server.
+/// Suspension, switches and replaced endpoints, with a second server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FailoverTests {
-    /// As `simulate`, with a second server at "other:7000".
+    /// Like `simulate`, with a second server at "other:7000".
     private func simulateTwo(
         options: ClientOptions = ClientOptions(),
         handler: @escaping LoopbackServer.Handler = { _ in .echo },
@@ -25,7 +25,7 @@ struct FailoverTests {
         }
     }
 
-    /// Options without chance: whatever fails is tried again after ten seconds.
+    /// Options without randomness: a failed attempt is followed by a back-off of ten seconds.
     private func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions {
             $0.reconnecting.policy = Backoff(minimum: .seconds(10), cap: .seconds(10))
@@ -34,7 +34,7 @@ struct FailoverTests {
         }
     }
 
-    /// What the connection is doing now.
+    /// The present state of the connection.
     private func state(of client: Client) async -> ConnectionState? {
         for await state in client.states { return state }
         return nil
@@ -61,7 +61,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func aResumedClientThatNobodyWantsStaysIdle() throws {
+    @Test func aResumedClientWithoutRequestsStaysIdle() throws {
         try simulate(options: patient()) { service, client in
             await client.suspend()
             await client.resume()
@@ -75,7 +75,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func suspendAbandonsAnAttempt() throws {
+    @Test func suspendEndsAnAttempt() throws {
         try simulate(options: patient()) { service, client in
             service.network.partition("db")
             let handle = client.start(ask("a"))
@@ -108,15 +108,15 @@ struct FailoverTests {
         }
     }
 
-    // MARK: Now
+    // MARK: Reconnecting
 
-    @Test func reconnectNowSkipsTheRestOfAWait() throws {
+    @Test func reconnectNowEndsABackoff() throws {
         try simulate(options: patient()) { service, client in
             service.network.refuseConnections(to: "db")
             let handle = client.start(ask("a"))
             try await service.pass(.seconds(1))
             guard case .waiting(_, attempt: 2, cause: .refused) = await state(of: client) else {
-                Issue.record("no wait")
+                Issue.record("expected a back-off")
                 return
             }
             service.network.acceptConnections(to: "db")
@@ -128,7 +128,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func withoutRetriesALinkIsReplacedWhenSomebodyWantsOne() throws {
+    @Test func withoutAPolicyALinkIsReplacedOnDemand() throws {
         let options = ClientOptions { $0.reconnecting.policy = nil }
         try simulate(options: options) { service, client in
             try await expectEcho("a", by: client)
@@ -141,7 +141,7 @@ struct FailoverTests {
         }
     }
 
-    // MARK: Elsewhere
+    // MARK: Other endpoints
 
     @Test func aSwitchLosesNoRequest() throws {
         try simulateTwo(options: patient(), handler: { $0.body == "slow" ? .after(.seconds(2), .echo) : .echo }) {
@@ -165,7 +165,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func aSwitchToAStrangerIsRefusedAndChangesNothing() throws {
+    @Test func aSwitchToAnUnknownEndpointFailsAndChangesNothing() throws {
         try simulateTwo(options: patient()) { service, other, client in
             try await client.connect()
             let error = await failure { () throws(ClientError) in
@@ -179,8 +179,8 @@ struct FailoverTests {
         }
     }
 
-    /// While one endpoint swallows packets, the switch gives that attempt up: its late outcome is nobody's.
-    @Test func aSwitchEndsAnAttemptElsewhere() throws {
+    /// While one endpoint drops packets, the switch ends the attempt there. Its late outcome is ignored.
+    @Test func aSwitchEndsAnAttemptAtAnotherEndpoint() throws {
         try simulateTwo(options: patient()) { service, other, client in
             await client.replaceEndpoints([service.endpoint("db:7000"), service.endpoint("other:7000")])
             service.network.partition("db")
@@ -198,7 +198,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func aLinkToAnEndpointThatIsGoneIsLeft() throws {
+    @Test func aLinkToARemovedEndpointIsReplaced() throws {
         try simulateTwo(options: patient()) { service, other, client in
             try await expectEcho("a", by: client)
             await client.replaceEndpoints([service.endpoint("other:7000")])
@@ -217,7 +217,7 @@ struct FailoverTests {
         }
     }
 
-    @Test func thePreferredServerIsReturnedTo() throws {
+    @Test func theClientReturnsToThePreferredEndpoint() throws {
         let options = patient {
             $0.failover.returnsToPreferredAfter = .seconds(100)
             $0.liveness.heartbeat = .none

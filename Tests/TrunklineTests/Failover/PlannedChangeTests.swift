@@ -4,7 +4,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Planned changes: the next link is made while the present one goes on.
+/// Planned changes: the next link is established while the present one stays in use.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PlannedChangeTests {
     // MARK: No request waits
@@ -12,24 +12,24 @@ struct PlannedChangeTests {
     enum Change: CaseIterable, Sendable {
         case switchEndpoint, replaceEndpoints, goAway, goAwayOfTheOnlyServer, preference, age
 
-        /// Whether the next link leads to the same server.
+        /// Whether the next link goes to the same server.
         var isToTheSame: Bool { self == .goAwayOfTheOnlyServer || self == .age }
 
-        /// Has the change begin, now or within 100 ms.
+        /// Begins the change, now or within 100 ms.
         fileprivate func begin(in world: ChangeWorld) async throws {
             switch self {
             case .switchEndpoint: try await world.client.switchEndpoint(to: world.second.endpoint)
             case .replaceEndpoints: await world.client.replaceEndpoints([world.second.endpoint])
-            case .goAway, .goAwayOfTheOnlyServer: try await world.first.push(ChangeWorld.farewell)
+            case .goAway, .goAwayOfTheOnlyServer: try await world.first.push(ChangeWorld.goAwayFrame)
             case .preference: await world.client.replaceEndpoints([world.second.endpoint, world.first.endpoint])
             case .age: break
             }
         }
     }
 
-    /// Every request takes one round trip, as before the change. In plaintext, where that is exact.
+    /// Every request takes one round trip, as before the change. In plaintext, where the time is exact.
     @Test(arguments: Change.allCases)
-    func noRequestWaits(_ change: Change) throws {
+    func noRequestWaitsForAChange(_ change: Change) throws {
         try ChangeWorld.run(overTLS: false) { options in
             if change == .preference { options.failover.returnsToPreferredAfter = .milliseconds(50) }
             if change == .age { options.failover.maximumLinkAge = .milliseconds(100) }
@@ -52,7 +52,7 @@ struct PlannedChangeTests {
         }
     }
 
-    @Test func aChangeThatFailsLeavesEverythingAsItIsAndIsTriedAgain() throws {
+    @Test func aFailedChangeKeepsThePresentLinkAndIsRetried() throws {
         try ChangeWorld.run(overTLS: false) { world in
             try await world.client.connect()
             world.network.refuseConnections(to: "b")
@@ -62,7 +62,7 @@ struct PlannedChangeTests {
                 try await world.client.switchEndpoint(to: world.second.endpoint)
                 try await world.pass(.seconds(1))
                 #expect(await world.endpoint == world.first.endpoint)
-                // One at once, and one every 100 ms and a few more.
+                // One attempt at once, then one about every 100 ms.
                 let failed = await world.client.statistics.connection.failedAttempts
                 #expect((9...10).contains(failed), "\(failed)")
                 world.network.acceptConnections(to: "b")
@@ -71,7 +71,7 @@ struct PlannedChangeTests {
             #expect(latencies == [ChangeWorld.latency * 2])
             #expect(await world.client.statistics.connection.links == 2)
             #expect(await world.first.totalConnections == 1)
-            // There was no other state.
+            // There was no state in between.
             #expect(present?.isReady == true)
             let next = await states.next()
             guard case .ready(world.second.endpoint, _) = next else {
@@ -80,8 +80,8 @@ struct PlannedChangeTests {
         }
     }
 
-    /// Requests go out on the present link while the handshake of the next one has no answer.
-    @Test func aHandshakeWithoutAnAnswerIsTriedAgain() throws {
+    /// Requests go out on the present link while the handshake of the next one is not answered.
+    @Test func aHandshakeThatIsNotAnsweredIsRetried() throws {
         try ChangeWorld.run(overTLS: false) { world in
             try await world.client.connect()
             world.facts.loginDelay.withLock { $0 = nil }
@@ -98,23 +98,23 @@ struct PlannedChangeTests {
         }
     }
 
-    /// The server says it every 10 ms, and the other one refuses connections.
-    @Test func aServerThatRepeatsItsGoAwayDoesNotMakeTheClientConnectMoreOften() throws {
+    /// The server sends goAway every 10 ms, and the other server refuses connections.
+    @Test func repeatedGoAwaysDoNotCauseMoreAttempts() throws {
         try ChangeWorld.run { world in
             try await world.client.connect()
             world.network.refuseConnections(to: "b")
             for _ in 0..<100 {
-                try await world.first.push(ChangeWorld.farewell)
+                try await world.first.push(ChangeWorld.goAwayFrame)
                 try await world.pass(.milliseconds(10))
             }
-            // Two in each round, once in 100 ms.
+            // Two attempts in each round, one round per 100 ms.
             #expect(await world.client.statistics.connection.attempts <= 22)
             try await expectEcho("a", by: world.client)
         }
     }
 
-    /// The attempt leads to the server that goes. It ends, and the next one begins after the policy's wait.
-    @Test func aGoAwayDuringTheRenewalBeginsItAnew() throws {
+    /// The attempt goes to the server that sends goAway. The attempt ends, and the next one begins after the back-off.
+    @Test func aGoAwayDuringARenewalRestartsIt() throws {
         try ChangeWorld.run {
             $0.failover.maximumLinkAge = .milliseconds(100)
         } _: { world in
@@ -123,8 +123,8 @@ struct PlannedChangeTests {
             try await world.client.connect()
             world.facts.loginDelay.withLock { $0 = nil }
             try await world.first.wait { $0.received.count == 2 }
-            // Only the link that is ready has a reader of pushes; the handshake keeps what it does not ask for.
-            try await world.first.push(ChangeWorld.farewell)
+            // Only the ready link has a reader of pushes. A handshake holds the frames that it does not request.
+            try await world.first.push(ChangeWorld.goAwayFrame)
             try await world.pass(.milliseconds(50))
             #expect(await world.first.connectionCount == 1)
             world.facts.loginDelay.withLock { $0 = .zero }
@@ -157,7 +157,7 @@ struct PlannedChangeTests {
         }
     }
 
-    @Test func aSubscriptionThatIsMadeMeanwhileIsToldOnBothLinks() throws {
+    @Test func aSubscriptionMadeDuringAChangeIsSentOnBothLinks() throws {
         try ChangeWorld.run { world in
             try await world.beginSwitch(loginDelay: .milliseconds(500))
             let subscription = try await world.client.subscribe(ask("topic"))
@@ -169,7 +169,7 @@ struct PlannedChangeTests {
         }
     }
 
-    @Test func aSubscriptionThatEndsBeforeTheNextLinkIsToldIsNotRestored() throws {
+    @Test func aSubscriptionThatEndsBeforeItIsSentOnTheNextLinkIsNotRestored() throws {
         try ChangeWorld.run { world in
             let subscription = try await world.client.subscribe(ask("topic"))
             try await world.beginSwitch(loginDelay: .milliseconds(500))
@@ -181,8 +181,8 @@ struct PlannedChangeTests {
         }
     }
 
-    /// What the caller tells the server goes out on the present link: the next one may not have been told of it.
-    @Test func aSubscriptionThatEndsAfterTheNextLinkWasToldBeginsItAnew() throws {
+    /// The caller unsubscribes on the present link. The server of the next link may not know of it.
+    @Test func aSubscriptionThatEndsAfterItWasSentOnTheNextLinkRestartsTheChange() throws {
         try ChangeWorld.run { world in
             let subscription = try await world.client.subscribe(ask("topic"))
             world.facts.topicDelay.withLock { $0 = .milliseconds(500) }
@@ -207,7 +207,7 @@ struct PlannedChangeTests {
             try await world.first.waitForRequest { $0.body == "slow" }
             try await world.beginSwitch(loginDelay: .milliseconds(100))
             try await world.first.push(Frame(.push, type: 2, body: "present"))
-            // During the handshake: it comes when the link is ready.
+            // Sent during the handshake, and delivered when the link is ready.
             try await world.second.push(Frame(.push, type: 2, body: "early"))
             await world.becomesReady(after: 1)
             for (server, body) in [(world.first, "old 1"), (world.second, "next 1"), (world.first, "old 2")] {
@@ -221,7 +221,7 @@ struct PlannedChangeTests {
         }
     }
 
-    /// The full buffer suspends reading of the present link, not of the next one's handshake.
+    /// The full buffer suspends reading on the present link, but not during the handshake of the next one.
     @Test func aFullBufferDoesNotHoldUpTheNextLink() throws {
         try ChangeWorld.run {
             $0.inbound.maximumHeld = 0
@@ -281,7 +281,7 @@ struct PlannedChangeTests {
         }
     }
 
-    @Test func nothingGoesOutAfterAGoAwayWhereTheServerTakesNothing() throws {
+    @Test func nothingIsSentAfterAGoAwayIfTheOptionForbidsIt() throws {
         try ChangeWorld.run {
             $0.failover.sendsAfterGoAway = false
         } _: { world in
@@ -289,7 +289,7 @@ struct PlannedChangeTests {
             try await world.first.waitForRequest { $0.body == "slow" }
             var states = world.client.states.makeAsyncIterator()
             _ = await states.next()
-            try await world.first.push(ChangeWorld.farewell)
+            try await world.first.push(ChangeWorld.goAwayFrame)
             #expect(await states.next()?.isReady == false)
             try await expectEcho("next", by: world.client)
             try await expectBody("slow", of: slow)
@@ -310,7 +310,7 @@ struct PlannedChangeTests {
                 try await world.pass(.milliseconds(8))
             }
             let statistics = await world.client.statistics.connection
-            // 100 s and more, of which a link has 0.9 s to 1 s, and the making of the next.
+            // The test takes at least 100 s. Each link is used for 0.9 s to 1 s, and until the next one is ready.
             #expect((95...125).contains(statistics.links), "\(statistics.links)")
             #expect(statistics.failedAttempts == 0)
             #expect(await world.second.totalConnections == 0)
@@ -322,12 +322,12 @@ struct PlannedChangeTests {
                 #expect(report.requestsLost == 0 && report.cause == .closedLocally && report.endedBy == .client)
                 #expect(report.lifetime <= .milliseconds(1100))
             }
-            // The stream keeps the latest 64 for a reader that does not read.
+            // The stream keeps the latest 64 reports for a reader that falls behind.
             #expect(count == 64)
         }
     }
 
-    // MARK: Ends
+    // MARK: The end of a change
 
     enum Phase: CaseIterable, Sendable {
         case resolving, connecting, handshaking, waiting
@@ -347,7 +347,7 @@ struct PlannedChangeTests {
     enum End: CaseIterable, Sendable { case close, closeNow, suspend }
 
     @Test(arguments: Phase.allCases, End.allCases)
-    func aChangeEndsWithItsClient(_ phase: Phase, _ end: End) throws {
+    func aChangeEndsWhenItsClientClosesOrIsSuspended(_ phase: Phase, _ end: End) throws {
         try ChangeWorld.run { world in
             try await expectEcho("a", by: world.client)
             try await phase.begin(in: world)
@@ -376,7 +376,7 @@ struct PlannedChangeTests {
     }
 
     @Test(arguments: Phase.allCases)
-    func aClientThatIsDeallocatedMeanwhileLeavesNothing(_ phase: Phase) throws {
+    func aClientDeallocatedDuringAChangeLeavesNothingBehind(_ phase: Phase) throws {
         try ChangeWorld.run { world in
             func use() async throws -> (Weak<Client>, Weak<Connection>) {
                 let other = world.withAnotherClient()
@@ -392,7 +392,7 @@ struct PlannedChangeTests {
         }
     }
 
-    @Test func theOldLinkThatIsLostLeavesTheAttemptAlone() throws {
+    @Test func losingTheOldLinkDoesNotEndTheAttempt() throws {
         try ChangeWorld.run { world in
             try await world.beginSwitch(loginDelay: .milliseconds(500))
             let lost = world.client.start(ask("slow"))
@@ -411,8 +411,9 @@ struct PlannedChangeTests {
         }
     }
 
-    /// The connection does not know which frames are answers, so the old link ends as soon as the next one is ready.
-    @Test func aConnectionAloneGoesFromLinkToLink() throws {
+    /// The connection does not know which frames are responses, so the old link closes as soon as the
+    /// next one is ready.
+    @Test func aConnectionWithoutAClientReplacesItsLink() throws {
         try ChangeWorld.run { world in
             let connection = world.connection()
             let frames = try connection.frames
@@ -444,7 +445,8 @@ struct PlannedChangeTests {
 
 // MARK: - Two servers
 
-/// A client of servers at "a:1" and "b:1" in a network in which every packet takes the same time. Links begin with a login.
+/// A client of servers at "a:1" and "b:1" in a network in which every packet takes the same time. Each link
+/// begins with a login.
 private struct ChangeWorld: Sendable {
     let network: SimulatedNetwork
     let first: LoopbackServer
@@ -455,16 +457,16 @@ private struct ChangeWorld: Sendable {
     private let overTLS: Bool
 
     final class Facts: Sendable {
-        /// How long a server takes to answer a login; `nil` for ever.
+        /// How long a server takes to answer a login, or `nil` if it never answers.
         let loginDelay = Mutex<Duration?>(.zero)
         /// How long a server takes to accept a subscription.
         let topicDelay = Mutex(Duration.zero)
-        /// Whether requests are made.
+        /// Whether the loop of requests continues.
         let isAsking = Mutex(false)
     }
 
     static let latency = Duration.milliseconds(1)
-    static let farewell = Frame(.push, type: 2, body: "!")
+    static let goAwayFrame = Frame(.push, type: 2, body: "!")
 
     static func run(
         overTLS: Bool = Wire.isSecured,
@@ -528,7 +530,7 @@ private struct ChangeWorld: Sendable {
     var now: Duration { network.clock.now.offset }
     func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
 
-    /// The same world with a client of its own.
+    /// The same world with another client.
     func withAnotherClient() -> ChangeWorld {
         ChangeWorld(
             network: network,
@@ -546,7 +548,7 @@ private struct ChangeWorld: Sendable {
         )
     }
 
-    /// A connection alone to both servers; whoever makes it closes it.
+    /// A connection to both servers without a client. The caller must close it.
     func connection() -> Connection {
         network.connection(
             to: ["a:1", "b:1"],
@@ -556,7 +558,8 @@ private struct ChangeWorld: Sendable {
         )
     }
 
-    /// Connects, and begins a switch whose handshake the server answers after `loginDelay`. Returns while it waits for that.
+    /// Connects, and begins a switch to a server that answers the handshake after `loginDelay`. Returns
+    /// during that delay.
     func beginSwitch(loginDelay: Duration) async throws {
         try await client.connect()
         facts.loginDelay.withLock { $0 = loginDelay }
@@ -564,21 +567,22 @@ private struct ChangeWorld: Sendable {
         try await second.waitForRequest { $0.body == "login" }
     }
 
-    /// Waits until a link of a later session than this is ready.
+    /// Waits until a link with a session number above `session` is ready.
     func becomesReady(after session: UInt64) async {
         for await state in client.states {
             if case .ready(_, let next) = state, next > session { return }
         }
     }
 
-    /// The endpoint of the link that is ready.
+    /// The endpoint of the ready link.
     var endpoint: Endpoint? {
         get async { if case .ready(let endpoint, _) = await client.connection.state { endpoint } else { nil } }
     }
 
     func bodies(at server: LoopbackServer) async -> [Bytes] { await server.received.map(\.body) }
 
-    /// How long requests take that are made every 100 µs until `body` returns, each in every way of which none may fail.
+    /// The times taken by requests that are made every 100 µs until `body` returns. The requests use several call
+    /// options, and none of them may fail.
     func latencies(during body: () async throws -> Void) async throws -> Set<Duration> {
         let (client, clock, facts) = (client, network.clock, facts)
         facts.isAsking.withLock { $0 = true }

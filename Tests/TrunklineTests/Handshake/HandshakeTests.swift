@@ -3,10 +3,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// The handshake: what happens on a new link before anything else.
+/// The handshake: the exchange on a new link before any other traffic.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct HandshakeTests {
-    /// Options whose handshake logs in.
+    /// Options with a handshake that logs in.
     private static func login(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions { options in
             options.handshake.perform = { handshaker in
@@ -17,7 +17,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func theHandshakeOvertakesWhatWaits() throws {
+    @Test func theHandshakePrecedesQueuedRequests() throws {
         try simulate(options: Self.login()) { service, client in
             let handles = (0..<3).map { client.start(ask($0)) }
             for (index, handle) in handles.enumerated() { try await expectBody(Bytes("\(index)"), of: handle) }
@@ -25,8 +25,8 @@ struct HandshakeTests {
         }
     }
 
-    /// Its requests are not among the client's, nor are their serials.
-    @Test func whatTheHandshakeHasOutIsNotCounted() throws {
+    /// The requests and serials of a handshake are not among those of the client.
+    @Test func requestsOfTheHandshakeAreNotCounted() throws {
         try simulate(options: Self.login(), handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             async let connected: Void = client.connect()
             try await service.server.waitForRequests(1)
@@ -36,7 +36,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func everyNewLinkHasItsHandshakeAndWhatWasQueuedGoesOutAfterIt() throws {
+    @Test func everyNewLinkHasAHandshakeBeforeQueuedRequests() throws {
         try simulate(options: Self.login()) { service, client in
             try await expectEcho("a", by: client)
             service.network.reset("db")
@@ -46,7 +46,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func aPermanentRefusalReachesThoseWhoWait() throws {
+    @Test func aPermanentRefusalFailsWaitingCalls() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
             options.handshake.perform = { handshaker in
@@ -66,9 +66,9 @@ struct HandshakeTests {
         }
     }
 
-    /// The refusal and the end of the link come in one read: the closure that hears of the refusal has yet to run when the
-    /// link is lost, and the loss was taken for the reason, so that a wrong password was tried again and again.
-    @Test func aServerThatRefusesAndClosesAtOnceHasRefused() throws {
+    /// Regression: the refusal and the end of the link come in one read. The closure that receives the refusal has not
+    /// run when the link is lost. The loss was taken as the reason, so a wrong password was tried again and again.
+    @Test func aRefusalFollowedByACloseIsPermanent() throws {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 3
             options.handshake.perform = { handshaker in
@@ -88,7 +88,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func aLinkLostInAConversationFailsTheAttempt() throws {
+    @Test func aLinkLostWhileTheHandshakeWaitsFailsTheAttempt() throws {
         let isFirst = Mutex(true)
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
@@ -141,7 +141,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func aServerThatSpeaksFirstIsHeard() throws {
+    @Test func aHandshakeReceivesWhatTheServerSendsFirst() throws {
         var server = LoopbackServer.Options()
         server.onConnect = .push(Frame(.push, type: 2, body: "salt"), Frame(.push, type: 2, body: "news"))
         let options = ClientOptions { options in
@@ -155,7 +155,7 @@ struct HandshakeTests {
             let pushes = client.pushes()
             try await client.connect()
             #expect(await service.server.received.map(\.body) == ["salt"])
-            // What the handshake did not ask for is a push like any other.
+            // A frame that the handshake did not request is a push like any other.
             for await push in pushes {
                 if case .message(let frame) = push { #expect(frame.body == "news") }
                 break
@@ -173,7 +173,7 @@ struct HandshakeTests {
         }
     }
 
-    /// What is left of a malformed greeting is not taken for the greeting.
+    /// The rest of a malformed greeting is not returned as the greeting.
     @Test func aMalformedGreetingIsAnError() throws {
         let errors = Mutex<[ClientError?]>([])
         let serverOptions = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, body: "greeting")) }
@@ -195,7 +195,7 @@ struct HandshakeTests {
         #expect(error?.code == .protocolViolation && (error?.cause as? FrameError)?.code == .illegalLength)
     }
 
-    @Test func aHandshakerIsOfNoUseAfterTheHandshake() throws {
+    @Test func aHandshakerFailsAfterTheHandshake() throws {
         let kept = Mutex<Handshaker?>(nil)
         let options = ClientOptions { $0.handshake.perform = { handshaker in kept.withLock { $0 = handshaker } } }
         try simulate(options: options) { service, client in
@@ -208,8 +208,8 @@ struct HandshakeTests {
         }
     }
 
-    /// The deadline of a request that had its answer ended the handshake when it came.
-    @Test func aDeadlineThatWasMetEndsNothing() throws {
+    /// Regression: the deadline of an answered request ended the handshake when it passed.
+    @Test func theDeadlineOfAnAnsweredRequestDoesNotEndTheHandshake() throws {
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
                 _ = try await handshaker.send(ask("quick"), timeout: .milliseconds(100))
@@ -265,7 +265,7 @@ struct HandshakeTests {
         return conditions
     }
 
-    /// They were sent one at a time within 2 s: with 200 of them no link was ever ready again.
+    /// Regression: subscriptions were sent one at a time and within 2 s. With 200 of them no link became ready again.
     @Test(arguments: [200, 10_000]) func manySubscriptionsAreRestored(count: Int) throws {
         let told = Mutex<[Bytes: Int]>([:])
         let handler: LoopbackServer.Handler = { request in
@@ -296,7 +296,7 @@ struct HandshakeTests {
         }
     }
 
-    /// Restoration has no bound but its progress, and without progress it has one.
+    /// Restoring has no time limit as long as it makes progress. Without progress it has one.
     @Test func aServerThatStopsAnsweringHalfwayFailsTheAttempt() throws {
         let answers = Mutex(Int.max)
         let handler: LoopbackServer.Handler = { request in
@@ -316,16 +316,16 @@ struct HandshakeTests {
             let report = await reports.next()
             #expect(report?.phase == .handshaking && report?.cause == .timedOut)
             let message = (report?.error as? TransportError)?.message
-            #expect(message == "restoring 200 subscriptions: no response within 2.0 seconds, after 100")
-            // One wait, two rounds of answers, and the time without any.
+            #expect(message == "restoring 200 subscriptions: 100 answered, then none within 2.0 seconds")
+            // One back-off, two round trips of answers, and the time without an answer.
             #expect(service.now - began < .milliseconds(2500))
             answers.withLock { $0 = .max }
             try await expectEcho("a", by: client)
         }
     }
 
-    /// A server that takes half a second for each of them is slow, and yet it restores them all.
-    @Test func slowRestorationIsProgress() throws {
+    /// A server that takes half a second for each subscription is slow, but all of them are restored.
+    @Test func slowRestorationCountsAsProgress() throws {
         let isSlow = Mutex(false)
         let handler: LoopbackServer.Handler = { request in
             guard isSlow.withLock({ $0 }), let number = Int(String(request.body)) else { return .echo }
@@ -340,8 +340,8 @@ struct HandshakeTests {
         }
     }
 
-    /// A protocol with four serials has four requests under way at a time.
-    @Test func restorationMakesDoWithFewSerials() throws {
+    /// A protocol with four serials has at most four requests in flight.
+    @Test func restorationWorksWithFewSerials() throws {
         try simulate(conditions: Self.distant, speaking: standardLayout(serials: 50...53)) { service, client in
             for number in 0..<30 { _ = try await client.subscribe(ask(number)) }
             service.network.reset("db")
@@ -351,9 +351,9 @@ struct HandshakeTests {
         }
     }
 
-    /// A codec matched in order that lets nothing follow its requests: a request before the answer to the last is none
-    /// that this server would take.
-    @Test func restorationDoesNotPipelineWhereTheCodecForbidsIt() throws {
+    /// A codec matched in order that forbids pipelining. Its server does not accept a request before the response to
+    /// the previous one.
+    @Test func restorationDoesNotPipelineIfTheCodecForbidsIt() throws {
         try simulate(conditions: Self.distant, speaking: OneAtATime()) { service, client in
             for number in 0..<10 { _ = try await client.subscribe(ask(number)) }
             service.network.reset("db")
@@ -364,7 +364,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func aSubscriptionThatIsRejectedFailsTheAttempt() throws {
+    @Test func aRejectedSubscriptionFailsTheAttempt() throws {
         let isRejected = Mutex(false)
         let handler: LoopbackServer.Handler = { request in
             request.body == "150" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
@@ -382,7 +382,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test func aRestorationOfItsOwnMayTolerateErrorResponses() throws {
+    @Test func aCustomRestorationMayTolerateErrorResponses() throws {
         let isRejected = Mutex(false)
         let handler: LoopbackServer.Handler = { request in
             request.body == "5" && isRejected.withLock { $0 } ? .status(404) : .status(200, request.body)
@@ -403,15 +403,15 @@ struct HandshakeTests {
         }
     }
 
-    /// Each subscription brings a push, together more than a handshake holds: reading stopped, no answer could come,
-    /// and every further attempt ended alike. A reader that suspends reading meanwhile does not fail the attempt
-    /// either.
+    /// Regression: each subscription causes a push, together more than a handshake holds. Reading stopped, no response
+    /// could arrive, and every further attempt ended likewise. A reader that suspends reading meanwhile does not fail
+    /// the attempt either.
     @Test(arguments: [PushBuffering.Overflow.dropOldest, .suspendReading])
-    func restorationMayBringMorePushesThanAreHeld(overflow: PushBuffering.Overflow) throws {
+    func restorationMayCauseMorePushesThanAHandshakeHolds(overflow: PushBuffering.Overflow) throws {
         let count = 300
         let body = Bytes(repeating: 1, count: 65_536)
         let handler: LoopbackServer.Handler = { request in
-            // Those of a handshake have serials from the last quarter.
+            // Requests of a handshake have serials from the last quarter of the range.
             guard request.serial > 1 << 31 else { return .echo }
             return .sequence([.push(Frame(.push, type: 2, body: request.body + body)), .echo])
         }
@@ -441,13 +441,13 @@ struct HandshakeTests {
         }
     }
 
-    /// A reader suspends reading while more pushes are held than a handshake reads behind, and then reads them: nothing
-    /// more was read until the handshake's time was up, the answers included.
-    @Test func restorationGoesOnWhenAReaderDoes() throws {
+    /// Regression: a reader suspends reading while more pushes are held than a handshake allows, and then reads them.
+    /// Nothing more was read until the handshake timed out, not even the responses.
+    @Test func restorationContinuesWhenAReaderResumes() throws {
         let count = 300
         let push = Reaction.push(Frame(.push, type: 2, body: filled(65_536)))
         let handler: LoopbackServer.Handler = { request in
-            // Those of a handshake have serials from the last quarter.
+            // Requests of a handshake have serials from the last quarter of the range.
             request.serial > 1 << 31 ? .sequence(Array(repeating: push, count: count) + [.echo]) : .echo
         }
         let options = ClientOptions { $0.handshake.timeout = .seconds(60) }
@@ -470,8 +470,8 @@ struct HandshakeTests {
         }
     }
 
-    /// Pushes that are all head counted as nothing, and 65,536 of them with 8 KiB each were held.
-    @Test func headsOfPushesCountForWhatAHandshakeHolds() throws {
+    /// Regression: pushes that consist of a head only counted as empty, and 65,536 of them with 8 KiB each were held.
+    @Test func headsOfPushesCountTowardsTheLimitOfAHandshake() throws {
         let codec = CountedPayloadCodec { _ in .absent }
             .reading { if $0.head.hasPrefix("MSG ") { $0.kind = .push } }
         let push = Reaction.push(Frame(.push, head: "MSG " + Bytes(repeating: 0x61, count: 8000)))
@@ -485,12 +485,12 @@ struct HandshakeTests {
             try simulate(speaking: codec, options: options, handler: handler) { _, client in
                 if isHeld { return try await client.connect() }
                 let error = await failure { () throws(ClientError) in try await client.connect() }
-                #expect(error.map { "\($0)".contains("frames that it has not asked for came before") } == true)
+                #expect(error.map { "\($0)".contains("frames arrived that were not requested") } == true)
             }
         }
     }
 
-    // MARK: What a handshake learns
+    // MARK: Information from a handshake
 
     @Test func aHandshakeMayAddEndpoints() throws {
         let options = ClientOptions { options in
@@ -512,7 +512,8 @@ struct HandshakeTests {
             ]
             try await expectEcho("1", by: client)
             #expect(await client.endpoints == ["db:7000", "b:7000", "c:7000"])
-            // Those of the next handshake replace them; the link is to one of the former, and stays.
+            // The endpoints of the next handshake replace them. The link goes to one of the earlier
+            // endpoints and stays.
             known.withLock { $0 = "d db" }
             try await client.switchEndpoint(to: "c:7000")
             await client.becomesReady(at: "c:7000")
@@ -520,19 +521,19 @@ struct HandshakeTests {
             #expect(await client.endpoints == ["db:7000", "d:7000"])
             try await expectEcho("3", by: client)
             #expect(await others[0].received.map(\.body) == ["servers", "2", "3"])
-            // What is lost is replaced by one of those that are known now.
+            // A lost link is replaced by a link to one of the endpoints that are known now.
             await service.server.stop()
             service.network.reset("c")
             try await expectEcho("4", by: client)
             #expect(await others[1].received.map(\.body) == ["servers", "4"])
-            // Those that the caller gives replace them all.
+            // The endpoints that the caller sets replace all of them.
             await client.replaceEndpoints(["d:7000"])
             #expect(await client.endpoints == ["d:7000"])
             for server in others { await server.stop() }
         }
     }
 
-    @Test func whatAFailedHandshakeLearnsIsNotBelieved() throws {
+    @Test func informationFromAFailedHandshakeIsDiscarded() throws {
         let isFirst = Mutex(true)
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
@@ -556,9 +557,9 @@ struct HandshakeTests {
         }
     }
 
-    /// What a server had gathered for us came before its answer, and was too much: reading stopped, the answer never
-    /// came, and so did the next attempt end.
-    @Test func twentyThousandPushesMayComeBeforeTheAnswer() throws {
+    /// Regression: the pushes that a server had collected for the client came before its response and were too many.
+    /// Reading stopped, the response never arrived, and the next attempt ended likewise.
+    @Test func twentyThousandPushesMayPrecedeTheResponseOfAHandshake() throws {
         let pushes = (0..<20_000).map { Reaction.push(Frame(.push, type: 2, body: Bytes("\($0)"))) }
         try simulate(options: Self.login(), handler: { $0.body == "login" ? .sequence(pushes + [.echo]) : .echo }) {
             service,
@@ -575,7 +576,7 @@ struct HandshakeTests {
     }
 }
 
-/// A protocol matched in order in which a request goes out when the one before is answered.
+/// A protocol matched in order in which a request goes out only after the response to the previous one.
 private struct OneAtATime: FrameCodec, PipeliningCodec, ServerSideCodec {
     private var layout = FrameLayout {
         Field.type(UInt16.self)

@@ -10,13 +10,13 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// A peer on a Unix socket that has shut down its reading side and goes on writing: every write to it fails, and there is
-/// always more to read.
+/// A peer on a Unix domain socket that has shut down its reading side and keeps writing. Every write to it fails, and
+/// there is always more to read.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct HalfClosedPeerTests {
-    /// Each ping that was answered found the link gone and read what was left of it, where the next ping was: a level of
-    /// calls for each of thousands of pings, until the stack was full.
-    @Test func pingsDuringTheHandshakeDoNotPileUpCalls() async throws {
+    /// Regression: the answer to a ping found the link closed and read the rest of its data, which contained the next
+    /// ping. Thousands of pings nested as many calls, until the stack overflowed.
+    @Test func pingsDuringTheHandshakeDoNotNestCalls() async throws {
         let depth = StackDepth()
         let listener = try DeafPeer()
         let options = ClientOptions { options in
@@ -40,7 +40,7 @@ struct HalfClosedPeerTests {
     }
 }
 
-/// How far apart on the stack pings were answered.
+/// Records how far apart on the stack pings are answered.
 private final class StackDepth: Sendable {
     private let state = Lock((low: UInt.max, high: UInt.min, count: 0))
 
@@ -55,7 +55,7 @@ private final class StackDepth: Sendable {
     var bytes: UInt { state.withLock { $0.high - $0.low } }
 }
 
-/// The standard layout, which notes where on the stack it answers a ping, and has the peer send the next one just then.
+/// The standard layout. When it answers a ping, it records where on the stack it is, and the peer sends the next ping.
 private struct DepthCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
     var base: FrameLayout = .standard
     let depth: StackDepth
@@ -77,7 +77,7 @@ private struct DepthCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
     func serverSide() -> any FrameCodec { base.serverSide() }
 }
 
-/// Accepts one connection, shuts down its reading side and writes a ping, and others when it is told to.
+/// Accepts one connection, shuts down its reading side and writes a ping. It writes further pings on request.
 private final class DeafPeer: Sendable {
     let path: String
     private let state = Lock((descriptor: Int32(-1), pings: 0))
@@ -115,7 +115,7 @@ private final class DeafPeer: Sendable {
         _ = unsafe unlink(path)
     }
 
-    /// A thousand in all.
+    /// Writes a ping, at most a thousand in all.
     func ping() {
         let ping: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
         state.withLock { state in

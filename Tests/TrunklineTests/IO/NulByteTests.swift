@@ -12,11 +12,11 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// The system sees names and paths end at their first zero byte: what was checked would be another name than the one that is
-/// used.
+/// The system takes a zero byte as the end of a name or path. The name that it uses would then differ from the name
+/// that was checked.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
 struct NulByteTests {
-    @Test func noAddressIsReadUpToAZeroByte() {
+    @Test func addressesWithAZeroByteAreInvalid() {
         #expect(literalAddress("127.0.0.1", port: 1) == .loopback(port: 1))
         for text in ["127.0.0.1\0.trusted.example", "127.0.0.1\0", "::1\0x", "\0"] {
             #expect(literalAddress(text, port: 1) == nil)
@@ -27,21 +27,21 @@ struct NulByteTests {
         #expect(isWritten == nil)
     }
 
-    /// The error of a host that was given with a password had it.
-    @Test func aNameThatIsNotResolvedIsToldWithoutCredentials() throws {
+    /// Regression: the error for a host that was given with a password contained the password.
+    @Test func errorsOfNameResolutionContainNoCredentials() throws {
         let error = try #require(throws: TransportError.self) { try systemLookUp("ada:s3cret@gw\0", .ipv4).get() }
-        #expect(error.message == #"resolving (redacted)@gw\u{0}: it is no name"#)
+        #expect(error.message == #"resolving (redacted)@gw\u{0}: invalid host name: empty, or contains a NUL byte"#)
         let resolver = Resolver(maximumThreads: 0, maximumQueued: 0) { _, _ in .success([]) }
         let answers = Lock([NameLookup.Answer]())
         _ = resolver.resolve("ada:s3cret@gw", port: 1, family: .ipv4) { answer in
             answers.withLock { $0.append(answer) }
         }
         let refusal = try #require(throws: TransportError.self) { try answers.withLock { $0 }.first?.get() }
-        #expect(refusal.message.hasPrefix("resolving (redacted)@gw: 0 names"))
+        #expect(refusal.message.hasPrefix("resolving (redacted)@gw: too many lookups: 0 names"))
     }
 
-    /// It was connected to the part before the zero byte.
-    @Test func noHostAndNoPathWithAZeroByteIsConnectedTo() async throws {
+    /// Regression: the client connected to the part before the zero byte.
+    @Test func hostsAndPathsWithAZeroByteAreInvalid() async throws {
         try await withServer(speaking: .standard) { server in
             let (host, port) = try #require(server.endpoint.hostAndPort)
             for endpoint in [Endpoint.host(host + "\0.trusted.example", port: port), .unix(path: "/tmp/a\0b")] {
@@ -55,7 +55,7 @@ struct NulByteTests {
         }
     }
 
-    @Test func noServerNameWithAZeroByteIsAskedFor() async throws {
+    @Test func serverNamesWithAZeroByteAreInvalid() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")
         for name in ["127.0.0.1\0.trusted.example", "a,DNS:b"] {
@@ -73,7 +73,7 @@ struct NulByteTests {
         }
     }
 
-    @Test func noFileIsReadUpToAZeroByte() throws {
+    @Test func filePathsWithAZeroByteAreInvalid() throws {
         let path = NSTemporaryDirectory() + "zero-byte-\(UInt64.random(in: 0 ... .max))"
         try createFile(at: path, with: Array("text".utf8))
         defer { unsafe unlink(path) }
@@ -85,8 +85,8 @@ struct NulByteTests {
         #expect(throws: TransportError.self) { try TemporaryFile(in: NSTemporaryDirectory() + "\0x", isNamed: true) }
     }
 
-    /// To open one waits until somebody writes to it, which took a thread of the pool for as long.
-    @Test func aFIFOIsNoTextInPEM() throws {
+    /// Regression: opening a FIFO waits until a process writes to it. This occupied a thread of the pool for as long.
+    @Test func onlyRegularFilesAreReadAsPEM() throws {
         let path = NSTemporaryDirectory() + "fifo-\(UInt64.random(in: 0 ... .max))"
         try #require(unsafe mkfifo(path, 0o600) == 0)
         defer { unsafe unlink(path) }
@@ -96,7 +96,7 @@ struct NulByteTests {
         }
     }
 
-    /// Why there is no link to `endpoint`, with TLS as the tests have it or as `options` say.
+    /// The error that prevents a link to `endpoint`, with TLS as configured for all tests or as in `options`.
     private func refusal(
         of endpoint: Endpoint,
         _ options: ClientOptions = quickOptions(),

@@ -12,17 +12,17 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// A loop whose system has run out of something.
+/// An event loop when system calls fail.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
 struct ReadinessTests {
-    /// An actor on a loop of its own, which has one listener or one socket.
+    /// An actor on a separate event loop, which has one listener or one socket.
     private actor Owner: TransportHandler, ListenerHandler {
         nonisolated let loop: SocketEventLoop
         nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
         private var listener: SocketListener?
         private var transport: SocketTransport?
-        /// How often `accept` was called.
+        /// The number of calls of `accept`.
         private(set) var calls = 0
         private var awaitedCalls = 0
         private(set) var acceptedCount = 0
@@ -31,7 +31,7 @@ struct ReadinessTests {
 
         init() throws { loop = try #require(EventLoops(count: 1).next() as? SocketEventLoop) }
 
-        /// Listens where `accept` fails with the first of `codes`, then with the next, and then works.
+        /// Listens on a socket on which `accept` fails with each of `codes` in turn, and then works.
         func listen(failing codes: [Int32]) throws(TransportError) -> SocketAddress {
             let listener = try SocketListener(
                 id: loop.newID(),
@@ -54,7 +54,7 @@ struct ReadinessTests {
             return listener.address
         }
 
-        /// Reads from `descriptor`, and is told what comes of it.
+        /// Reads from `descriptor` and records an error.
         func read(_ descriptor: Int32) {
             let transport = SocketTransport(id: loop.newID(), loop: loop, accepted: descriptor)
             transport.handler = self
@@ -67,27 +67,27 @@ struct ReadinessTests {
             transport = loop.connect(to: address, options: SocketOptions(), handler: self) as? SocketTransport
         }
 
-        /// Returns when something was accepted, or has failed.
+        /// Waits until a connection is accepted or reading has failed.
         func news() async {
             guard acceptedCount == 0, failures.isEmpty else { return }
             await withCheckedContinuation { waiter = $0 }
         }
 
-        /// Returns when `accept` was called so often.
+        /// Waits until `accept` has been called `count` times.
         func called(_ count: Int) async {
             guard calls < count else { return }
             awaitedCalls = count
             await withCheckedContinuation { waiter = $0 }
         }
 
-        /// Returns after a turn of the loop, which asks the system for news of the sockets.
+        /// Waits for a turn of the loop, in which it polls its sockets.
         func turn() async {
             await withCheckedContinuation { continuation in
                 loop.scheduleInNextTurn(Completion { continuation.resume() })
             }
         }
 
-        /// Ends the listener's rest.
+        /// Ends the listener's pause.
         func endPause() { listener?.timerFired() }
 
         func end() {
@@ -120,9 +120,9 @@ struct ReadinessTests {
         }
     }
 
-    /// The connection stays in the backlog, so the listener stays readable: it was asked again at once, and so on for as long as
-    /// there was no descriptor.
-    @Test func aListenerWithoutDescriptorsRests() async throws {
+    /// Regression: the connection stays in the backlog, so the listener stays readable. It called `accept` again at
+    /// once, as long as there was no free descriptor.
+    @Test func aListenerWithoutDescriptorsPauses() async throws {
         let (owner, client) = (try Owner(), try Owner())
         let codes = [EMFILE, ENFILE, ENOBUFS, ENOMEM, EIO]
         await client.connect(to: try await owner.listen(failing: codes))
@@ -138,8 +138,9 @@ struct ReadinessTests {
         await client.end()
     }
 
-    /// Linux reports what is wrong with the one connection that `accept` took off the socket. All others had to wait.
-    @Test func aConnectionThatIsBrokenDoesNotHoldUpOthers() async throws {
+    /// On Linux `accept` reports errors of the connection that it removed from the queue. Regression: all
+    /// others had to wait.
+    @Test func aBrokenConnectionDoesNotDelayOthers() async throws {
         let (owner, client) = (try Owner(), try Owner())
         var codes = [
             EINTR, ECONNABORTED, EPROTO, ENOPROTOOPT, EOPNOTSUPP, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
@@ -156,14 +157,14 @@ struct ReadinessTests {
     }
 
     #if os(Linux)
-        /// A descriptor that `epoll_ctl` refuses: that of a regular file.
+        /// A descriptor that `epoll_ctl` rejects: that of a regular file.
         private func refused() throws -> Int32 {
             let descriptor = unsafe open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
             try #require(descriptor >= 0)
             return descriptor
         }
 
-        @Test func aPollerSaysWhatItCannotWatch() throws {
+        @Test func aPollerReportsADescriptorThatItCannotWatch() throws {
             let descriptor = try refused()
             defer { closeDescriptor(descriptor) }
             let poller = try EpollPoller()
@@ -172,7 +173,8 @@ struct ReadinessTests {
             #expect(poller.watch(descriptor, id: 7, reading: false, writing: false) == 0)
         }
 
-        /// It trapped in debug builds. In others nobody was told, and its owner waited for ever.
+        /// Regression: this trapped in debug builds. In other builds no error was reported, and the owner
+        /// waited for ever.
         @Test func aSocketThatCannotBeWatchedFails() async throws {
             let owner = try Owner()
             await owner.read(try refused())
@@ -184,7 +186,7 @@ struct ReadinessTests {
     #endif
 }
 
-/// The timers of a loop that makes many and disarms most.
+/// The timers of an event loop that arms many timers and disarms most of them.
 @Suite struct TimerQueueTests {
     private final class Target: TimerTarget {
         func timerFired() {}
@@ -192,8 +194,8 @@ struct ReadinessTests {
 
     private func instant(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 
-    /// Every client that was closed left its timers in the queue until their deadlines, 30 s later.
-    @Test func disarmedTimersAreForgotten() {
+    /// Regression: every closed client left its timers in the queue until their deadlines, 30 s later.
+    @Test func disarmedTimersAreRemoved() {
         var queue = TimerQueue()
         let target = Target()
         let kept = (0..<100).map { number in
@@ -211,9 +213,9 @@ struct ReadinessTests {
         #expect(queue.armedCount == 0 && queue.entryCount <= 64)
     }
 
-    /// Whatever is armed, disarmed and armed again: what is armed fires once, when it is due, in order.
+    /// Timers are armed, disarmed and armed again at random. Each armed timer fires once, when it is due.
     @Test(arguments: 0..<50 as Range<UInt64>)
-    func whatIsArmedFires(seed: UInt64) {
+    func armedTimersFireOnceWhenTheyAreDue(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var queue = TimerQueue()
         let target = Target()

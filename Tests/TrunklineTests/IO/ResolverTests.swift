@@ -2,10 +2,10 @@ import Synchronization
 import Testing
 import Trunkline
 
-/// The resolver of real names: its threads, its queue, and who is told.
+/// The resolver of real names: its threads, its queue, and which callers get an answer.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ResolverTests {
-    /// What a resolver is asked, and a gate that its answers wait at.
+    /// Records look-ups, and holds their answers until it is opened.
     private final class Names: Sendable {
         private let state = Lock((asked: [String](), isOpen: false))
 
@@ -32,12 +32,12 @@ struct ResolverTests {
         var all: [NameLookup.Answer] { state.withLock { $0 } }
     }
 
-    /// Until `condition` is met; how long that takes is the machine's affair.
+    /// Waits until `condition` is met, however long the machine takes.
     private func wait(until condition: () -> Bool) async throws {
         while !condition() { try await Task.sleep(for: .milliseconds(1)) }
     }
 
-    @Test func aThousandWhoAskForOneNameShareOneLookUp() async throws {
+    @Test func aThousandCallersShareOneLookUp() async throws {
         let (names, answers) = (Names(), Answers())
         let resolver = make(names)
         for port in 1...1000 as ClosedRange<UInt16> {
@@ -52,7 +52,7 @@ struct ResolverTests {
         try await wait { resolver.statistics.threads == 0 }  // they end with the work
     }
 
-    @Test func manyNamesHaveFewThreads() async throws {
+    @Test func manyLookUpsUseFewThreads() async throws {
         let (names, answers) = (Names(), Answers())
         let resolver = make(names)
         for number in 0..<100 {
@@ -82,7 +82,7 @@ struct ResolverTests {
         #expect(names.asked == ["a", "b", "c"])
     }
 
-    @Test func whatNobodyAsksForAnyMoreIsNotLookedUp() async throws {
+    @Test func cancelledLookUpsAreNotStarted() async throws {
         let (names, answers) = (Names(), Answers())
         let resolver = make(names, threads: 1)
         let first = resolver.resolve("a", port: 1, family: .ipv4) { answers.add($0) }
@@ -92,7 +92,7 @@ struct ResolverTests {
         resolver.cancel(first)
         resolver.cancel(second)
         resolver.cancel(second)
-        // Joins the look-up that is under way although nobody else is left who asks.
+        // Joins the look-up that is running although its only caller has cancelled it.
         _ = resolver.resolve("a", port: 4, family: .ipv4) { answers.add($0) }
         names.open()
         try await wait { answers.all.count == 2 }
@@ -100,7 +100,7 @@ struct ResolverTests {
         #expect(answers.all == [.success([.loopback(port: 4)]), .success([.loopback(port: 3)])])
     }
 
-    // MARK: On a loop
+    // MARK: On an event loop
 
     /// The answer of `loop` for `host`.
     private func resolve(_ host: String, _ family: AddressFamily, on loop: any EventLoop) async -> NameLookup.Answer {
@@ -111,7 +111,7 @@ struct ResolverTests {
                 continuation.resume(returning: answer)
             }
         }
-        lookup?.cancel()  // kept until here
+        lookup?.cancel()  // keeps it alive until here
         return answer
     }
 
@@ -135,7 +135,7 @@ struct ResolverTests {
     }
 
     @Test(arguments: ["nobody.invalid", "", "a\u{0}b", String(repeating: "x", count: 5000)])
-    func anUnknownNameIsATypedError(_ host: String) async throws {
+    func anUnknownNameIsAnError(_ host: String) async throws {
         let loop = Mechanism.epoll.loops.next()
         for family in AddressFamily.allCases {
             guard case .failure(let error) = await resolve(host, family, on: loop) else {
@@ -146,7 +146,7 @@ struct ResolverTests {
         }
     }
 
-    @Test func whoLetsGoOfALookUpIsNotTold() async throws {
+    @Test func aReleasedOrCancelledLookUpGetsNoAnswer() async throws {
         let (names, answers) = (Names(), Answers())
         let loop = EventLoops(resolvingBy: make(names)).next()
         var kept: NameLookup? = loop.resolve("db", port: 1, family: .ipv4) { answers.add($0) }

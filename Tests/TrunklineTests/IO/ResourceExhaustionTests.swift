@@ -11,11 +11,11 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// A process that has run out of file descriptors or threads: attempts fail with the cause, and succeed when there are
-/// some again. It trapped when the first client was made.
+/// A process without free file descriptors or threads: attempts fail with the cause, and succeed when these are
+/// available again. Regression: the process trapped when the first client was created.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ResourceExhaustionTests {
-    /// In a process of its own, whose limit it lowers to what is open already.
+    /// In a separate process, which lowers its limit to the descriptors that are open already.
     @Test func withoutDescriptorsAttemptsFailAndThenSucceed() async {
         await #expect(processExitsWith: .success) {
             let server = try await LoopbackServer.start(speaking: .standard, on: EventLoops(count: 1))
@@ -32,7 +32,7 @@ struct ResourceExhaustionTests {
                 #expect(error.code == .unavailable && error.fate == .notSent)
                 let cause = try #require(error.cause as? TransportError)
                 #expect(cause.errno == EMFILE && cause.description.contains("\(server.endpoint)"), "\(cause)")
-                // Jobs and timers went on meanwhile, and now there are descriptors.
+                // Jobs and timers ran meanwhile, and now descriptors are available.
                 let reply = try await client.send(Request(type: 0x410, body: "hello"))
                 #expect(reply.body == "hello")
                 await client.close()
@@ -41,8 +41,8 @@ struct ResourceExhaustionTests {
         }
     }
 
-    /// The loop works on borrowed threads until it has one of its own.
-    @Test func withoutAThreadRequestsAreAnsweredAllTheSame() async throws {
+    /// The event loop runs on borrowed threads until it has its own thread.
+    @Test func withoutAThreadRequestsAreStillAnswered() async throws {
         let system = System()
         let loops = EventLoops(startingThreadBy: { system.start($0, $1) })
         try await withLoopbackServer(speaking: .standard, handler: { $0.body == "lost" ? .noReply : .echo }) { server in
@@ -61,7 +61,7 @@ struct ResourceExhaustionTests {
         }
     }
 
-    /// Has no threads until it is told to.
+    /// Starts no threads until `hasThreads` is set.
     private final class System: Sendable {
         let state = Lock((hasThreads: false, refused: 0, hasStarted: false))
 
@@ -75,7 +75,7 @@ struct ResourceExhaustionTests {
     }
 }
 
-/// The limit on the numbers of descriptors of this process.
+/// The limit on the descriptor numbers of this process.
 private enum Descriptors {
     static func limit() -> UInt64? {
         var limit = rlimit()

@@ -12,7 +12,7 @@ struct ExtendedLayoutTests {
         00000008 7b226d73223a317d
         """
     )
-    /// Type 0x1, version 1, serial 1, content type bytes, SHA-256 of nothing, length 0.
+    /// Type 0x1, version 1, serial 1, content type bytes, SHA-256 of the empty body, length 0.
     private static let ping = hex(
         """
         00000001 00000001 00000001 00000000
@@ -30,7 +30,7 @@ struct ExtendedLayoutTests {
         #expect(seen["version"] == 1 && seen["contentType"] == 1)
     }
 
-    @Test func emptyFramesHaveTheDigestOfNothing() throws {
+    @Test func emptyFramesHaveTheDigestOfAnEmptyBody() throws {
         #expect(try FrameLayout.extended.encoded(Frame(.ping, serial: 1)) == Self.ping)
         let seen = try FrameLayout.extended.decoded(Self.ping)
         #expect(seen.map(\.kind) == [.ping] && seen[0]["version"] == 1 && seen[0]["contentType"] == 0)
@@ -55,7 +55,7 @@ struct ExtendedLayoutTests {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func aClientSpeaksItWithAServer() async throws {
+    func aClientAndAServerUseTheLayout() async throws {
         try await withServer(speaking: try .extended) { server in
             let options = quickOptions()
             let answer = try await withClient(to: server.endpoint, speaking: try .extended, options: options) {

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// What a layout means for the links of a client: a frame that it does not know, fields that every frame of a link has.
+/// How a layout affects the links of a client: frames of an unknown type, and fields that every frame of a link has.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct LayoutLinkTests {
     private let layout = FrameLayout {
@@ -15,9 +15,9 @@ struct LayoutLinkTests {
     }
     .roles(ping: 1, push: 2, cancel: 3, requests: 0x10..., serials: 50...)
 
-    /// It cost the link, and every request under way on it.
-    @Test func aFrameOfAnUnknownTypeCostsNoMoreThanItself() throws {
-        // One that nobody asked for, and one with the serial of the request.
+    /// Regression: the frame ended the link and every request in flight on it.
+    @Test func aFrameOfAnUnknownTypeDoesNotEndTheLink() throws {
+        // Such a frame with the serial 0, and one with the serial of the request.
         let handler: LoopbackServer.Handler = { request in
             let serial = UInt8(request.serial)
             return switch request.body {
@@ -37,10 +37,11 @@ struct LayoutLinkTests {
             let cause = error?.cause as? FrameError
             #expect(cause?.code == .unknownType)
             #expect(
-                cause?.message.hasPrefix("the response is of type 0x9, which the protocol has not; its body has 1 byte")
+                cause?.message.hasPrefix("the response has type 0x9, which is unknown; its body has 1 byte")
                     == true
             )
-            // Perhaps it was no answer: the request is cancelled, and its serial kept from use until the true one has come.
+            // The frame may not have been the response. The request is cancelled, and its serial is held until the
+            // right one comes.
             #expect(await client.statistics.heldSerials == 1)
             try await service.pass(.seconds(2))
             #expect(await client.statistics.heldSerials == 0)
@@ -49,8 +50,9 @@ struct LayoutLinkTests {
         }
     }
 
-    /// The code was in the body, and the error said "body of 1 bytes". The test server repeats what responses repeat.
-    @Test func anErrorOfModbusSaysWhichException() throws {
+    /// Regression: the code was in the body, and the error said "body of 1 bytes". The test server copies the fields
+    /// that a response repeats.
+    @Test func aModbusErrorHasTheExceptionCodeAsStatus() throws {
         let handler: LoopbackServer.Handler = { $0.type == 3 ? .reply([2, 0, 1]) : .status(2) }
         try simulate(speaking: Protocols.modbus, handler: handler) { _, client in
             var read = Request(type: 3)
@@ -63,7 +65,7 @@ struct LayoutLinkTests {
         }
     }
 
-    /// A link of a protocol without a type for pings was watched by nobody: a server that hangs kept it.
+    /// Regression: a link of a protocol without a type for pings was not monitored. A server that hung kept it.
     @Test func aProtocolWithoutTypesHasAHeartbeat() throws {
         try simulate(speaking: Protocols.dns) { service, client in
             _ = try await client.send(Request(body: Protocols.rootQuestion))
@@ -77,8 +79,8 @@ struct LayoutLinkTests {
         }
     }
 
-    /// The link was left for what the closure had said was no frame.
-    @Test func aFrameThatTheClosureRefusesIsNoGoAwayAndNoPing() throws {
+    /// Regression: the client drained the link because of a frame that the closure had rejected.
+    @Test func aFrameThatTheClosureRejectsIsNeitherGoAwayNorPing() throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.serial(UInt8.self)
@@ -98,8 +100,8 @@ struct LayoutLinkTests {
         }
     }
 
-    /// There was no way to give a heartbeat or a cancellation the session's number.
-    @Test func everyFrameBehindTheHandshakeHasTheFieldsThatItSet() throws {
+    /// Regression: a heartbeat or a cancel frame could not carry the number of the session.
+    @Test func everyFrameAfterTheHandshakeHasTheFieldsThatItSet() throws {
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
                 let answer = try await handshaker.send(Request(type: 0x11))
@@ -123,15 +125,15 @@ struct LayoutLinkTests {
             let seen = await service.server.received
             #expect(seen.filter { $0.kind == .request }.map { $0["session"] } == [0, 7, 8, 7])
             #expect(seen.allSatisfy { $0.kind == .request || $0["session"] == 7 })
-            // The next link has a session of its own.
+            // The next link has its own session number.
             service.network.reset("db")
             _ = try await client.send(Request(type: 0x10))
             #expect(await service.server.received.filter { $0.type == 0x11 }.map { $0["session"] } == [0, 0])
         }
     }
 
-    /// It was tried again until the caller's deadline, as if time could mend it.
-    @Test func aFieldThatThereIsNotIsTheHandshakesError() throws {
+    /// Regression: the attempt was repeated until the caller's deadline, although the failure is permanent.
+    @Test func anUnknownFieldFailsTheHandshakePermanently() throws {
         let options = ClientOptions { options in
             options.requests.timeout = nil
             options.handshake.perform = { try await $0.setDefault("nothing", to: [1, 2]) }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// The bytes of hexadecimal `digits`; blanks between them are for the reader.
+/// The bytes of hexadecimal `digits`. White space is ignored.
 func hex(_ digits: String) -> [UInt8] {
     let values = digits.compactMap(\.hexDigitValue)
     return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }

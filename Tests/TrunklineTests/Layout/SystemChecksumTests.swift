@@ -76,8 +76,8 @@ struct DigestTests {
         #expect(error?.code == .checksumMismatch)
     }
 
-    /// From many threads, as the event loops of one process compute them.
-    @Test func digestsAreComputedSideBySide() async throws {
+    /// On many threads, as the event loops of one process compute them.
+    @Test func digestsAreComputedConcurrently() async throws {
         let bodies = (0..<64).map { Bytes("body \($0)") }
         let expected = bodies.map { Checksum.sha256.bytes(of: $0) }
         let isSame = await withTaskGroup(of: Bool.self) { group in
@@ -91,7 +91,7 @@ struct DigestTests {
 }
 
 struct MissingLibraryTests {
-    @Test func withoutTheLibraryTheLayoutIsRefusedAndSaysWhatToInstall() {
+    @Test func withoutTheLibraryTheLayoutIsInvalidAndTheErrorSaysWhatToInstall() {
         let library = CryptoLibrary(firstOf: ["libcrypto-of-no-system.so.9", "/nowhere/libcrypto.so"])
         #expect(library == nil)
         for isHexadecimal in [false, true] {
@@ -104,14 +104,14 @@ struct MissingLibraryTests {
         }
     }
 
-    @Test func extendedIsRefusedWithoutItsDigest() {
+    @Test func theExtendedLayoutIsInvalidWithoutItsDigest() {
         let checksum = Checksum.digest("sha256", .sha256, from: nil)
         let error = #expect(throws: LayoutError.self) { try FrameLayout.extendedLayout(checksum: checksum) }
         #expect(error?.field == "field 5, checksum sha256 (32 bytes)")
     }
 
-    /// A library that is there but is not libcrypto must be passed over, not called.
-    @Test func aLibraryWithoutTheFunctionsIsNone() {
+    /// A library of that name that is not libcrypto must be ignored, not called.
+    @Test func aLibraryWithoutTheFunctionsIsNotUsed() {
         #expect(CryptoLibrary(firstOf: ["libc.so.6", "/usr/lib/libSystem.B.dylib"]) == nil)
     }
 }

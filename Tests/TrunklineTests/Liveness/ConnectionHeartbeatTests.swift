@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Heartbeats of connections that are used alone, and what is left of them in the end.
+/// Heartbeats of connections without a client, and timers after they are closed.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ConnectionHeartbeatTests {
-    @Test func aConnectionAloneAnswersPingsAndKeepsItsOwnPongs() throws {
+    @Test func aConnectionWithoutAClientAnswersPingsAndDeliversNoPongs() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard)
@@ -26,8 +26,8 @@ struct ConnectionHeartbeatTests {
         }
     }
 
-    /// Nobody asks for frames, so nothing is read, and silence says nothing.
-    @Test func aConnectionThatIsNotReadIsNotGivenUp() throws {
+    /// No task requests frames, so nothing is read, and silence proves nothing.
+    @Test func aConnectionThatIsNotReadIsNotClosedForSilence() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard)

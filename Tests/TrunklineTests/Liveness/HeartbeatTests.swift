@@ -3,7 +3,8 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Heartbeats and dead links as the real client sees them, in virtual time. Interval 30 s, deadline 10 s, probe after 5 s.
+/// Heartbeats and dead links as a real client sees them, in virtual time: an interval of 30 s, a deadline of 10 s, and
+/// a probe after 5 s.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatTests {
     private let bound = Duration.seconds(40)
@@ -36,13 +37,13 @@ struct HeartbeatTests {
             #expect(error?.fate == .unknown)
             #expect((error?.cause as? TransportError)?.code == .halfOpen)
             let took = service.now - began
-            // Counted from the latest byte before it at the earliest.
+            // Counted at the earliest from the last byte that was received before.
             #expect((.seconds(12)...(.milliseconds(15_100))).contains(took), "\(took)")
             try await expectEcho("c", by: client)
         }
     }
 
-    /// Each of them is given up before the probe is due, so none of them is old enough.
+    /// Each request times out before the probe is due, so none is old enough to cause one.
     @Test func shortTimeoutsDoNotHideAHalfOpenLink() throws {
         try simulate { service, client in
             try await expectEcho("a", by: client)
@@ -55,7 +56,7 @@ struct HeartbeatTests {
         }
     }
 
-    @Test func aServerThatHangsIsGivenUpAndWhatItSaysLaterIsNotHeard() throws {
+    @Test func aLinkToAHangingServerIsReplacedAndItsLateDataIsIgnored() throws {
         try simulate { service, client in
             try await expectEcho("a", by: client)
             await service.server.fallSilent()
@@ -67,8 +68,8 @@ struct HeartbeatTests {
         }
     }
 
-    /// The socket is full, so the ping never gets out.
-    @Test func aServerThatReadsNothingMoreIsGivenUp() throws {
+    /// The socket is full, so the ping is never sent.
+    @Test func aLinkToAServerThatStopsReadingIsReplaced() throws {
         try simulate { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)
@@ -84,7 +85,7 @@ struct HeartbeatTests {
 
     // MARK: Live links
 
-    @Test func aQuietLinkStaysWithOnePingInThirtySeconds() throws {
+    @Test func anIdleLinkIsKeptWithOnePingEveryThirtySeconds() throws {
         try simulate { service, client in
             try await client.connect()
             try await service.pass(.seconds(3600))
@@ -97,7 +98,7 @@ struct HeartbeatTests {
     }
 
     @Test(arguments: [HeartbeatMode.none, .oneWay])
-    func noHeartbeatSendsNothingInAnHourAndOneWayExpectsNothing(_ heartbeat: HeartbeatMode) throws {
+    func withoutAHeartbeatNothingIsSentAndOneWayExpectsNoAnswer(_ heartbeat: HeartbeatMode) throws {
         let options = ClientOptions { $0.liveness.heartbeat = heartbeat }
         let server = LoopbackServer.Options { $0.answersPings = false }
         try simulate(server: server, options: options, handler: { _ in .noReply }) { service, client in
@@ -140,7 +141,7 @@ struct HeartbeatTests {
         }
     }
 
-    @Test func aRequestSlowerThanTheProbeOnALiveLinkSurvives() throws {
+    @Test func aRequestThatIsSlowerThanTheProbeSurvivesOnALiveLink() throws {
         try simulate(handler: { _ in .after(.seconds(600), .echo) }) { service, client in
             let reply = try await client.send(ask("slow"), timeout: .seconds(700))
             #expect(reply.body == "slow")
@@ -148,14 +149,14 @@ struct HeartbeatTests {
         }
     }
 
-    @Test func aRequestThatWaitsIsProbedOnceAndNotAgain() throws {
+    @Test func aWaitingRequestCausesOneProbe() throws {
         try simulate(handler: { _ in .after(.seconds(29), .echo) }) { service, client in
             _ = try await client.send(ask("slow"), timeout: .seconds(60))
             #expect(await service.server.journal.pingCount == 1)
         }
     }
 
-    @Test func oneWayMessagesAreNotSuspicious() throws {
+    @Test func oneWayMessagesCauseNoProbe() throws {
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
             for _ in 0..<29 {
@@ -166,8 +167,8 @@ struct HeartbeatTests {
         }
     }
 
-    /// A large request on a slow line: nothing comes in for minutes, but the server's side takes byte after byte.
-    @Test func aSlowUploadIsASignOfLife() throws {
+    /// A large request on a slow line: nothing is received for minutes, but the server's side accepts byte after byte.
+    @Test func aSlowUploadIsProgress() throws {
         var conditions = NetworkConditions()
         conditions.bandwidth = 10_000
         conditions.sendBuffer = 20_000
@@ -183,7 +184,7 @@ struct HeartbeatTests {
     // MARK: Clock jumps
 
     @Test(arguments: 1...20 as ClosedRange<UInt64>)
-    func afterASleepTheLinkIsProbedBeforeItIsGivenUp(_ seed: UInt64) throws {
+    func afterASleepTheLinkIsProbedBeforeItIsClosed(_ seed: UInt64) throws {
         try simulate(seed: seed) { service, client in
             try await expectEcho("a", by: client)
             try await service.pass(.milliseconds(30_000))  // about when the ping goes out
@@ -194,8 +195,8 @@ struct HeartbeatTests {
         }
     }
 
-    /// The ping is out, then the machine sleeps for an hour and its link does not survive.
-    @Test func aLinkThatDiedInASleepIsGivenUpAfterAWholeDeadline() throws {
+    /// The ping is sent, then the machine sleeps for an hour and its link does not survive.
+    @Test func aLinkThatDiedDuringASleepIsClosedAfterAWholeDeadline() throws {
         try simulate { service, client in
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
@@ -212,7 +213,7 @@ struct HeartbeatTests {
 
     // MARK: Suspended reading
 
-    @Test func aLinkThatASubscriberDoesNotReadIsNotGivenUp() throws {
+    @Test func aLinkThatASubscriberDoesNotReadIsKept() throws {
         try simulate { service, client in
             let stream = client.pushes(buffering: PushBuffering(maximumCount: 1, overflow: .suspendReading))
             try await client.connect()
@@ -222,7 +223,7 @@ struct HeartbeatTests {
             var count = 0
             for await _ in stream.messages.prefix(4) { count += 1 }
             #expect(count == 4)
-            // Read again, it is judged again.
+            // When the link is read again, it is monitored again.
             service.network.halfOpen("db")
             try await service.pass(bound)
             #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
@@ -270,11 +271,11 @@ struct HeartbeatTests {
         }
     }
 
-    /// Heartbeats of one type, both sides ping at about the same time: no ping goes to and fro for ever, and nobody is
-    /// taken for dead.
+    /// Pings and pongs have one type, and both sides ping at about the same time. No ping is answered again and again,
+    /// and no link counts as dead.
     @Test(arguments: 1...50 as ClosedRange<UInt64>)
     func pingsThatCrossDoNotMultiply(_ seed: UInt64) throws {
-        let plain = standardLayout(serials: 0...0xffff)  // no serial is left to tell heartbeats apart
+        let plain = standardLayout(serials: 0...0xffff)  // no free serial to tell pings from pongs
         try simulate(seed: seed, speaking: seed % 2 == 0 ? plain : .standard) { service, client in
             try await client.connect()
             for _ in 0..<40 {

@@ -3,11 +3,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Heartbeats where a link begins and where it is left.
+/// Heartbeats when a link begins, and when it begins to drain.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct HeartbeatTransitionTests {
-    /// The handshake has the first word. The machine of no link had the default policy: it was armed as soon as reading
-    /// began, and sent a ping into the handshake.
+    /// No other traffic comes before the handshake. Regression: without a link, the liveness machine had the default
+    /// policy. It was armed as soon as reading began, and sent a ping into the handshake.
     @Test func noPingGoesOutDuringTheHandshake() throws {
         let options = ClientOptions {
             $0.connecting.timeout = .seconds(300)
@@ -23,8 +23,8 @@ struct HeartbeatTransitionTests {
         }
     }
 
-    /// The timer was armed for the deadline of the ping and stayed so when the answer had come: with an interval below the
-    /// deadline a ping went out every ten seconds, and a link that died was noticed that much later.
+    /// Regression: the timer was armed for the deadline of the ping, and stayed armed after the pong. With an interval
+    /// below the deadline, a ping was sent every ten seconds, and a dead link was noticed that much later.
     @Test func pingsGoOutAtTheirIntervalHoweverLongTheDeadlineIs() throws {
         let options = ClientOptions {
             $0.liveness.interval = .seconds(1)
@@ -37,9 +37,9 @@ struct HeartbeatTransitionTests {
         }
     }
 
-    /// A ping is out when its link is left. Its answer comes there, and is neither answered as the server's ping nor taken
-    /// for an answer on the new link.
-    @Test func theAnswerToAPingOnALinkThatIsLeftStaysThere() throws {
+    /// A ping is not answered yet when its link begins to drain. The pong arrives on that link. It is neither answered
+    /// like a ping of the server nor counted as a pong on the new link.
+    @Test func thePongOnADrainingLinkStaysThere() throws {
         let server = LoopbackServer.Options { $0.pongDelay = .seconds(2) }
         try simulate(server: server, handler: { _ in .after(.seconds(20), .echo) }) { service, _ in
             let other = try await service.startServer(at: "other:7000", speaking: .standard)

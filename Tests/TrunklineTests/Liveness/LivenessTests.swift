@@ -3,14 +3,14 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Links on which bytes come, but no frames, and servers that answer nothing: what is noticed, and by what.
+/// Links on which bytes arrive, but no frames, and servers that answer nothing: what the client notices, and how.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct LivenessTests {
-    enum Wording: String, CaseIterable, Sendable {
+    enum Variant: String, CaseIterable, Sendable {
         case standard
-        /// By serial, without a ping.
+        /// Matched by serial, without a ping.
         case plain
-        /// In order, without a ping.
+        /// Matched in order, without a ping.
         case ordered
 
         var layout: FrameLayout {
@@ -33,16 +33,16 @@ struct LivenessTests {
         }
     }
 
-    /// In the length of `standard` and `plain`, a MiB more.
+    /// A bit of the length in `standard` and `plain`. It adds 1 MiB.
     private static let wrongBit = 75
 
     // MARK: Lost framing
 
-    /// 75 s, 15 answers, 675 timeouts, and one link without a ping: any byte was a sign of life. Few answers grow the frame
-    /// by less than the minimum rate, many by more.
-    @Test(arguments: [Wording.standard, .plain], [50, 500, 2000])
-    func oneWrongBitInALengthCostsTheLinkSoon(_ wording: Wording, _ milliseconds: Int) throws {
-        try simulate(speaking: wording.layout) { service, client in
+    /// Regression: 15 responses and 675 timeouts in 75 s, on a link without a ping, because any byte counted as
+    /// progress. With few responses the frame grows more slowly than the minimum rate, with many it grows faster.
+    @Test(arguments: [Variant.standard, .plain], [50, 500, 2000])
+    func aWrongBitInALengthEndsTheLinkSoon(_ variant: Variant, _ milliseconds: Int) throws {
+        try simulate(speaking: variant.layout) { service, client in
             try await expectEcho("a", by: client)
             await service.server.script(.flippingBit(Self.wrongBit))
             let began = service.now
@@ -56,9 +56,9 @@ struct LivenessTests {
         }
     }
 
-    /// The pongs themselves are taken for pieces of the frame.
-    @Test func aPingFollowedByJunkAloneCostsTheLink() throws {
-        // A push of a MiB, of which nothing but its header comes.
+    /// The pongs themselves are taken for bytes of the frame.
+    @Test func aPingThatIsFollowedOnlyByJunkEndsTheLink() throws {
+        // The header of a push of 1 MiB, of which nothing else arrives.
         let header: Bytes = [0, 0, 0, 2, 0, 0, 0, 0, 0, 0x10, 0, 0]
         try simulate(handler: { $0.body == "junk" ? .sequence([.echo, .garbage(header)]) : .echo }) { service, client in
             try await expectEcho("junk", by: client)
@@ -69,9 +69,9 @@ struct LivenessTests {
         }
     }
 
-    @Test(arguments: Wording.allCases)
-    func aFrameThatIsNeverCompletedCostsTheLink(_ wording: Wording) throws {
-        try simulate(speaking: wording.layout, handler: { $0.body == "half" ? .hangMidFrame() : .echo }) {
+    @Test(arguments: Variant.allCases)
+    func aFrameThatIsNeverCompletedEndsTheLink(_ variant: Variant) throws {
+        try simulate(speaking: variant.layout, handler: { $0.body == "half" ? .hangMidFrame() : .echo }) {
             service,
             client in
             var reports = client.disconnects.makeAsyncIterator()
@@ -80,8 +80,8 @@ struct LivenessTests {
             #expect(await client.statistics.connection.disconnects.isEmpty)
             let error = await failure(of: handle)
             #expect(error?.code == .connectionLost && error?.fate == .unknown)
-            // With a ping it is asked first.
-            #expect(service.now < .seconds(wording == .standard ? 21 : 11))
+            // If the protocol has a ping, the link is probed first.
+            #expect(service.now < .seconds(variant == .standard ? 21 : 11))
             let report = await reports.next()
             #expect(report?.cause == .halfOpen && report?.endedBy == .client)
             try await expectEcho("a", by: client)
@@ -90,20 +90,20 @@ struct LivenessTests {
 
     // MARK: Large and slow
 
-    /// Runs `body` on a link that carries `bandwidth` bytes per second; the answer to "large" has 30,000.
+    /// Runs `body` on a link that carries `bandwidth` bytes per second. The response to "large" has 30,000 bytes.
     private func simulateSlowLink(
         _ bandwidth: Int,
-        speaking wording: Wording = .standard,
+        speaking variant: Variant = .standard,
         minimumRate: Int? = 100,
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
         var conditions = NetworkConditions()
         conditions.bandwidth = bandwidth
-        // Packets travel whole: small ones, so that the bytes come one after the other.
+        // A packet arrives as a whole. With small packets the bytes arrive one after the other.
         conditions.sendBuffer = 50
         conditions.receiveWindow = 50
         try simulate(
-            speaking: wording.layout,
+            speaking: variant.layout,
             options: ClientOptions { $0.liveness.minimumRate = minimumRate },
             overTLS: false,
             handler: { $0.body == "large" ? .reply(filled(30_000)) : .echo }
@@ -114,11 +114,11 @@ struct LivenessTests {
         }
     }
 
-    /// Requests behind it time out by the dozen, and yet it is what the first one waits for. Without a minimum rate no frame
-    /// was ever known to be awaited, and its growth was no progress after three timeouts.
-    @Test(arguments: [Wording.standard, .plain], [100, nil])
-    func aLargeBodyThatComesSlowlyAndSteadilyIsProgress(_ wording: Wording, _ minimumRate: Int?) throws {
-        try simulateSlowLink(300, speaking: wording, minimumRate: minimumRate) { service, client in
+    /// Requests behind the large response time out by the dozen, but the first request waits for it. Regression:
+    /// without a minimum rate no frame counted as awaited, and its growth was not progress after three timeouts.
+    @Test(arguments: [Variant.standard, .plain], [100, nil])
+    func aLargeBodyThatArrivesSlowlyAndSteadilyIsProgress(_ variant: Variant, _ minimumRate: Int?) throws {
+        try simulateSlowLink(300, speaking: variant, minimumRate: minimumRate) { service, client in
             let large = client.start(ask("large"), timeout: .seconds(200))
             try await service.pass(.seconds(1))
             for _ in 0..<40 {
@@ -132,9 +132,9 @@ struct LivenessTests {
         }
     }
 
-    @Test(arguments: [Wording.standard, .plain])
-    func aBodyThatComesTooSlowlyCostsTheLink(_ wording: Wording) throws {
-        try simulateSlowLink(50, speaking: wording) { service, client in
+    @Test(arguments: [Variant.standard, .plain])
+    func aBodyThatArrivesTooSlowlyEndsTheLink(_ variant: Variant) throws {
+        try simulateSlowLink(50, speaking: variant) { service, client in
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("large"), timeout: .seconds(600))
             }
@@ -146,7 +146,7 @@ struct LivenessTests {
         }
     }
 
-    @Test func withoutAMinimumRateABodyMayBeAsSlowAsItLikes() throws {
+    @Test func withoutAMinimumRateABodyMayArriveAtAnySpeed() throws {
         try simulateSlowLink(50, minimumRate: nil) { _, client in
             let reply = try await client.send(ask("large"), timeout: .seconds(900))
             #expect(reply.body.count == 30_000)
@@ -156,19 +156,20 @@ struct LivenessTests {
 
     // MARK: Servers that answer nothing
 
-    /// One request per second is far below what an error rate needs: 60 of 60 timed out without a failover.
-    @Test(arguments: Wording.allCases, [HeartbeatMode.none, .oneWay, .pingPong])
-    func aClientOfAServerThatHangsGoesOnToTheNext(
-        _ wording: Wording,
+    /// One request per second is far too few for an error rate. Regression: 60 of 60 requests timed out
+    /// without a failover.
+    @Test(arguments: Variant.allCases, [HeartbeatMode.none, .oneWay, .pingPong])
+    func aClientOfAHangingServerChangesToTheNextEndpoint(
+        _ variant: Variant,
         _ heartbeat: HeartbeatMode
     ) throws {
-        try simulate(speaking: wording.layout) { service, _ in
-            let other = try await service.startServer(at: "other:7000", speaking: wording.layout)
+        try simulate(speaking: variant.layout) { service, _ in
+            let other = try await service.startServer(at: "other:7000", speaking: variant.layout)
             let options = ClientOptions {
                 $0.liveness.heartbeat = heartbeat
                 $0.requests.timeout = .seconds(1)
             }
-            let client = service.client(of: ["db:7000", "other:7000"], speaking: wording.layout, options: options)
+            let client = service.client(of: ["db:7000", "other:7000"], speaking: variant.layout, options: options)
             try await expectEcho("a", by: client)
             await service.server.fallSilent()
             let began = service.now
@@ -176,20 +177,21 @@ struct LivenessTests {
                 _ = client.start(ask("b"))
                 try await service.pass(.seconds(1))
             }
-            // With a ping the first link is replaced by one to the same server, and that one's silence tells.
-            let isAsked = wording == .standard && heartbeat == .pingPong
+            // With a ping, the first link is replaced by one to the same server. The silence of the second link
+            // is then enough.
+            let isAsked = variant == .standard && heartbeat == .pingPong
             #expect(service.now - began < .seconds(isAsked ? 35 : 10))
             try await expectEcho("c", by: client)
-            // In order, a link that has stalled is replaced by one to the same server before that.
-            let links = wording == .ordered ? 2 : 1
+            // Matched in order, a stalled link is first replaced by one to the same server.
+            let links = variant == .ordered ? 2 : 1
             #expect(await client.statistics.connection.disconnects == (isAsked ? [.halfOpen: 2] : [.unanswered: links]))
             await client.closeNow()
             await other.stop()
         }
     }
 
-    /// Where each of them has a link of its own, as each is answered before the next.
-    @Test func aServerThatHangsIsLeftThoughEveryRequestHasALinkOfItsOwn() throws {
+    /// Each request has its own link, because the protocol allows one request at a time.
+    @Test func aHangingServerIsReplacedEvenIfEveryRequestHasItsOwnLink() throws {
         let codec = OneAtATimeCodec()
         try simulate(speaking: codec) { service, _ in
             let other = try await service.startServer(at: "other:7000", speaking: codec)
@@ -203,8 +205,8 @@ struct LivenessTests {
         }
     }
 
-    /// The first request holds the only serial, so that none of the others is ever written.
-    @Test func aServerThatHangsIsLeftThoughNothingMoreMayGoOut() throws {
+    /// The first request holds the only serial, so no other request is ever written.
+    @Test func aHangingServerIsReplacedEvenIfNothingElseCanBeWritten() throws {
         let layout = standardLayout(serials: 1...1)
         try simulate(speaking: layout) { service, _ in
             let other = try await service.startServer(at: "other:7000", speaking: layout)
@@ -221,15 +223,16 @@ struct LivenessTests {
         }
     }
 
-    /// In order, each that waited behind one that was given up counted twice: half as many cost the link.
-    @Test func aRequestThatExpiresUnsentIsOneTimeout() throws {
+    /// Regression: matched in order, each request that waited behind an abandoned one counted twice, so half as many
+    /// timeouts ended the link.
+    @Test func aRequestThatTimesOutUnsentCountsOnce() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1
             $0.requests.timeout = .seconds(6)
             $0.liveness.maximumStalls = 4
         }
         try simulate(
-            speaking: Wording.ordered.layout,
+            speaking: Variant.ordered.layout,
             options: options,
             handler: { $0.body == "lost" ? .noReply : .echo }
         ) { service, client in
@@ -249,12 +252,12 @@ struct LivenessTests {
         }
     }
 
-    /// Every link that was lost ended the count: a server that hangs and whose links break now and then was never left. One
-    /// that the client ends itself ends it: much may have changed until it resumes.
+    /// Regression: every lost link ended the count, so a server that hangs and whose links break now and then was never
+    /// replaced. A link that the client ends itself does end the count: much may have changed when the client resumes.
     @Test(arguments: [false, true])
-    func aLostLinkDoesNotEndTheSilence(suspends: Bool) throws {
+    func aLostLinkDoesNotEndTheCountOfTimeouts(suspends: Bool) throws {
         let options = ClientOptions { $0.requests.timeout = .seconds(3) }
-        try simulate(speaking: Wording.plain.layout, options: options) { service, client in
+        try simulate(speaking: Variant.plain.layout, options: options) { service, client in
             await service.server.fallSilent()
             for _ in 0..<3 {
                 try await client.connect()
@@ -270,8 +273,8 @@ struct LivenessTests {
         }
     }
 
-    @Test func theOnlyServerThatHangsIsComeBackTo() throws {
-        try simulate(speaking: Wording.plain.layout, options: ClientOptions { $0.requests.timeout = .seconds(1) }) {
+    @Test func aClientReconnectsToItsOnlyServerAfterThatHung() throws {
+        try simulate(speaking: Variant.plain.layout, options: ClientOptions { $0.requests.timeout = .seconds(1) }) {
             service,
             client in
             await service.server.fallSilent()
@@ -283,15 +286,15 @@ struct LivenessTests {
         }
     }
 
-    // MARK: What proves nothing
+    // MARK: What is not a stall
 
-    /// Runs `body` with a server that leaves "late" unanswered. The link lives.
+    /// Runs `body` with a server that does not answer "late", and expects that the link is kept.
     private func expectLinkKept(
         _ options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
         try simulate(
-            speaking: Wording.plain.layout,
+            speaking: Variant.plain.layout,
             options: options,
             handler: { $0.body == "late" ? .noReply : .echo }
         ) { service, client in
@@ -301,7 +304,7 @@ struct LivenessTests {
         }
     }
 
-    @Test func veryShortTimeoutsProveNothing() throws {
+    @Test func veryShortTimeoutsAreNotStalls() throws {
         try expectLinkKept { service, client in
             try await client.connect()
             for _ in 0..<20 { _ = try? await client.send(ask("late"), timeout: .milliseconds(1)) }
@@ -309,7 +312,7 @@ struct LivenessTests {
         }
     }
 
-    @Test func cancelledRequestsProveNothing() throws {
+    @Test func cancelledRequestsAreNotStalls() throws {
         try expectLinkKept { service, client in
             for _ in 0..<20 {
                 let handle = client.start(ask("late"))
@@ -319,8 +322,8 @@ struct LivenessTests {
         }
     }
 
-    /// Some are answered and some are not: the link lives.
-    @Test func oneAnswerAmongManyTimeoutsKeepsTheLink() throws {
+    /// Some requests are answered and some are not.
+    @Test func oneResponseAmongManyTimeoutsKeepsTheLink() throws {
         let options = ClientOptions {
             $0.requests.timeout = .seconds(1)
             $0.failover.errorRate = nil
@@ -333,7 +336,7 @@ struct LivenessTests {
         }
     }
 
-    @Test func aLimitOfNoneKeepsASilentLink() throws {
+    @Test func withoutALimitOfStallsASilentLinkIsKept() throws {
         let options = ClientOptions {
             $0.requests.timeout = .seconds(1)
             $0.liveness.maximumStalls = nil
@@ -344,9 +347,9 @@ struct LivenessTests {
     }
 }
 
-/// Lets nothing follow a request before it is answered, and has no ping.
+/// A protocol without a ping that allows one request at a time.
 private struct OneAtATimeCodec: FrameCodec, PipeliningCodec, ServerSideCodec {
-    var base: any FrameCodec = LivenessTests.Wording.ordered.layout
+    var base: any FrameCodec = LivenessTests.Variant.ordered.layout
     var matching: ResponseMatching { base.matching }
     func mayPipeline(behind request: Frame) -> Bool { false }
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try base.decode(&input) }

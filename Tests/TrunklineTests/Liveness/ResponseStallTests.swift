@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Links matched in order whose answers do not come, or come too late: when they are replaced, and when not.
+/// Links matched in order whose responses are missing or late: when they are replaced, and when not.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ResponseStallTests {
     private static func options(_ maximumStalls: Int? = 3) -> ClientOptions {
@@ -14,11 +14,12 @@ struct ResponseStallTests {
         }
     }
 
-    /// Leaves the answer to "lost" out.
+    /// Does not answer "lost".
     private static let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : .echo }
 
-    /// Every later request was out of time, for ever: its answer was taken for the late one of the request before it.
-    @Test func aLinkThatNeverGetsLevelAgainIsReplaced() throws {
+    /// Regression: every later request timed out, without end. Its response was taken for the late response to
+    /// the one before.
+    @Test func aLinkWhoseResponsesStayLateIsReplaced() throws {
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(), handler: Self.handler) { service, client in
             var reports = client.disconnects.makeAsyncIterator()
             try await expectEcho("a", by: client)
@@ -34,8 +35,8 @@ struct ResponseStallTests {
         }
     }
 
-    /// Requests that come in bursts have answers in time, those of others, so that in-time answers prove nothing.
-    @Test func answersInTimeDoNotHideAShiftedLink() throws {
+    /// Requests in bursts get responses in time that belong to others, so responses in time prove nothing.
+    @Test func responsesInTimeDoNotHideAShiftedOrder() throws {
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(), handler: Self.handler) { _, client in
             _ = await client.send(all: [ask("a"), ask("lost")])
             for _ in 0..<2 { _ = await client.send(all: (0..<5).map { ask($0) }) }
@@ -46,12 +47,13 @@ struct ResponseStallTests {
         }
     }
 
-    @Test func aSlowServerKeepsItsLinkWhenItsAnswersCome() throws {
+    @Test func aSlowServerKeepsItsLinkIfItsResponsesArrive() throws {
         let handler: LoopbackServer.Handler = { _ in .after(.milliseconds(1500), .echo) }
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
             let first = await failure { () throws(ClientError) in try await client.send(ask("a")) }
             #expect(first?.code == .timedOut)
-            // With 1 the first is enough; with more, every answer that makes it level begins the count anew.
+            // With a limit of 1 the first stall is enough. With more, the count restarts whenever all
+            // responses have arrived.
             #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
         }
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(2), handler: handler) { service, client in
@@ -65,7 +67,7 @@ struct ResponseStallTests {
         }
     }
 
-    @Test func requestsThatAreStillUnderWayKeepTheLink() throws {
+    @Test func requestsInFlightKeepTheLink() throws {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(20), .echo) : .echo }
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
             let slow = client.start(ask("slow"), timeout: .seconds(60))
@@ -76,7 +78,7 @@ struct ResponseStallTests {
         }
     }
 
-    @Test func cancelledRequestsAreNoStall() throws {
+    @Test func cancelledRequestsAreNotStalls() throws {
         let handler: LoopbackServer.Handler = { $0.body == "slow" ? .after(.seconds(20), .echo) : .echo }
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(1), handler: handler) { service, client in
             for _ in 0..<5 {
@@ -91,7 +93,7 @@ struct ResponseStallTests {
         }
     }
 
-    @Test func aLimitOfNoneKeepsTheLinkForEver() throws {
+    @Test func withoutALimitOfStallsTheLinkIsKept() throws {
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(nil), handler: Self.handler) { _, client in
             for body in ["lost", "b", "c", "d", "e", "f"] as [Bytes] {
                 #expect(await failure { () throws(ClientError) in try await client.send(ask(body)) }?.code == .timedOut)
@@ -100,7 +102,7 @@ struct ResponseStallTests {
         }
     }
 
-    /// With serials a missing answer shifts nothing.
+    /// With serials, a missing response does not shift the others.
     @Test func linksWithSerialsDoNotStall() throws {
         try simulate(speaking: PartsCodec.standard, options: Self.options(1), handler: Self.handler) { _, client in
             for _ in 0..<5 {

@@ -2,18 +2,18 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Servers that accept and say nothing, and servers that stop in the middle of a word.
+/// Servers that accept and send nothing, and servers that stop in the middle of a frame.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct SilentServerLoopbackTests {
-    /// A server that is alive and does not answer: the link is not to blame.
+    /// The server is alive and does not answer requests. The link works.
     @Test(arguments: Mechanism.allCases)
-    func aServerThatNeverAnswersCostsTheRequestsNotTheLink(_ mechanism: Mechanism) async throws {
+    func aServerThatNeverAnswersFailsTheRequestsNotTheLink(_ mechanism: Mechanism) async throws {
         let options = quickOptions {
             $0.liveness.interval = .milliseconds(20)
             $0.liveness.probeAfter = .milliseconds(20)
             $0.liveness.deadline = .seconds(100)
         }
-        // By what is asked, not by a script: a busy server may read the first requests after their deadline.
+        // Decided by the request, not by a script: a busy server may read the first requests after their deadline.
         try await withServerAndClient(
             by: mechanism,
             clientOptions: options,
@@ -35,9 +35,9 @@ struct SilentServerLoopbackTests {
         }
     }
 
-    /// The kernel accepts, and no program ever does: only the heartbeat can tell.
+    /// The kernel accepts the connection, but no program does. Only the heartbeat can notice this.
     @Test(arguments: Mechanism.allCases)
-    func aServerThatNobodyRunsIsLeftForAnother(_ mechanism: Mechanism) async throws {
+    func anEndpointWhereNoProgramAcceptsIsReplaced(_ mechanism: Mechanism) async throws {
         let mute = try RawListener()
         let options = quickOptions {
             $0.liveness.interval = .seconds(100)
@@ -58,7 +58,7 @@ struct SilentServerLoopbackTests {
                 let report = await reports.next()
                 #expect(report?.endpoint == endpoints[0] && report?.phase == .ready)
                 #expect(report?.cause == .halfOpen && report?.requestsLost == 2)
-                // Once for each link: a machine may have so much to do that two seconds of silence befall this server, too.
+                // At most once for each link: on a busy machine this server, too, may be silent for two seconds.
                 let received = await server.received.map(\.body)
                 #expect(!received.isEmpty && received.allSatisfy { $0 == "kept" })
                 let connections = await server.totalConnections
@@ -68,13 +68,14 @@ struct SilentServerLoopbackTests {
         withExtendedLifetime(mute) {}
     }
 
-    /// A login that is not answered: those who wait are served by the next endpoint.
+    /// A login that is not answered: the waiting requests go to the next endpoint.
     @Test(arguments: Mechanism.allCases)
-    func aHandshakeWithoutAnAnswerGoesToTheNextEndpoint(_ mechanism: Mechanism) async throws {
+    func afterAHandshakeWithoutAnAnswerTheNextEndpointIsTried(_ mechanism: Mechanism) async throws {
         let mute = try RawListener()
         let options = quickOptions { options in
             options.connecting.timeout = .seconds(60)
-            // On a busy machine a login over TLS was out of time again and again, until the requests were.
+            // Long enough for a busy machine. With less, logins over TLS timed out again and again, until
+            // the requests did.
             options.handshake.timeout = .seconds(1)
             options.requests.timeout = nil
             options.handshake.perform = { handshaker in
@@ -87,7 +88,7 @@ struct SilentServerLoopbackTests {
             let reports = reports(of: client)
             let handles = (0..<20).map { client.start(ask($0)) }
             for (number, handle) in handles.enumerated() { try await expectBody(Bytes("\(number)"), of: handle) }
-            // A machine that has much else to do may let the other server's login time out as well.
+            // On a busy machine the login at the other server may time out as well.
             #expect(await server.received.prefix(1).map(\.body) == ["login"])
             #expect(await server.received.suffix(20).map(\.body) == (0..<20).map { Bytes("\($0)") })
             await client.close()
@@ -98,13 +99,13 @@ struct SilentServerLoopbackTests {
         withExtendedLifetime(mute) {}
     }
 
-    // MARK: Half a frame
+    // MARK: Partial frames
 
-    /// Where a reply is cut off.
+    /// Where a response is cut off.
     enum Cut: CaseIterable {
         case inTheHeader, afterTheHeader, inTheBody
 
-        /// A reply to the first request, as far as it goes.
+        /// The beginning of a response to the first request.
         var bytes: Bytes {
             let header: [UInt8] = [0, 0, 4, 0x10, 0, 0, 0, 50, 0, 0, 0, 200]
             return switch self {
@@ -115,10 +116,10 @@ struct SilentServerLoopbackTests {
         }
     }
 
-    /// The server dies in the middle of a reply: nobody takes the half for a whole, nor what the next link brings for
-    /// its end.
+    /// The server ends in the middle of a response. The client neither takes the part for a whole response, nor
+    /// completes it with bytes of the next link.
     @Test(arguments: Mechanism.allCases, Cut.allCases)
-    func halfAReplyIsNone(_ mechanism: Mechanism, _ cut: Cut) async throws {
+    func aPartialResponseIsDiscarded(_ mechanism: Mechanism, _ cut: Cut) async throws {
         let handler: LoopbackServer.Handler = { request in
             switch request.body {
             case "reset": .sequence([.garbage(cut.bytes), .after(.milliseconds(20), .reset)])

@@ -2,8 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Lines of text, as in RESP or SMTP: a response belongs to the oldest request. One that begins with "-" is an error,
-/// one that begins with ">" is a push. Written as a user would write it.
+/// Lines of text, as in RESP or SMTP: a response belongs to the oldest request. A line that begins with "-" is an
+/// error, one that begins with ">" is a push. Written as a user would write it.
 private struct LineCodec: FrameCodec, ServerSideCodec {
     var isServer = false
     var matching: ResponseMatching { .inOrder }
@@ -38,7 +38,7 @@ private let narrowLayout = FrameLayout {
 }
 .roles(ping: 1, push: 3, cancel: 2, serials: 16...255)
 
-/// How a response finds its request: in order, and by serials of which there are few.
+/// How responses are matched with requests: in order, and by few serials.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct MatchingLoopbackTests {
     private func withLines(
@@ -79,7 +79,7 @@ struct MatchingLoopbackTests {
         }
     }
 
-    @Test func theRepliesOfCancelledRequestsAreSwallowedInTheirPlace() async throws {
+    @Test func lateResponsesAreDiscardedInTheirPlace() async throws {
         try await withLines(handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             await server.pauseReading()
             let handles = (0..<20).map { client.start(Request(body: Bytes("\($0)"))) }
@@ -97,13 +97,13 @@ struct MatchingLoopbackTests {
                 try await expectBody(Bytes("\(index)"), of: handles[index])
             }
             #expect(await client.statistics.pending == 0)
-            // "18" and the others that were given up; the last reply, "19", came behind them all.
+            // "18" and the other cancelled requests. The last response, "19", came behind all of theirs.
             #expect(await client.statistics.lateResponses == 7)
             #expect(await server.journal.cancelCount == 0)
         }
     }
 
-    @Test func aRequestThatWasNeverWrittenLeavesNoPlaceBehind() async throws {
+    @Test func anUnwrittenRequestHasNoPlaceInTheOrder() async throws {
         try await withLines { server, client in
             await server.stopAccepting()
             let handles = (0..<6).map { client.start(Request(body: Bytes("\($0)"))) }
@@ -134,11 +134,11 @@ struct MatchingLoopbackTests {
         }
     }
 
-    @Test func aReplyThatNobodyAskedForIsCounted() async throws {
+    @Test func anUnsolicitedResponseIsCounted() async throws {
         try await withLines(handler: { _ in .twice }) { _, client in
             for number in 0..<3 {
-                // The second reply to one may come in time for the next: in order there is no telling them apart, so
-                // wait until it has come.
+                // The second response to one request might be taken for that to the next, because only the order tells
+                // them apart. The test waits until it has arrived.
                 _ = try await client.send(Request(body: Bytes("\(number)")))
                 while await client.statistics.unknownResponses <= number { await moment() }
             }
@@ -162,7 +162,7 @@ struct MatchingLoopbackTests {
 
     @Test(arguments: Mechanism.allCases)
     func thousandsOfRequestsShareAFewSerials(_ mechanism: Mechanism) async throws {
-        // Some are answered late, after they were given up: that is what frees their serials.
+        // Some responses come after their requests were cancelled. This frees the serials.
         let handler: LoopbackServer.Handler = { request in
             let number = Int(String(request.body)) ?? 0
             return number % 10 == 0 ? .after(.milliseconds(2), .echo) : .echo
@@ -171,7 +171,7 @@ struct MatchingLoopbackTests {
             by: mechanism,
             speaking: narrowLayout,
             options: LoopbackServer.Options { $0.answersCancelled = true },
-            clientOptions: quickOptions { $0.requests.maximumInFlight = 240 },  // as many: the link is not replaced
+            clientOptions: quickOptions { $0.requests.maximumInFlight = 240 },  // the number of serials: keeps the link
             handler: handler
         ) { server, client in
             let tally = await withTaskGroup(of: [String].self) { group in

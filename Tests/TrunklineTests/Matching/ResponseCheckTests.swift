@@ -2,7 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Protocols whose responses repeat something of their requests: one that does not was given to the caller as a success.
+/// Protocols whose responses repeat something of their requests. Regression: a response that did not was
+/// returned as a success.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ResponseCheckTests {
     private let layout = FrameLayout {
@@ -20,7 +21,7 @@ struct ResponseCheckTests {
         return request
     }
 
-    /// Answers with another type or another unit first, as the body says, and a second later as it should.
+    /// For some bodies, sends a response with another type or another unit first, and the right one a second later.
     private let handler: LoopbackServer.Handler = { request in
         let serial = UInt8(request.serial)
         return switch request.body {
@@ -36,7 +37,7 @@ struct ResponseCheckTests {
     }
 
     @Test(arguments: ["type", "unit", "part"] as [Bytes])
-    func aMismatchCostsItsRequestAlone(_ body: Bytes) throws {
+    func aMismatchFailsItsRequestAlone(_ body: Bytes) throws {
         let patient = LoopbackServer.Options { $0.answersCancelled = true }
         try simulate(speaking: layout, server: patient, handler: handler) { service, client in
             let other = client.start(request("slow"))
@@ -44,7 +45,7 @@ struct ResponseCheckTests {
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
             #expect((error?.cause as? FrameError)?.code == .responseMismatch)
             #expect(try await other.value.body == "slow")
-            // The right answer may yet come, and must not meet another request.
+            // The right response may still come, and must not be matched with another request.
             #expect(await client.statistics.heldSerials == 1)
             try await service.server.wait { $0.cancelCount == 1 }
             try await service.pass(.seconds(2))
@@ -54,7 +55,7 @@ struct ResponseCheckTests {
         }
     }
 
-    @Test func everyWayToAskIsChecked() throws {
+    @Test func everyFormOfCallIsChecked() throws {
         try simulate(speaking: layout, handler: handler) { _, client in
             let results = await client.send(all: [request("a"), request("type"), request("b")])
             #expect(results.map { try? $0.get().body } == ["a", nil, "b"])
@@ -82,8 +83,8 @@ struct ResponseCheckTests {
         }
     }
 
-    /// What a request leaves to the link is compared as the link fills it in.
-    @Test func aFieldThatTheHandshakeHasSetIsTheLinks() throws {
+    /// A field that the request does not set is compared with the value that the link gives it.
+    @Test func aFieldThatTheHandshakeSetIsCompared() throws {
         let options = ClientOptions { options in
             options.handshake.perform = { handshaker in
                 _ = try await handshaker.send(Request(type: 0x10))
@@ -95,7 +96,7 @@ struct ResponseCheckTests {
             #expect(usual["unit"] == 7)
             let own = try await client.send(request("b", unit: 9))
             #expect(own["unit"] == 9)
-            // On a link that was left, the same.
+            // The same on a draining link.
             let left = try await client.send(request("leave"))
             #expect(left["unit"] == 7)
             #expect(await client.statistics.connection.links == 2)
@@ -118,8 +119,8 @@ struct ResponseCheckTests {
         }
     }
 
-    /// All that follow would go to the wrong requests.
-    @Test func inOrderAMismatchEndsTheLink() throws {
+    /// All responses that follow would go to the wrong requests.
+    @Test func matchedInOrderAMismatchEndsTheLink() throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)
             Field.length(UInt8.self, counting: .body)
@@ -144,9 +145,9 @@ struct ResponseCheckTests {
         }
     }
 
-    // MARK: By the type of a request
+    // MARK: Responses decoded with their request
 
-    /// As many letters as it asks for.
+    /// A request for a number of letters. The response must have as many.
     private struct Letters: TypedRequest {
         static let type: UInt32 = 0x410
         let count: Int
@@ -168,7 +169,7 @@ struct ResponseCheckTests {
         func encode() -> Bytes { "1" }
     }
 
-    @Test func everyWayToAskReadsTheResponseWithItsRequest() throws {
+    @Test func everyFormOfCallDecodesTheResponseWithItsRequest() throws {
         let good = Letters(count: 2, text: "ab")
         let bad = Letters(count: 3, text: "ab")
         let options = ClientOptions { options in
@@ -184,7 +185,7 @@ struct ResponseCheckTests {
             await subscription.end()
             let results = await client.send(all: [good, bad, Letters(count: 1, text: "c")])
             #expect(results.map { try? $0.get() } == ["ab", nil, "c"])
-            // The server's mistake, of this request alone.
+            // The server's mistake, which fails this request only.
             let error = await failure { () throws(ClientError) in try await client.send(bad) }
             #expect(error?.code == .protocolViolation && error?.fate == .answered)
             #expect(error?.response?.body == "ab")

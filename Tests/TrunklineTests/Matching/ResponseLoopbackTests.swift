@@ -3,11 +3,11 @@ import Trunkline
 import TrunklineTesting
 
 extension HeavyTests {
-    /// Replies that come early, all at once or on a link that is stuck.
+    /// Responses that come early, all at once or on a blocked link.
     @Suite(.timeLimit(.minutes(5)))
     struct ResponseLoopbackTests {
         @Test(arguments: Mechanism.allCases)
-        func tenThousandRepliesInOneGoReachTheirBatch(_ mechanism: Mechanism) async throws {
+        func tenThousandResponsesAtOnceReachTheirBatch(_ mechanism: Mechanism) async throws {
             try await withServerAndClient(by: mechanism, handler: { _ in .shuffled(window: 10_000, seed: 7) }) {
                 _,
                 client in
@@ -19,7 +19,7 @@ extension HeavyTests {
         }
 
         @Test(arguments: Mechanism.allCases)
-        func tenThousandRepliesInOneGoReachTenThousandTasks(_ mechanism: Mechanism) async throws {
+        func tenThousandResponsesAtOnceReachTenThousandTasks(_ mechanism: Mechanism) async throws {
             try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 10_000) }) { _, client in
                 let crossed = try await withThrowingTaskGroup(of: Bool.self) { group in
                     for number in 0..<10_000 {
@@ -34,7 +34,7 @@ extension HeavyTests {
             }
         }
 
-        /// A server that answers as soon as it has a header, while the body is still being written.
+        /// A server that responds as soon as it has a header, while the client still writes the body.
         private struct HastyCodec: FrameCodec, ServerSideCodec {
             var isServer = false
             var bodyLeft = 0
@@ -45,7 +45,7 @@ extension HeavyTests {
                 if bodyLeft > 0 {
                     guard let piece = input.readBytes(min(input.count, bodyLeft)) else { return nil }
                     bodyLeft -= piece.count
-                    return Frame(.pong)  // a piece that nobody wants
+                    return Frame(.pong)  // a piece of the body, which is ignored
                 }
                 guard let type = input.readInteger(as: UInt32.self), let serial = input.readInteger(as: UInt32.self),
                     let length = input.readInteger(as: UInt32.self)
@@ -62,14 +62,14 @@ extension HeavyTests {
         }
 
         @Test(arguments: Mechanism.allCases)
-        func aReplyMayComeBeforeItsRequestIsWhollyWritten(_ mechanism: Mechanism) async throws {
+        func aResponseMayComeBeforeItsRequestIsFullyWritten(_ mechanism: Mechanism) async throws {
             let large = filled(15_000_000)
             try await withServer(speaking: HastyCodec()) { server in
                 let options = quickOptions { $0.outbound.highWatermark = 1 << 30 }
                 try await withClient(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops) {
                     client in
                     try await client.connect()
-                    // More than the two kernels hold, so that it cannot have been written.
+                    // More than the two kernels hold, so the client cannot have written it.
                     await server.script(.sequence([.stopReading, .reply("early")]))
                     let handles = (0..<4).map { _ in client.start(ask(large)) }
                     try await expectBody("early", of: handles[0])
@@ -82,12 +82,12 @@ extension HeavyTests {
             }
         }
 
-        // MARK: Stuck links
+        // MARK: Blocked links
 
-        /// The server stops reading and floods; the client has more to write than the kernels hold. Who waits for the
-        /// other to read before reading on would wait for ever.
+        /// The server stops reading and sends many pushes. The client has more to write than the kernels hold. If one
+        /// side waited for the other to read before it reads itself, both would wait for ever.
         @Test(arguments: Mechanism.allCases)
-        func readingGoesOnWhileWritingIsStuck(_ mechanism: Mechanism) async throws {
+        func readingContinuesWhileWritingIsBlocked(_ mechanism: Mechanism) async throws {
             let large = filled(1 << 20)
             let handler: LoopbackServer.Handler = { request in
                 guard request.body == "flood" else { return .echo }
@@ -105,9 +105,9 @@ extension HeavyTests {
             }
         }
 
-        /// Neither side's kernel can take what both want to write.
+        /// The kernels cannot hold what both sides want to write.
         @Test(arguments: Mechanism.allCases)
-        func largeBodiesGoBothWaysAtOnce(_ mechanism: Mechanism) async throws {
+        func largeBodiesAreSentInBothDirectionsAtOnce(_ mechanism: Mechanism) async throws {
             try await withServerAndClient(by: mechanism) { server, client in
                 let results = await client.send(all: (0..<24).map { ask(filled(4 << 20, with: UInt8($0))) })
                 let ends = results.compactMap { result -> [UInt8]? in
@@ -122,7 +122,7 @@ extension HeavyTests {
         // MARK: Broken protocol
 
         @Test(arguments: Mechanism.allCases, [Reaction.garbage([1, 2, 3, 4]), .absurdLength])
-        func aProtocolViolationCostsTheLinkAndWhatWasWritten(_ mechanism: Mechanism, _ nonsense: Reaction) async throws
+        func aProtocolViolationEndsTheLinkAndWrittenRequests(_ mechanism: Mechanism, _ nonsense: Reaction) async throws
         {
             let handler: LoopbackServer.Handler = { $0.body == "provoke" ? nonsense : .echo }
             let options = quickOptions { $0.requests.maximumInFlight = 1 }

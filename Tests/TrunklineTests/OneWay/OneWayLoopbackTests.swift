@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Messages that nobody waits for, from many threads.
+/// One-way messages from many threads.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct OneWayLoopbackTests {
     /// The numbers that a server received, by the caller that sent them.
@@ -19,14 +19,14 @@ struct OneWayLoopbackTests {
         var all: [Int: [Int]] { numbers.withLock { $0 } }
     }
 
-    @Test func whatManyThreadsEnqueueArrivesOnceAndInOrder() async throws {
+    @Test func messagesFromManyThreadsArriveOnceAndInOrder() async throws {
         let ledger = Ledger()
         let handler: LoopbackServer.Handler = { request in
             if request.body == "end" { return .echo }
             ledger.note(request.body)
             return .noReply
         }
-        // Little room, so that callers wait for it most of the time.
+        // Little room, so that callers wait for room most of the time.
         let options = quickOptions {
             $0.outbound.highWatermark = 16_384
             $0.outbound.lowWatermark = 4096

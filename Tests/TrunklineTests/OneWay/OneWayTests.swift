@@ -3,10 +3,11 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// One-way messages that nobody waits for.
+/// One-way messages that no caller waits for, and batches of one-way messages.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct OneWayTests {
-    /// A way that holds little, to a server that can be told not to read. Not for TLS, which encrypts ahead of the kernel.
+    /// A network that holds little, for a server that can stop reading. Not for TLS, which encrypts ahead
+    /// of the kernel.
     private static let narrow: NetworkConditions = {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 1000
@@ -18,7 +19,7 @@ struct OneWayTests {
         $0.outbound.highWatermark = 4096
         $0.outbound.lowWatermark = 2048
         $0.requests.timeout = .seconds(100)
-        $0.liveness.heartbeat = .none  // a server that reads nothing for a minute is taken for dead
+        $0.liveness.heartbeat = .none  // otherwise a server that reads nothing for a minute counts as dead
     }
 
     /// A message that costs 1024 bytes and begins with `number`.
@@ -36,7 +37,7 @@ struct OneWayTests {
         await service.server.pauseReading()
     }
 
-    /// `tryEnqueue` until there is no room; returns how many were accepted.
+    /// Calls `tryEnqueue` until there is no room. Returns the number of accepted messages and the error.
     private func fill(_ client: Client, from first: Int = 0) -> (count: Int, error: ClientError) {
         var count = 0
         while true {
@@ -45,7 +46,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func itWaitsForNeitherLinkNorKernel() throws {
+    @Test func enqueueingWaitsForNeitherLinkNorKernel() throws {
         try simulate(conditions: Self.narrow) { service, client in
             let began = service.now
             for number in 0..<50 { try await client.enqueue(message(number)) }
@@ -60,7 +61,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func messagesKeepTheirPlaceAmongOthers() throws {
+    @Test func messagesKeepTheirPlaceAmongRequests() throws {
         try simulate { service, client in
             try await client.enqueue(ask("a"))
             let b = client.start(ask("b"))
@@ -75,13 +76,13 @@ struct OneWayTests {
 
     // MARK: Bounds
 
-    @Test func whatIsAcceptedIsBounded() throws {
+    @Test func acceptedMessagesAreLimitedInBytes() throws {
         try simulate(conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             let (count, error) = fill(client)
             #expect(count == 4)
             #expect(error.code == .overloaded && error.fate == .notSent)
-            // What the kernel takes makes room.
+            // Messages that the kernel takes make room.
             try await service.pass(.seconds(1))
             #expect(await client.statistics.pending > 0)
             let more = fill(client, from: 4)
@@ -93,7 +94,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func whatIsAcceptedIsBoundedInNumber() throws {
+    @Test func acceptedMessagesAreLimitedInNumber() throws {
         let options = ClientOptions { $0.requests.maximumWaiting = 10 }
         try simulate(options: options) { service, client in
             #expect(fill(client).count == 10)
@@ -102,7 +103,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func oneMessageOfAnySizeMayBeThereAlone() throws {
+    @Test func oneMessageOfAnySizeIsAccepted() throws {
         try simulate(options: Self.options) { service, client in
             try client.tryEnqueue(ask(filled(100_000)))
             #expect(fill(client).count == 0)
@@ -122,7 +123,7 @@ struct OneWayTests {
                 }
             }
             try await service.pass(.seconds(50))
-            // Those that wait were not accepted.
+            // Messages of waiting callers have not been accepted.
             #expect(await client.statistics.pending < 4 + 4 + 4)
             await service.server.resumeReading()
             for caller in callers { try await caller.value }
@@ -137,7 +138,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func aCallerThatWaitsCanBeCancelledAndHasADeadline() throws {
+    @Test func aWaitingCallerCanBeCancelledAndHasADeadline() throws {
         try simulate(conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             var count = fill(client).count
@@ -173,10 +174,10 @@ struct OneWayTests {
         }
     }
 
-    /// Both go out in one turn. The first that runs on cancels the other, whose message was accepted and would be taken out
-    /// of the queue again.
+    /// Both messages go out in one turn. The first task that resumes cancels the other, whose message was accepted and
+    /// would be removed from the queue again.
     @Test(arguments: UInt64(1)...20)
-    func aCancellationBehindTheAcceptanceComesTooLate(_ seed: UInt64) throws {
+    func aCancellationAfterTheAcceptanceHasNoEffect(_ seed: UInt64) throws {
         try simulate(seed: seed, conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             var count = fill(client).count
@@ -200,9 +201,9 @@ struct OneWayTests {
         }
     }
 
-    // MARK: What becomes of them
+    // MARK: Outcomes
 
-    @Test func whatWasNotSentWhenTheLinkWasLostGoesOutOnTheNext() throws {
+    @Test func unsentMessagesGoOutOnTheNextLink() throws {
         try simulate(conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             var count = fill(client).count
@@ -213,7 +214,8 @@ struct OneWayTests {
             try client.tryEnqueue(message(count))
             try await service.server.waitForRequest { [count] in $0.body == message(count).body }
             let received = await numbers(service.server)
-            // None twice, and none overtook another. What the kernels held is lost, and with it one half-written.
+            // No message arrives twice or overtakes another. Those in the kernels' buffers are lost, and one that was
+            // partly written.
             #expect(received == Array(received[0]...count))
             #expect(received.count >= 3)
             #expect(await client.statistics.failedMessages == 1)
@@ -221,7 +223,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func whatExpiresWithoutALinkIsCountedAndNotSent() throws {
+    @Test func aMessageThatExpiresWithoutALinkIsCountedAndNotSent() throws {
         try simulate { service, client in
             await service.server.stopAccepting()
             try await client.enqueue(ask("a"), timeout: .seconds(1))
@@ -234,9 +236,9 @@ struct OneWayTests {
         }
     }
 
-    @Test func aMessageThatCannotBeEncodedIsCountedAndPostingItTellsTheReason() throws {
+    @Test func aMessageThatCannotBeEncodedIsCountedAndPostingItThrows() throws {
         try simulate { service, client in
-            let message = Request(type: 0x1)  // a ping's
+            let message = Request(type: 0x1)  // the type of a ping
             try await client.enqueue(message)
             try await expectEcho("a", by: client)
             #expect(await client.statistics.failedMessages == 1)
@@ -247,7 +249,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func closingWritesWhatWasAccepted() throws {
+    @Test func closingWritesAcceptedMessages() throws {
         try simulate(conditions: Self.narrow) { service, client in
             for number in 0..<100 { try await client.enqueue(message(number)) }
             await client.close()
@@ -259,7 +261,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func closingAtOnceEndsThoseWhoWait() throws {
+    @Test func closeNowFailsWaitingCallers() throws {
         try simulate(conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             var count = fill(client).count
@@ -278,9 +280,9 @@ struct OneWayTests {
         }
     }
 
-    // MARK: Many at once
+    // MARK: Batches
 
-    @Test func postedTogetherEachHasItsOwnResult() throws {
+    @Test func eachMessageOfABatchHasItsOwnResult() throws {
         try simulate { service, client in
             let requests = [ask("a"), Request(type: 0x1), ask("c")]
             let results = await client.post(all: requests)
@@ -296,7 +298,7 @@ struct OneWayTests {
         }
     }
 
-    @Test func postingTogetherReturnsWhenTheKernelHasTheLast() throws {
+    @Test func postingABatchReturnsWhenTheKernelHasTheLastMessage() throws {
         try simulate(conditions: Self.narrow, options: Self.options, overTLS: false) { service, client in
             try await pause(service, client)
             let posting = Task(executorPreference: service.network.executor) {

@@ -3,7 +3,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// The address of this end of a socket.
+/// The local address of a socket.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
 struct LocalAddressTests {
     private actor Owner: TransportHandler {
@@ -13,7 +13,7 @@ struct LocalAddressTests {
         private var transport: (any Transport)?
         private var outcome: Bool?
 
-        /// Connects, and tells the address before and after.
+        /// Connects, and returns the local address before and after.
         func connect(to address: SocketAddress) async -> [SocketAddress?] {
             transport = loop.connect(to: address, options: SocketOptions(), handler: self)
             let before = transport?.localAddress
@@ -37,7 +37,7 @@ struct LocalAddressTests {
         }
     }
 
-    @Test func aConnectedSocketHasOne() async throws {
+    @Test func aConnectedSocketHasALocalAddress() async throws {
         let listener = try RawListener()
         let owner = Owner()
         let addresses = await owner.connect(to: .loopback(port: listener.port))
@@ -46,7 +46,7 @@ struct LocalAddressTests {
         #expect(await owner.close() == nil)
     }
 
-    @Test func aSocketThatFailedToConnectHasNone() async throws {
+    @Test func aSocketThatFailedToConnectHasNoLocalAddress() async throws {
         let port = try RawListener().port
         let owner = Owner()
         #expect(await owner.connect(to: .loopback(port: port)) == [nil, nil])

@@ -12,7 +12,8 @@ import TrunklineTesting
 #endif
 
 #if os(Linux)
-    /// The monitor of this host's network, which changes nothing here. `PathChangeTests`, of the interop tests, has networks that change.
+    /// The monitor of this host's network, which does not change here. `PathChangeTests` of the interop tests has
+    /// networks that change.
     @Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
     struct PathMonitorTests {
         private final class Observer: PathObserver {
@@ -33,7 +34,7 @@ import TrunklineTesting
         private static let somewhere = SocketAddress.ipv4([192, 0, 2, 1], port: 443)
 
         @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
-        func whatIsOfThisHostIsLocal(mechanism: EventLoops.Mechanism) async {
+        func addressesOfThisHostAreLocal(mechanism: EventLoops.Mechanism) async {
             let loop = EventLoops(count: 1, mechanism: mechanism).next()
             let monitor = SystemPathMonitor()
             #expect(monitor.path(to: Self.somewhere, from: nil) == .unknown)
@@ -49,12 +50,12 @@ import TrunklineTesting
             }
         }
 
-        /// Netlink and a socket that connects come to the same path.
+        /// Netlink and a connected socket report the same path.
         @Test(arguments: [
             somewhere, .ipv4([8, 8, 8, 8], port: 53),
             .ipv6([0x20, 1, 0xd, 0xb8] + [UInt8](repeating: 1, count: 12), port: 443, scope: 0),
         ])
-        func twoWaysToFindAPathAgree(address: SocketAddress) async throws {
+        func bothWaysToFindAPathAgree(address: SocketAddress) async throws {
             let loop = EventLoops(count: 1).next()
             let monitor = SystemPathMonitor()
             #expect(await added(to: monitor, on: loop))
@@ -76,7 +77,7 @@ import TrunklineTesting
             let monitor = SystemPathMonitor()
             #expect(await added(to: monitor, on: loop))
             #expect(!monitor.isUsable(Self.somewhere))
-            // Nothing can be sent from it.
+            // No packet can be sent from it.
             #expect(monitor.path(to: .ipv4([198, 51, 100, 1], port: 1), from: Self.somewhere) == .noRoute)
             #expect(SocketPath.path(to: .ipv4([198, 51, 100, 1], port: 1), from: Self.somewhere) == .noRoute)
         }
@@ -87,9 +88,9 @@ import TrunklineTesting
             { _ in -EPERM },
             { _ in -EACCES },
             { _ in -EAFNOSUPPORT },
-            // The second socket alone.
+            // Only the second socket is refused.
             { groups in groups == 0 ? -EPERM : openNetlinkSocket(groups) },
-            // One whose requests get no answer.
+            // A socket whose requests are not answered.
             { groups in
                 groups == 0
                     ? socket(AF_INET, Int32(SOCK_DGRAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
@@ -98,7 +99,7 @@ import TrunklineTesting
         ]
 
         @Test(arguments: refusals.indices)
-        func withoutPermissionNothingIsKnownAndItSaysSoOnce(index: Int) async {
+        func withoutPermissionPathsAreUnknownAndThisIsReportedOnce(index: Int) async {
             let (lines, opened) = (Lock<[String]>([]), Lock(0))
             let monitor = SystemPathMonitor(
                 opening: { groups in
@@ -113,13 +114,13 @@ import TrunklineTesting
             #expect(monitor.path(to: .loopback(port: 1), from: nil) == .local)
             #expect(monitor.isUsable(Self.somewhere) && monitor.hasNetwork)
             let said = lines.withLock { $0 }
-            #expect(said.count == 1 && said[0].hasPrefix("trunkline: changes of the network are not seen: netlink: "))
+            #expect(said.count == 1 && said[0].hasPrefix("trunkline: network changes are not monitored: netlink: "))
             if index == 0 { #expect(said[0].hasSuffix("Operation not permitted (EPERM)\n")) }
             #expect(opened.withLock { $0 } <= 2)
         }
 
-        /// There are no descriptors now, and some later.
-        @Test func itIsTriedAgainWhenTheSystemHadRunOut() async {
+        /// There are no free descriptors at first, and some later.
+        @Test func theMonitorIsStartedAgainAfterDescriptorsHadRunOut() async {
             let (lines, isOut) = (Lock<[String]>([]), Lock(true))
             let monitor = SystemPathMonitor(
                 opening: { groups in isOut.withLock { $0 } ? -EMFILE : openNetlinkSocket(groups) },
@@ -132,12 +133,12 @@ import TrunklineTesting
             #expect(lines.withLock { $0.count } == 1)
         }
 
-        /// A socket that fails again and again is given up; observers hear of it.
-        @Test func aSocketThatFailsIsGivenUp() async throws {
+        /// A socket that fails again and again is closed, and observers are notified.
+        @Test func aSocketThatKeepsFailingIsClosed() async throws {
             let lines = Lock<[String]>([])
             let monitor = SystemPathMonitor(
                 opening: { groups in
-                    // Not connected: to read from it fails with ENOTCONN.
+                    // Not connected: reading from it fails with ENOTCONN.
                     groups == 0
                         ? openNetlinkSocket(0)
                         : socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
@@ -155,7 +156,7 @@ import TrunklineTesting
 
         // MARK: Observers
 
-        @Test func observersThatAreGoneAreForgotten() async {
+        @Test func deallocatedObserversAreRemoved() async {
             let loop = EventLoops(count: 1).next()
             let observers = PathObservers()
             let kept = (0..<10).map { _ in Observer() }
@@ -167,7 +168,7 @@ import TrunklineTesting
             #expect(observers.count == kept.count)
         }
 
-        @Test func everyObserverHearsOnItsLoop() async {
+        @Test func everyObserverIsCalledOnItsEventLoop() async {
             final class Listener: PathObserver {
                 let loop: any EventLoop
                 let heard = Lock<[Bool]>([])
@@ -186,9 +187,9 @@ import TrunklineTesting
     }
 #endif
 
-/// The addresses of this host, which has a loopback at least.
+/// The addresses of this host, which has at least a loopback address.
 @Suite struct InterfaceAddressTests {
-    @Test func theLoopbackIsThere() throws {
+    @Test func theLoopbackAddressIsListed() throws {
         let all = try #require(InterfaceAddress.all())
         let loopback = try #require(all.first { $0.address == .loopback(port: 0) })
         #expect(loopback.isUp && !loopback.isOfNetwork && !loopback.isOfTunnel && !loopback.interface.isEmpty)
@@ -198,7 +199,7 @@ import TrunklineTesting
         InterfaceAddress(interface: name, flags: flags, address: address)
     }
 
-    @Test func whatIsOfANetwork() {
+    @Test func addressesOfANetworkAreRecognized() {
         let ten = SocketAddress.ipv4([10, 0, 0, 2], port: 0)
         #expect(known(ten).isOfNetwork)
         #expect(!known(ten, flags: 0x42).isOfNetwork)  // down
@@ -210,7 +211,7 @@ import TrunklineTesting
         #expect(known(.ipv6([0xfd, 0x00] + rest, port: 0, scope: 0)).isOfNetwork)
     }
 
-    @Test func whatLooksLikeATunnel() {
+    @Test func tunnelsAreRecognized() {
         let ten = SocketAddress.ipv4([10, 0, 0, 2], port: 0)
         #expect(
             known(ten, "utun3").isOfTunnel && known(ten, "ppp0").isOfTunnel

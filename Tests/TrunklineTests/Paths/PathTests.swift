@@ -3,10 +3,10 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// What a client makes of changes of the host's network.
+/// How a client reacts to changes of the host's network.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PathTests {
-    /// A wait after a failure that nothing but the network may shorten, and requests that wait for long.
+    /// Options with a back-off that only a network change shortens, and with a long timeout.
     private func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions {
             $0.reconnecting.policy = Backoff(minimum: .seconds(300), cap: .seconds(300))
@@ -20,7 +20,7 @@ struct PathTests {
         return nil
     }
 
-    /// Gathers the reports of `client` from now on.
+    /// Collects the reports of `client` from now on.
     private func reports(of client: Client, in network: SimulatedNetwork) -> Task<[DisconnectReport], Never> {
         let reports = client.disconnects
         return Task(executorPreference: network.executor) {
@@ -53,7 +53,8 @@ struct PathTests {
             let began = service.now
             network.setInterface("eth0", isUp: true)
             try await expectBody("waiting", of: waiting)
-            // Told within 5 ms, begun within 80, and a few round trips of 4 ms at most.
+            // The change is reported within 5 ms, an attempt begins within 80 ms, and it needs a few round trips
+            // of at most 4 ms.
             let took = service.now - began
             #expect(took < .milliseconds(200), "\(took)")
             await client.closeNow()
@@ -64,7 +65,7 @@ struct PathTests {
         }
     }
 
-    @Test func callersWaitWithinTheirDeadlines() throws {
+    @Test func withoutARouteCallersWaitUntilTheirDeadlines() throws {
         try simulate(options: patient()) { service, client in
             service.network.setInterface("eth0", isUp: false)
             let error = await failure { () throws(ClientError) in
@@ -76,8 +77,8 @@ struct PathTests {
         }
     }
 
-    /// The route goes while the client waits between two attempts.
-    @Test func aWaitWithoutARouteIsAPause() throws {
+    /// The route is removed while the client waits between two attempts.
+    @Test func aBackoffWithoutARouteBecomesAPause() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             network.refuseConnections(to: "db")
@@ -94,10 +95,10 @@ struct PathTests {
         }
     }
 
-    /// The route goes, an attempt fails for it, and the route is back before anybody is told of anything: the client hears of
-    /// a network that is as it was.
+    /// The route is removed, an attempt fails because of this, and the route is back before any change is reported. The
+    /// client then learns of a network that is as it was.
     @Test(arguments: 1...30 as ClosedRange<UInt64>)
-    func anOutageThatIsOverWhenItIsToldOfEndsThePause(seed: UInt64) throws {
+    func anOutageThatIsOverBeforeItIsReportedEndsThePause(seed: UInt64) throws {
         try simulate(seed: seed, options: patient()) { service, client in
             let network = service.network
             network.longestNewsDelay = .milliseconds(60)
@@ -114,8 +115,8 @@ struct PathTests {
         }
     }
 
-    /// A name leads elsewhere by now, of which no change of this host's network tells.
-    @Test func aNameIsResolvedAnewWhileNoRouteLeadsToItsAddress() throws {
+    /// The name has another address by now, which no change of this host's network shows.
+    @Test func aNameIsResolvedAgainWhileItsAddressHasNoRoute() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             let other = try await service.startServer(at: "other:7000", speaking: .standard)
@@ -131,8 +132,8 @@ struct PathTests {
         }
     }
 
-    /// Addresses come and go that have nothing to do with the server, as on a host with many containers.
-    @Test func strangeChangesDoNotDisturbAnAttempt() throws {
+    /// Addresses that are unrelated to the server appear, as on a host with many containers.
+    @Test func unrelatedChangesDoNotDisturbAnAttempt() throws {
         try simulate(options: patient { $0.connecting.timeout = .seconds(30) }) { service, client in
             let network = service.network
             network.setResolution(of: "db", ipv6: .after(.seconds(9)), ipv4: .after(.seconds(9)))
@@ -146,7 +147,7 @@ struct PathTests {
         }
     }
 
-    /// A limit on attempts is no limit on the time without a network.
+    /// A limit on attempts does not limit the time without a network.
     @Test func pausedAttemptsAreNotCounted() throws {
         try simulate(options: patient { $0.reconnecting.maximumAttempts = 1 }) { service, client in
             service.network.setInterface("eth0", isUp: false)
@@ -157,8 +158,8 @@ struct PathTests {
         }
     }
 
-    /// Where the system lets nobody see its network, clients work as without a monitor.
-    @Test func withoutPermissionEverythingWorksAsBefore() throws {
+    /// If the system does not let a process see its network, clients work as without a monitor.
+    @Test func withoutPermissionClientsWorkAsWithoutAMonitor() throws {
         try simulate(options: patient()) { service, client in
             service.network.hidesPaths = true
             try await expectEcho("a", by: client)
@@ -182,8 +183,8 @@ struct PathTests {
         }
     }
 
-    /// While there was no network, its name could not be resolved; now it can, to another address.
-    @Test func namesAreResolvedAnewInAnotherNetwork() throws {
+    /// While there was no network, the name could not be resolved. Now it can, to another address.
+    @Test func namesAreResolvedAgainInAnotherNetwork() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             let other = try await service.startServer(at: "other:7000", speaking: .standard)
@@ -202,7 +203,7 @@ struct PathTests {
         }
     }
 
-    @Test func aBackOffEndsWhenTheNetworkIsAnother() throws {
+    @Test func aBackoffEndsWhenTheNetworkChanges() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             network.refuseConnections(to: "db")
@@ -218,9 +219,9 @@ struct PathTests {
 
     // MARK: Links
 
-    /// With the monitor off, the loss is noticed by liveness alone.
+    /// With the monitor off, only liveness notices the loss.
     @Test(arguments: [true, false])
-    func aLinkWhoseAddressIsGoneIsReplacedAtOnce(isMonitored: Bool) throws {
+    func aLinkWhoseAddressWasRemovedIsReplacedAtOnce(isMonitored: Bool) throws {
         let options = patient { $0.network.isMonitored = isMonitored }
         try simulate(options: options) { service, client in
             let network = service.network
@@ -237,13 +238,13 @@ struct PathTests {
         }
     }
 
-    @Test func aLinkWhoseRouteIsGoneIsProbed() throws {
+    @Test func aLinkWhoseRouteWasRemovedIsProbed() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             let reports = reports(of: client, in: network)
             try await expectEcho("before", by: client)
             network.setRoute(to: "db", through: nil)
-            // Not the interval of the heartbeat, which is thirty seconds: its deadline of ten.
+            // Not after the heartbeat's interval of 30 s, but after its deadline of 10 s.
             try await service.pass(.seconds(11))
             let now = await state(of: client)
             #expect(now == .noNetwork(cause: .unreachable), "\(String(describing: now))")
@@ -256,7 +257,7 @@ struct PathTests {
         }
     }
 
-    @Test func aLinkThatAnswersItsProbeStays() throws {
+    @Test func aLinkThatAnswersItsProbeIsKept() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             try await expectEcho("before", by: client)
@@ -271,7 +272,7 @@ struct PathTests {
     }
 
     @Test(arguments: [RouteChangePolicy.ignore, .probe, .move])
-    func aBetterPathIsTakenIfThePolicySaysSo(_ policy: RouteChangePolicy) throws {
+    func aBetterPathIsUsedIfThePolicySaysSo(_ policy: RouteChangePolicy) throws {
         try simulate(options: patient { $0.network.onRouteChange = policy }) { service, client in
             let network = service.network
             try await expectEcho("before", by: client)
@@ -283,7 +284,7 @@ struct PathTests {
             let path = await client.path.description
             #expect(path == (isMoved ? "tun0 (tunnel) from 10.8.0.2" : "eth0 from 10.255.0.1"))
             #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
-            // Once is enough.
+            // The link does not move again for a worse path.
             network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
             try await service.pass(.seconds(5))
             #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
@@ -300,7 +301,7 @@ struct PathTests {
         }
     }
 
-    @Test func whatIsOnThisHostIsNotAffected() throws {
+    @Test func linksWithinThisHostAreNotAffected() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             for endpoint in ["127.0.0.1:7001", "unix:/run/db.sock"] as [Endpoint] {
@@ -322,9 +323,9 @@ struct PathTests {
 
     // MARK: Reports
 
-    /// A path on which frames have come since it was another is the path that worked.
+    /// If frames have arrived since the path changed, the new path is the path that worked.
     @Test(arguments: [true, false])
-    func aReportComparesTheEndWithThePathThatWorked(worksOnTheNewPath: Bool) throws {
+    func aReportComparesTheLastPathWithThePathThatWorked(worksOnTheNewPath: Bool) throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
             let reports = reports(of: client, in: network)

@@ -9,7 +9,7 @@ func numberedPushes(_ count: Int) -> [UInt8] {
     }
 }
 
-/// Reads `count` numbered pushes, which must come in order.
+/// Expects `count` numbered pushes, in order.
 func expectNumberedPushes(
     _ count: Int,
     from stream: PushStream,
@@ -27,7 +27,8 @@ func expectNumberedPushes(
 }
 
 extension NetworkConditions {
-    /// A network that carries a mebibyte at once, uncut: what is written together arrives together.
+    /// A network that carries a mebibyte at once, without fragmentation: data that is written together
+    /// arrives together.
     static var wide: NetworkConditions {
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow, conditions.fragmentation) = (1 << 20, 1 << 20, 0)

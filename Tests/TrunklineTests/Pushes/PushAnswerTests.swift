@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Answers to pushes: they go out on the link of their push or not at all.
+/// Answers to pushes. They go out on the link of their push or not at all.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushAnswerTests {
-    /// Has the server push, and returns the push.
+    /// Makes the server send a push, and returns the push.
     private func push(from server: LoopbackServer, to client: Client) async throws -> PushMessage {
         var pushes = client.pushes().messages.makeAsyncIterator()
         try await client.connect()
@@ -19,15 +19,15 @@ struct PushAnswerTests {
             let push = try await push(from: service.server, to: client)
             guard case .ready(_, let session)? = await client.states.first(where: { $0.isReady }) else { return }
             #expect(push.session == session && session > 0)
-            // Where it came from makes no difference to what it says.
+            // The session is not part of the comparison.
             #expect(push == PushMessage(type: 2, body: "news"))
             try await client.post(ask("thanks"), answering: push)
             try await service.server.waitForRequest { $0.body == "thanks" }
         }
     }
 
-    /// SMPP's `deliver_sm`: the server asks, with serials of its own, and the answer has a mark.
-    @Test func aRequestOfTheServersIsAnsweredWithItsSerialAndTheMarkOfAResponse() throws {
+    /// SMPP's `deliver_sm`: the server sends a request with its own serial, and the answer is marked as a response.
+    @Test func aRequestOfTheServerIsAnsweredWithItsSerialAndAResponseMark() throws {
         let smpp = FrameLayout {
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.type(UInt32.self)
@@ -56,7 +56,7 @@ struct PushAnswerTests {
             let push = try await push(from: service.server, to: client)
             service.network.reset("db")
             for _ in 0..<2 {
-                // Before there is another link, and then.
+                // First without a link, then with the next one.
                 let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
                 #expect(error?.code == .connectionLost && error?.fate == .notSent)
                 try await expectEcho("on the new link", by: client)
@@ -68,7 +68,7 @@ struct PushAnswerTests {
         }
     }
 
-    /// It was taken in while its link was there, and had not left the queue when the link was lost.
+    /// The answer was accepted while its link was ready, and was still queued when the link was lost.
     @Test func anAnswerThatIsStillQueuedIsLostWithItsLink() throws {
         try simulate { service, client in
             let push = try await push(from: service.server, to: client)
@@ -86,8 +86,8 @@ struct PushAnswerTests {
         }
     }
 
-    /// Requests that have not started go to the next endpoint; answers do not.
-    @Test func anAnswerDoesNotGoWhereTheClientGoes() throws {
+    /// Requests that have not started move to the next endpoint. Answers do not.
+    @Test func anAnswerDoesNotMoveToTheNextEndpoint() throws {
         try simulate { service, _ in
             let other = try await service.startServer(at: "other:7000", speaking: .standard)
             let client = service.client(of: ["db:7000", "other:7000"])
@@ -109,7 +109,7 @@ struct PushAnswerTests {
         }
     }
 
-    @Test func whatIsNoPushCannotBeAnswered() throws {
+    @Test func aMessageThatWasNotReceivedCannotBeAnswered() throws {
         try simulate { service, client in
             let push = PushMessage(type: 2, body: "made by hand")
             let error = await failure { () throws(ClientError) in try await client.post(ask("x"), answering: push) }
@@ -117,8 +117,8 @@ struct PushAnswerTests {
         }
     }
 
-    /// `speakAfter`: a server that talks all the time still hears from us, also while nobody reads what it says.
-    @Test(arguments: [true, false]) func aServerThatTalksHearsFromUs(_ isReading: Bool) throws {
+    /// `speakAfter`: a server that sends all the time still receives pings, even while no subscriber reads.
+    @Test(arguments: [true, false]) func aServerThatSendsAllTheTimeReceivesPings(_ isReading: Bool) throws {
         let options = ClientOptions { $0.liveness.speakAfter = .seconds(3) }
         try simulate(options: options) { service, client in
             let buffering = PushBuffering(maximumCount: 4, overflow: .suspendReading)

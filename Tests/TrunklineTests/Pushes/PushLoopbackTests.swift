@@ -2,16 +2,16 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Streams of pushes: bounded, honest, and never in the way of replies.
+/// Streams of pushes are bounded, report dropped pushes, and do not delay responses.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct PushLoopbackTests {
-    /// Answers "flood" with a thousand numbered pushes and then an echo.
+    /// Responds to "flood" with a thousand numbered pushes and then an echo.
     private static let flood: LoopbackServer.Handler = { request in
         guard request.body == "flood" else { return .echo }
         return .sequence((0..<1000).map { .push(Frame(.push, type: 2, body: Bytes("\($0)"))) } + [.echo])
     }
 
-    /// What `stream` gives until its end, in words.
+    /// The elements of `stream` until its end, as text.
     private func words(of stream: PushStream) async -> [String] {
         var words: [String] = []
         for await push in stream {
@@ -25,14 +25,14 @@ struct PushLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func aStreamThatNobodyReadsIsBoundedByItsPolicy(_ mechanism: Mechanism) async throws {
+    func anUnreadStreamIsBoundedByItsPolicy(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: Self.flood) { _, client in
             let oldest = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .dropOldest))
             let newest = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .dropNewest))
             let finishing = client.pushes(buffering: PushBuffering(maximumCount: 3, overflow: .finish))
             let small = client.pushes(buffering: PushBuffering(maximumBytes: 9, overflow: .dropOldest))
             let roomy = client.pushes()
-            try await expectEcho("flood", by: client)  // behind a thousand pushes that nobody has read
+            try await expectEcho("flood", by: client)  // behind a thousand unread pushes
             #expect(await client.statistics.pushes == 1000)
             await client.close()
             #expect(await words(of: oldest) == ["dropped 997", "997", "998", "999"])
@@ -44,7 +44,7 @@ struct PushLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func readingIsSuspendedAndResumedForThoseWhoAskForIt(_ mechanism: Mechanism) async throws {
+    func readingIsSuspendedAndResumedIfTheBufferingSaysSo(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: Self.flood) { _, client in
             let stream = client.pushes(buffering: PushBuffering(maximumCount: 4, overflow: .suspendReading))
             async let reply = client.send(ask("flood"))
@@ -56,7 +56,7 @@ struct PushLoopbackTests {
         }
     }
 
-    @Test func aConsumerThatIsCancelledEndsOnlyItsOwnStream() async throws {
+    @Test func aCancelledConsumerEndsOnlyItsOwnStream() async throws {
         try await withServerAndClient(handler: Self.flood) { _, client in
             let other = client.pushes()
             let stream = client.pushes()
@@ -71,13 +71,13 @@ struct PushLoopbackTests {
         }
     }
 
-    @Test func aStreamThatIsLetGoIsForgotten() async throws {
+    @Test func aDeallocatedStreamIsRemoved() async throws {
         try await withServerAndClient(handler: Self.flood) { _, client in
             var dropped: PushStream? = client.pushes(
                 buffering: PushBuffering(maximumCount: 1, overflow: .suspendReading)
             )
             let kept = client.pushes()
-            // Its full buffer has suspended reading; letting go of it resumes.
+            // Its full buffer has suspended reading. Its deallocation resumes reading.
             async let reply = client.send(ask("flood"))
             for await _ in kept.prefix(1) { break }
             #expect(dropped != nil)

@@ -3,10 +3,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Streams of selected pushes, and their end from outside.
+/// Streams of selected pushes, and finishing a stream.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushSelectionTests {
-    /// What `stream` gives until its end, in words.
+    /// The elements of `stream` until its end, as text.
     private func words(of stream: PushStream) async -> [String] {
         var words: [String] = []
         for await push in stream {
@@ -19,7 +19,7 @@ struct PushSelectionTests {
         return words
     }
 
-    /// Lines; "!topic text" is a push, and one whose text is "bad" is malformed, "worse" beyond recognition.
+    /// Lines. "!topic text" is a push. A push whose text is "bad" is malformed; with "worse" it has no key either.
     private static let lines = DelimitedCodec(delimiter: "\n")
         .reading { frame in
             let text = String(frame.body)
@@ -33,7 +33,7 @@ struct PushSelectionTests {
             return PushKey(String(topic))
         }
 
-    /// Answers a request with the pushes that it names, and then an echo.
+    /// Responds to a request with the pushes that it names, and then an echo.
     private static let repeater: LoopbackServer.Handler = { request in
         let pushes = String(request.body).split(separator: ",").map {
             Reaction.push(Frame(.push, body: Bytes("!\($0)")))
@@ -104,7 +104,7 @@ struct PushSelectionTests {
         }
     }
 
-    @Test func aKeyIsLookedUpOnceHoweverManyListen() throws {
+    @Test func theKeyOfAPushIsComputedOnceForAllStreams() throws {
         let asked = Mutex(0)
         let codec = LengthPrefixedCodec(UInt32.self)
             .reading { if $0.body.first == 0x21 { $0.kind = .push } }
@@ -127,7 +127,7 @@ struct PushSelectionTests {
 
     // MARK: Finishing
 
-    @Test func aFinishedStreamGivesWhatIsBufferedAndEnds() throws {
+    @Test func aFinishedStreamDeliversItsBufferAndEnds() throws {
         try simulate(speaking: Self.lines, handler: Self.repeater) { service, client in
             let (stream, other) = (client.pushes(), client.pushes())
             try await expectEcho("a 1,a 2", by: client)
@@ -141,7 +141,7 @@ struct PushSelectionTests {
         }
     }
 
-    @Test func finishingEndsEveryoneWhoWaits() throws {
+    @Test func finishingEndsAllWaitingReaders() throws {
         try simulate(speaking: Self.lines, handler: Self.repeater) { service, client in
             let stream = client.pushes()
             let readers = (0..<3).map { _ in
@@ -156,7 +156,7 @@ struct PushSelectionTests {
         }
     }
 
-    /// Nobody reads what is in the buffer any more, as it were, and reading from the socket waited for that.
+    /// Regression: a finished stream whose buffer was not read kept reading from the socket suspended.
     @Test func finishingAFullStreamResumesReading() throws {
         try simulate(options: ClientOptions { $0.requests.timeout = nil }) { service, client in
             let stream = client.pushes(buffering: PushBuffering(maximumCount: 1, overflow: .suspendReading))

@@ -5,8 +5,9 @@ import TrunklineTesting
 
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct SubscriptionTests {
-    /// A client that only listens never connected: nobody but requests and `connect()` had wanted a link.
-    @Test func aSubscriberAloneConnects() throws {
+    /// Regression: a client that only subscribed never connected, because only requests and `connect()` made it
+    /// establish a link.
+    @Test func aSubscriberMakesTheClientConnect() throws {
         try simulate { service, client in
             let pushes = client.pushes().messages
             try await service.server.waitForConnections(1)
@@ -18,9 +19,9 @@ struct SubscriptionTests {
         }
     }
 
-    // MARK: Without an answer
+    // MARK: Without a response
 
-    @Test func aSubscriptionWithoutAnAnswerIsRestoredBeforeTheLinkIsReady() throws {
+    @Test func aSubscriptionWithoutAResponseIsRestoredBeforeTheLinkIsReady() throws {
         let options = ClientOptions { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
         let handler: LoopbackServer.Handler = { String($0.body).hasPrefix("quiet") ? .noReply : .echo }
         try simulate(options: options, handler: handler) { service, client in
@@ -45,7 +46,7 @@ struct SubscriptionTests {
         }
     }
 
-    @Test func manySubscriptionsWithoutAnswersAreRestoredTogether() throws {
+    @Test func manySubscriptionsWithoutResponsesAreRestoredTogether() throws {
         let count = 2000
         try simulate(handler: { $0.type == 0x420 ? .noReply : .echo }) { service, client in
             for number in 0..<count {
@@ -59,7 +60,7 @@ struct SubscriptionTests {
         }
     }
 
-    @Test func subscriptionsWithoutAnswersThatTheServerKeepsAreNotRestored() throws {
+    @Test func subscriptionsWithoutResponsesThatTheServerKeepsAreNotRestored() throws {
         let options = ClientOptions { $0.handshake.perform = { await $0.keepSubscriptions() } }
         try simulate(options: options, handler: { $0.body == "quiet" ? .noReply : .echo }) { service, client in
             _ = try await client.subscribe(posting: ask("quiet"))
@@ -70,8 +71,8 @@ struct SubscriptionTests {
         }
     }
 
-    /// The link that was lost in the midst of it took the subscriptions with it that were not written.
-    @Test func aLinkThatIsLostWhileRestoringIsReplacedByOneThatIsToldAll() throws {
+    /// Regression: a link lost during the restoration lost the subscriptions that were not written yet.
+    @Test func afterALossDuringRestorationTheNextLinkRestoresAll() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 1000
         conditions.receiveWindow = 1000
@@ -93,9 +94,9 @@ struct SubscriptionTests {
         }
     }
 
-    /// Each answer came with the end of its link, so that another link had begun before every registration. The request
-    /// was sent again on the next link, without end.
-    @Test func subscribingEndsAlthoughLinksFlap() throws {
+    /// Regression: each response came with the end of its link, so another link had begun before every registration.
+    /// The request was sent again on the next link, without end.
+    @Test func subscribingEndsAlthoughLinksKeepClosing() throws {
         let options = ClientOptions { options in
             options.requests.timeout = nil
             options.reconnecting.policy = Backoff(base: .seconds(1), cap: .seconds(1))
@@ -103,7 +104,7 @@ struct SubscriptionTests {
         var conditions = NetworkConditions()
         conditions.latency = .milliseconds(1)...(.milliseconds(1))
         conditions.fragmentation = 0
-        // Only a handshake's requests, recognised by their serials, leave the link open.
+        // Only requests of a handshake, recognized by their serials, leave the link open.
         let flapping: LoopbackServer.Handler = { $0.serial < 1 << 31 ? .sequence([.echo, .close]) : .echo }
         try simulate(conditions: conditions, options: options, handler: flapping) { service, client in
             try await expectEcho("a", by: client)
@@ -118,9 +119,10 @@ struct SubscriptionTests {
         }
     }
 
-    /// The first link is lost before the request is written, so it goes out on the second, which cannot be known and is
-    /// told again. Losing the link at that moment failed the call although the server had accepted the subscription.
-    @Test func aLinkLostWhileItIsToldAgainIsNoFailure() throws {
+    /// The first link is lost before the request is written, so the request goes out on the second link. The client
+    /// cannot know that, and sends it again. Regression: losing the link at that moment failed the call although the
+    /// server had accepted the subscription.
+    @Test func losingTheLinkWhileASubscriptionIsRepeatedDoesNotFailTheCall() throws {
         let options = ClientOptions { options in
             options.requests.maximumInFlight = 1
             options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
@@ -148,9 +150,9 @@ struct SubscriptionTests {
         }
     }
 
-    /// Restoring sent up to 64 requests at once to a server for which the limit is one at a time.
+    /// Regression: restoring sent up to 64 requests at once to a server with a limit of one at a time.
     @Test(arguments: [(1, 64, 1), (3, 64, 3), (8, 2, 2), (1024, 4, 4)])
-    func restoringKeepsToALimitThatProtectsTheServer(limit: Int, window: Int, most: Int) throws {
+    func restoringObeysALimitThatProtectsTheServer(limit: Int, window: Int, most: Int) throws {
         let network = SimulatedNetwork(seed: 1)
         let time = Duration.milliseconds(100)
         let arrivals = Mutex<(all: [Duration], most: Int)>(([], 0))

@@ -2,9 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Servers that work and close their links in order, as servers with an idle timeout or a maximum link age do. Each link
-/// shorter than `stableAfter` counted as a failed attempt: after eight links of 2 s the client waited for 25 s, while
-/// requests timed out.
+/// Servers that work and close their links cleanly, as servers with an idle timeout or a maximum link age do.
+/// Regression: each link shorter than `stableAfter` counted as a failed attempt. After eight links of 2 s the client
+/// waited for 25 s, while requests timed out.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct OrderlyCloseTests {
     /// The present state.
@@ -33,7 +33,7 @@ struct OrderlyCloseTests {
         }
     }
 
-    @Test func anIdleTimeoutShorterThanTheTimeBetweenRequestsCostsNoWait() throws {
+    @Test func anIdleTimeoutShorterThanTheTimeBetweenRequestsCausesNoWait() throws {
         try simulate { service, client in
             for number in 1...20 {
                 let began = service.now
@@ -54,7 +54,7 @@ struct OrderlyCloseTests {
             for number in 1...20 {
                 try await expectEcho("\(number)", by: client)
                 await service.server.disconnectAll()
-                // The link has worked, so the back-off begins anew: 200 ms at most.
+                // The link has worked, so the back-off starts again, with at most 200 ms.
                 try await service.pass(.milliseconds(300))
                 #expect(await state(of: client)?.isReady == true)
                 #expect(await service.server.totalConnections == number + 1)
@@ -62,7 +62,7 @@ struct OrderlyCloseTests {
         }
     }
 
-    @Test func aSubscriberComesBackAtTheStartOfTheBackoffAfterEachHandshake() throws {
+    @Test func aSubscriberReconnectsWithTheShortestBackoffAfterEachHandshake() throws {
         let options = ClientOptions { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
         try simulate(options: options) { service, client in
             let pushes = client.pushes()
@@ -94,7 +94,7 @@ struct OrderlyCloseTests {
         }
     }
 
-    /// The request was written while the server closed: it is lost with the link, and its next try connects promptly.
+    /// The request is written while the server closes. It is lost with the link, and its retry connects promptly.
     @Test func aRequestThatCrossesTheCloseConnectsPromptlyToo() throws {
         let options = ClientOptions { $0.reconnecting.policy = Backoff(minimum: .seconds(30), cap: .seconds(30)) }
         try simulate(options: options) { service, client in
@@ -106,8 +106,8 @@ struct OrderlyCloseTests {
         }
     }
 
-    /// It lets its clients log in, answers nothing, and closes: that is no work.
-    @Test func aServerThatHangsAfterItsHandshakeAndClosesIsPaced() throws {
+    /// The server accepts logins, answers nothing else, and closes. Such a link does not count as one that worked.
+    @Test func aServerThatAnswersOnlyTheHandshakeAndClosesCausesABackoff() throws {
         let options = ClientOptions {
             $0.handshake.perform = { _ = try await $0.send(ask("login")) }
             $0.requests.timeout = .milliseconds(100)
@@ -131,11 +131,11 @@ struct OrderlyCloseTests {
         }
     }
 
-    /// "Too many connections" is no work either.
+    /// A link that carries only a "too many connections" message does not count as one that worked either.
     @Test(arguments: [
         Reaction.close, .sequence([.push(Frame(.push, type: 0x2, body: "too many connections")), .close]),
     ])
-    func aServerThatAcceptsAndClosesIsPacedAndTheStateCountsTheAttempts(_ reaction: Reaction) throws {
+    func aServerThatAcceptsAndClosesCausesABackoffAndTheStateCountsTheAttempts(_ reaction: Reaction) throws {
         let serverOptions = LoopbackServer.Options { $0.onConnect = reaction }
         let network = SimulatedNetwork(seed: 3)
         try network.runBlocking {
@@ -153,7 +153,7 @@ struct OrderlyCloseTests {
             }
             #expect(attempts == Array(2...9))
             try await network.clock.sleep(for: .seconds(600))
-            // Half of 30 s each, on average.
+            // Each back-off is 15 s on average, half of 30 s.
             #expect(await server.totalConnections < 80)
             withExtendedLifetime(pushes) {}
             await client.closeNow()

@@ -2,13 +2,13 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Giving up, for a while or for good, and what is under way meanwhile on draining links.
+/// Reconnecting that ends, for a while or permanently, and requests on draining links meanwhile.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ReconnectFailureTests {
     private typealias PoliteCodec = DrainingTests.PoliteCodec
 
-    /// Runs `body` with a server at "db:7000" that takes a second for "slow" requests, and a client that never tries
-    /// again by itself. Its link drains at once when the server says that it goes.
+    /// Runs `body` with a server at "db:7000" that answers "slow" after a second, and a client that does not reconnect
+    /// automatically. Its link drains at once after a goAway.
     private func simulate(
         speaking codec: some FrameCodec = PoliteCodec(),
         _ change: @escaping @Sendable (inout ClientOptions) -> Void = { $0.reconnecting.policy = nil },
@@ -34,29 +34,29 @@ struct ReconnectFailureTests {
         #expect(network.openLinks == 0)
     }
 
-    private let farewell = Frame(.push, type: 2, body: "!")
+    private let goAwayFrame = Frame(.push, type: 2, body: "!")
 
-    // MARK: Links that were left
+    // MARK: Draining links
 
-    /// The only server says that it goes, and the policy gives up: everyone was told `unavailable`, also the request that
-    /// the server was still working on.
-    @Test func givingUpLeavesThoseAloneWhoAreUnderWayOnALeftLink() throws {
+    /// Regression: the only server sends goAway, and the policy ends reconnecting. All calls failed with `unavailable`,
+    /// even the request that the server was still working on.
+    @Test func endingReconnectingDoesNotFailRequestsOnADrainingLink() throws {
         try simulate { service, client in
             let slow = client.start(ask("slow"))
             try await service.server.waitForRequest { $0.body == "slow" }
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             try await service.pass(.milliseconds(100))
             #expect(await client.statistics.pending == 1)
             try await expectBody("slow", of: slow)
             try await service.pass(.seconds(2))
             #expect(await service.server.connectionCount == 0)
-            // The next request starts over.
+            // The next request connects again.
             try await expectEcho("next", by: client)
             #expect(await service.server.totalConnections == 2)
         }
     }
 
-    @Test func whoWaitsForALinkIsToldWhenItIsGivenUp() throws {
+    @Test func queuedRequestsFailWhenReconnectingEnds() throws {
         try simulate {
             $0.reconnecting.policy = nil
             $0.requests.maximumInFlight = 1
@@ -64,21 +64,21 @@ struct ReconnectFailureTests {
             let slow = client.start(ask("slow"))
             let queued = client.start(ask("queued"))
             try await service.server.waitForRequest { $0.body == "slow" }
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             let error = await failure(of: queued)
             #expect(error?.code == .unavailable && error?.fate == .notSent)
             try await expectBody("slow", of: slow)
             #expect(await service.server.received.map(\.body) == ["slow"])
-            // The place of the one that finished is free again, and only that one.
+            // The place of the finished request is free again, and no other.
             try await expectEcho("next", by: client)
         }
     }
 
-    @Test func aRequestOnALeftLinkMeetsItsDeadlineAlsoAfterGivingUp() throws {
+    @Test func aRequestOnADrainingLinkTimesOutAlsoWhenReconnectingHasEnded() throws {
         try simulate { service, client in
             let slow = client.start(ask("slow"), timeout: .milliseconds(500))
             try await service.server.waitForRequest { $0.body == "slow" }
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             let error = await failure(of: slow)
             #expect(error?.code == .timedOut && error?.fate == .unknown)
             try await service.server.waitForCancel()
@@ -87,12 +87,13 @@ struct ReconnectFailureTests {
         }
     }
 
-    /// The only server says that it goes, and the policy makes no other link: this one is used until the server ends it.
-    @Test func aLinkWhoseServerGoesIsUsedToItsEndWithoutAnother() throws {
+    /// The only server sends goAway, and the policy allows no other link. The present link is used until the
+    /// server closes it.
+    @Test func aLinkIsUsedAfterAGoAwayIfThereIsNoOther() throws {
         try simulate(sendsAfterGoAway: true) { service, client in
             let slow = client.start(ask("slow"))
             try await service.server.waitForRequest { $0.body == "slow" }
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             try await expectBody("slow", of: slow)
             try await expectEcho("next", by: client)
             #expect(await service.server.totalConnections == 1)
@@ -104,8 +105,9 @@ struct ReconnectFailureTests {
         }
     }
 
-    /// The switch goes to a server that cannot be reached, the first included, and `maximumAttempts` ends it.
-    @Test func aSwitchThatFailsLeavesTheLinkAsItIs() throws {
+    /// The switch goes to a server that cannot be reached. The first server cannot be reached any more either, and
+    /// `maximumAttempts` ends the change.
+    @Test func aSwitchThatFailsKeepsTheLink() throws {
         try simulate {
             $0.reconnecting.maximumAttempts = 2
         } _: { service, client in
@@ -125,14 +127,14 @@ struct ReconnectFailureTests {
         }
     }
 
-    @Test func inProtocolsMatchedInOrderTheLeftLinkKeepsItsOrder() throws {
+    @Test func matchedInOrderADrainingLinkKeepsItsOrder() throws {
         try simulate(speaking: PoliteCodec(layout: inOrderPushLayout)) {
             $0.reconnecting.policy = nil
         } _: { service, client in
             let handles = ["slow", "slow", "slow"].map { client.start(Request(type: 0x410, body: $0)) }
             try await service.server.waitForRequests(3)
             handles[0].cancel()
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             _ = await failure(of: handles[0])
             try await expectBody("slow", of: handles[1])
             try await expectBody("slow", of: handles[2])
@@ -141,12 +143,12 @@ struct ReconnectFailureTests {
         }
     }
 
-    @Test func closingWaitsForRequestsOnALeftLinkAlsoAfterGivingUp() throws {
+    @Test func closingWaitsForRequestsOnADrainingLinkAlsoWhenReconnectingHasEnded() throws {
         try simulate { service, client in
             let slow = client.start(ask("slow"))
             try await service.server.waitForRequest { $0.body == "slow" }
             let began = service.now
-            try await service.server.push(farewell)
+            try await service.server.push(goAwayFrame)
             try await service.pass(.milliseconds(100))
             await client.close()
             #expect(service.now - began >= .milliseconds(900) && service.now - began <= .milliseconds(1100))
@@ -154,11 +156,11 @@ struct ReconnectFailureTests {
         }
     }
 
-    // MARK: Causes that time does not mend
+    // MARK: Permanent failures
 
-    /// Every attempt failed in the same way for ever, and callers waited for their deadline.
+    /// Regression: every attempt failed in the same way, without end, and callers waited until their deadlines.
     @Test(arguments: ["no address", "fd00::9", ""])
-    func aSourceAddressThatCannotBeOneIsToldAtOnce(_ source: String) throws {
+    func anInvalidSourceAddressFailsCallsAtOnce(_ source: String) throws {
         try simulate {
             $0.connecting.sourceAddress = source
         } _: { service, client in
@@ -171,7 +173,7 @@ struct ReconnectFailureTests {
         }
     }
 
-    @Test func aSourceAddressThatCannotBeOneIsTriedAgainWhenAskedFor() throws {
+    @Test func anInvalidSourceAddressIsRetriedIfTheOptionsSaySo() throws {
         try simulate {
             $0.connecting.sourceAddress = "no address"
             $0.reconnecting.retriesPermanentCauses = true
@@ -184,7 +186,7 @@ struct ReconnectFailureTests {
 
     // MARK: Servers that refuse the handshake
 
-    @Test func aServerThatRefusesForNowIsAskedAgainWhenItSaid() throws {
+    @Test func aTemporaryRefusalIsRetriedAfterItsDelay() throws {
         try simulate {
             $0.handshake.perform = { handshaker in
                 if handshaker.session == 1 {
@@ -202,13 +204,13 @@ struct ReconnectFailureTests {
                 Issue.record("\(state?.description ?? "no state")")
             }
             try await expectBody("a", of: handle)
-            // Up to a tenth later, lest all who were refused come back at once.
+            // Up to a tenth later, so that refused clients do not all return at once.
             #expect(service.now - began >= .seconds(20) && service.now - began < .seconds(23))
             #expect(await client.statistics.connection.disconnects == [.handshakeRefused: 1])
         }
     }
 
-    @Test func aServerThatRefusesForGoodIsAskedAgainByTheNextRequestAndNotBeforeItSaid() throws {
+    @Test func aPermanentRefusalIsRetriedByTheNextRequestAfterItsDelay() throws {
         try simulate {
             $0.handshake.perform = { handshaker in
                 if handshaker.session == 1 { throw HandshakeRefusal("wrong password", retryAfter: .seconds(20)) }
@@ -232,7 +234,7 @@ struct ReconnectFailureTests {
     }
 }
 
-/// A type, a length and a body: responses match in order, and there are pushes.
+/// A type, a length and a body. Responses are matched in order, and there are pushes.
 private let inOrderPushLayout = FrameLayout {
     Field.type(UInt32.self)
     Field.length(UInt32.self, counting: .body)

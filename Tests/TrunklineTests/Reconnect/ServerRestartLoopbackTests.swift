@@ -3,10 +3,10 @@ import Trunkline
 import TrunklineTesting
 
 extension HeavyTests {
-    /// Servers that die and come back under many callers.
+    /// Servers that stop and restart while many callers use them.
     @Suite(.timeLimit(.minutes(10)))
     struct ServerRestartLoopbackTests {
-        /// Every policy in turn; those who may repeat do so more often than there can be a reason to.
+        /// Each policy in turn. Callers that may repeat a request do so more often than there can be a reason to.
         private static func policy(_ caller: Int) -> RetryPolicy {
             switch caller % 4 {
             case 0: .never
@@ -15,12 +15,12 @@ extension HeavyTests {
             }
         }
 
-        /// Killed in the midst of everything, half of the times without a word, and back at once or after a while.
+        /// The server is killed at any moment, half of the times with a reset, and restarted at once or after a while.
         @Test(arguments: Mechanism.allCases)
-        func everyCallerIsToldTheTruthWhileTheServerRestarts(_ mechanism: Mechanism) async throws {
+        func everyCallHasTheRightOutcomeWhileTheServerRestarts(_ mechanism: Mechanism) async throws {
             let before = Usage()
             let ledger = Ledger()
-            let server = try await MortalServer(at: mechanism == .epoll ? 1 : 2, ledger)
+            let server = try await RestartableServer(at: mechanism == .epoll ? 1 : 2, ledger)
             let options = quickOptions { $0.requests.retryBudget = nil }
             let client = Client(to: server.endpoint, speaking: .standard, options: options, on: mechanism.loops)
             let reports = reports(of: client)
@@ -34,7 +34,7 @@ extension HeavyTests {
                 }
                 try await ledger.wait(forMore: crowdSize)
             }
-            // The server answers also what was given up, so every serial comes back without its quarantine's end.
+            // The server also answers cancelled requests, so every serial becomes free before its quarantine ends.
             var statistics = await client.statistics
             while statistics.heldSerials > 0 {
                 await Task.yield()
@@ -48,7 +48,7 @@ extension HeavyTests {
             #expect(after.residentKilobytes - before.residentKilobytes < 300_000, "\(before) \(after)")
         }
 
-        /// Whether what callers, statistics and reports say is the same.
+        /// Checks that the outcomes of calls, the statistics and the reports agree.
         private func check(_ ends: [Crowd.End: Int], _ statistics: Client.Statistics, _ reports: [DisconnectReport]) {
             let links = statistics.connection
             print("\(ends.values.reduce(0, +)) requests, \(statistics.retries) retries:", ends)
@@ -58,12 +58,12 @@ extension HeavyTests {
             #expect(statistics.pending == 0)
             #expect(statistics.responses == ends[.success])
             #expect(statistics.unknownResponses == 0)
-            // Who is cancelled before the call gets far enough is not counted.
+            // A call that is cancelled very early is not counted.
             #expect(statistics.requests <= ends.values.reduce(0, +))
             #expect(statistics.retriesRefused == 0)
             #expect(links.reconnects >= restartCount)
             #expect(links.attempts == links.links + links.failedAttempts)
-            // The last link was closed by ourselves, which is no loss.
+            // The client closed the last link itself, which is not a loss.
             #expect(reports.count == links.failedAttempts + links.reconnects)
             #expect(reports.count { $0.phase == .ready } == links.reconnects)
             let causes = reports.reduce(into: [:]) { $0[$1.cause, default: 0] += 1 }
@@ -75,12 +75,12 @@ extension HeavyTests {
             #expect(zip(reports, reports.dropFirst()).allSatisfy { $0.session < $1.session })
         }
 
-        /// One after the other is killed and brought back: with a policy that may repeat, nobody notices.
+        /// The servers are killed and restarted in turn. With a policy that allows retries, no call fails.
         @Test(arguments: Mechanism.allCases)
-        func noRequestIsLostWhileServersTakeTurnsInDying(_ mechanism: Mechanism) async throws {
+        func noRequestIsLostWhileServersRestartInTurn(_ mechanism: Mechanism) async throws {
             let ledger = Ledger()
-            var servers: [MortalServer] = []
-            for last in 0..<3 as Range<UInt8> { servers.append(try await MortalServer(at: 10 + last, ledger)) }
+            var servers: [RestartableServer] = []
+            for last in 0..<3 as Range<UInt8> { servers.append(try await RestartableServer(at: 10 + last, ledger)) }
             let options = quickOptions { $0.requests.retryBudget = nil }
             let endpoints = servers.map(\.endpoint)
             let client = Client(to: endpoints, speaking: .standard, options: options, on: mechanism.loops)
@@ -91,7 +91,7 @@ extension HeavyTests {
             let ends = try await crowd.ask {
                 for round in 0..<max(6, restartCount / 2) {
                     try await ledger.wait(forMore: crowd.count)
-                    // The one that has the link, and in every third round one that has not.
+                    // The server that has the link, but in every third round the first server.
                     var victim = servers[round % 3]
                     if round % 3 != 0 {
                         for server in servers where await server.connectionCount > 0 { victim = server }

@@ -2,10 +2,10 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Requests in pieces as callers send them.
+/// Requests in parts as callers send them.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct OpenRequestTests {
-    @Test func piecesGoOutInOrderAndTheReplyComesMeanwhile() throws {
+    @Test func partsGoOutInOrderWhileTheReplyArrives() throws {
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in
                 var kinds = ["\(exchange.request.kind) \(exchange.request.body.first ?? 0)"]
@@ -34,8 +34,8 @@ struct OpenRequestTests {
         }
     }
 
-    /// A last piece without anything in it.
-    @Test func aRequestMayEndWithAnEmptyPiece() throws {
+    /// The last part is empty.
+    @Test func aRequestMayEndWithAnEmptyPart() throws {
         try simulate(handler: { _ in .perform(join) }) { _, client in
             let request = client.open(piece("a"))
             try await request.send(Request(body: "b"))
@@ -46,8 +46,8 @@ struct OpenRequestTests {
         }
     }
 
-    /// A piece behind the last one would be taken for that of another request.
-    @Test func nothingFollowsTheLastPiece() throws {
+    /// A part behind the last one would be taken for a part of another request.
+    @Test func noPartFollowsTheLastOne() throws {
         let handler: LoopbackServer.Handler = { _ in .after(.seconds(1), .perform(join)) }
         try simulate(handler: handler) { _, client in
             let request = client.open(piece("a"))
@@ -62,9 +62,9 @@ struct OpenRequestTests {
         }
     }
 
-    /// While there is a way to send or to read, the request lives; without one it is cancelled.
+    /// A request lives as long as the caller holds an object to send or to read with. Without one it is cancelled.
     @Test(arguments: [true, false])
-    func aRequestThatIsGivenUpIsCancelled(_ isExplicit: Bool) throws {
+    func aReleasedOrCancelledRequestSendsACancelFrame(_ isExplicit: Bool) throws {
         try simulate(handler: { _ in .perform(join) }) { service, client in
             func begin() async throws {
                 let request = client.open(piece("a"))
@@ -78,7 +78,7 @@ struct OpenRequestTests {
         }
     }
 
-    @Test func aProtocolWithoutSerialsHasNoRequestsInPieces() throws {
+    @Test func aProtocolWithoutSerialsHasNoRequestsInParts() throws {
         try simulate(speaking: DelimitedCodec(delimiter: "\n"), handler: { _ in .echo }) { service, client in
             let request = client.open(Request(body: "a"))
             let sending = await failure { () throws(ClientError) in try await request.send(Request(body: "b")) }

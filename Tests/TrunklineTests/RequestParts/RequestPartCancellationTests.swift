@@ -3,14 +3,14 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Exchanges that are given up, or lose their link, in every phase.
+/// Exchanges that are cancelled, or lose their link, in every phase.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct RequestPartCancellationTests {
     private static let joining: LoopbackServer.Handler = { _ in .perform(join) }
 
     // MARK: Cancelled
 
-    @Test func whatIsAddedWaitsForItsRequestAndEndsWithIt() throws {
+    @Test func partsWaitForTheirRequestAndEndWithIt() throws {
         try simulate(handler: Self.joining) { service, client in
             await service.server.stopAccepting()
             let stream = client.open(piece("a")).responses
@@ -23,7 +23,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func whatIsAddedWaitsForItsRequestAndFollowsIt() throws {
+    @Test func partsWaitForTheirRequestAndFollowIt() throws {
         try simulate(handler: Self.joining) { service, client in
             await service.server.stopAccepting()
             let stream = client.open(piece("a")).responses
@@ -35,7 +35,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func givingUpReachesTheBodyAndNothingFollowsTheCancelFrame() throws {
+    @Test func cancellingEndsTheServersReactionAndNothingFollowsTheCancelFrame() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { request in
             notes.add("request \(String(request.body))")
@@ -53,7 +53,7 @@ struct RequestPartCancellationTests {
             let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             try await service.pass(.seconds(1))
-            // More than the kernels hold: one piece is half written, the other has not started.
+            // More than the kernels hold: one part is partly written, the next one has not started.
             await service.server.pauseReading()
             async let half = failure(posting: piece(filled(1_000_000)), isPart: true, to: stream)
             try await service.pass(.seconds(1))
@@ -71,7 +71,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func cancellingAPostTakesBackThatFrameAlone() throws {
+    @Test func cancellingAPostRemovesThatFrameOnly() throws {
         try simulate(handler: Self.joining) { service, client in
             try await client.connect()
             let stream = client.open(piece("a")).responses
@@ -124,7 +124,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    /// The request failed for want of a serial, and its parts stayed: their callers waited for ever.
+    /// Regression: the request failed for lack of a serial, but its parts stayed. Their callers waited for ever.
     @Test func partsEndWithARequestThatDoesNotWaitForASerial() throws {
         try simulate(speaking: pieceLayout(serials: 50...50), handler: { _ in .noReply }) { service, client in
             let first = client.start(whole("a"))
@@ -140,9 +140,9 @@ struct RequestPartCancellationTests {
         }
     }
 
-    /// The request waits its turn, or has not started, or rests before another try.
+    /// The request waits its turn ("waits"), is queued on the link ("queued"), or waits for a retry ("rests").
     @Test(arguments: ["waits", "queued", "rests"])
-    func closingTheClientEndsPartsThatAreHeld(_ request: String) throws {
+    func closingTheClientEndsHeldParts(_ request: String) throws {
         let options = ClientOptions {
             if request == "waits" { $0.requests.maximumInFlight = 1 }
             $0.requests.timeout = .seconds(600)
@@ -191,7 +191,7 @@ struct RequestPartCancellationTests {
             #expect(await words(of: stream) == ["connectionLost unknown"])
             await service.server.resumeReading()
             try await service.pass(.seconds(1))
-            // Nothing of it on the next link.
+            // No part of it goes out on the next link.
             let other = client.open(piece("x")).responses
             try await other.post(whole("y"))
             #expect(await words(of: other) == ["xy"])
@@ -200,7 +200,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func aRequestIsSentAgainOnlyAsLongAsNothingWasAddedToIt() throws {
+    @Test func aRequestIsRetriedOnlyIfNoPartWasAdded() throws {
         try simulate(handler: Self.joining) { service, client in
             let policy = RetryPolicy.idempotent(attempts: 5)
             let alone = client.open(piece("a"), options: CallOptions(retry: policy)).responses
@@ -221,7 +221,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func anExchangeGoesOnOnTheLinkThatWasLeft() throws {
+    @Test func anExchangeContinuesOnADrainingLink() throws {
         try simulate(handler: Self.joining) { service, _ in
             let other = try await service.startServer(at: "other:1", speaking: .standard, handler: Self.joining)
             let client = service.client(of: ["db:7000", "other:1"])
@@ -251,7 +251,7 @@ struct RequestPartCancellationTests {
         }
     }
 
-    @Test func aLeftLinkThatIsLostEndsThePostsOnIt() throws {
+    @Test func losingADrainingLinkEndsThePostsOnIt() throws {
         try simulate(handler: Self.joining) { service, _ in
             let other = try await service.startServer(at: "other:1", speaking: .standard, handler: Self.joining)
             let client = service.client(of: ["db:7000", "other:1"])

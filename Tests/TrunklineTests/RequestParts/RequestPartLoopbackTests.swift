@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Requests in pieces over real sockets: very many, very long ones, and some that are given up.
+/// Requests in parts over real sockets: very many, very long ones, and some that are cancelled.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct RequestPartLoopbackTests {
-    /// Checks that the pieces are numbered, sends each back as a part, and replies with their count.
+    /// Checks that the parts are numbered, sends every seventh one back as a part, and replies with their count.
     private static let handler: LoopbackServer.Handler = { request in
         .perform { exchange in
             var (count, isOver) = (1, request.kind != .part)
@@ -21,7 +21,7 @@ struct RequestPartLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func uploadsSideBySideKeepApart(_ mechanism: Mechanism) async throws {
+    func concurrentUploadsDoNotMix(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: Self.handler) { server, client in
             await withTaskGroup(of: Bool.self) { group in
                 for upload in 0..<100 {
@@ -69,7 +69,7 @@ struct RequestPartLoopbackTests {
                     notes.add("")
                 }
             }()
-            // The body holds 1 MiB, what was read at once a little more, and then the kernels are full.
+            // The server's reaction holds 1 MiB, what was read at once is a little more, and then the kernels are full.
             while await !server.hasCrowdedLinks { await moment() }
             #expect(notes.all.count < 1600)
             #expect(await server.heldCount <= 256)
@@ -81,7 +81,7 @@ struct RequestPartLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func givingUpEndsTheBodies(_ mechanism: Mechanism) async throws {
+    func cancellingEndsTheServersReactions(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: Self.handler) { server, client in
             await withTaskGroup(of: Void.self) { group in
                 for upload in 0..<100 {
@@ -101,7 +101,7 @@ struct RequestPartLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func aSlowReaderHoldsUpTheBody(_ mechanism: Mechanism) async throws {
+    func aSlowReaderDelaysTheServersReaction(_ mechanism: Mechanism) async throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in

@@ -3,17 +3,17 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Hundreds of simulated lives of uploads, each decided by its seed: with few serials, small kernels, resets, switches and
-/// callers who give up. Every post and every reply ends once; the pieces of a serial are in order, and complete or followed
-/// by a cancel frame or the end of the link; none is taken for a request.
+/// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,
+/// switches and cancellations. Every post and every reply ends once. The parts with one serial are in order, and they
+/// are complete or followed by a cancel frame or the end of the link. No part is taken for a request.
 @Suite(.simulated, .timeLimit(.minutes(20)))
 struct RequestPartSeedTests {
-    @Test func everyPieceArrivesInItsPlaceOrNotAtAllInEverySeed() async throws {
+    @Test func everyPartArrivesInItsPlaceOrNotAtAll() async throws {
         let one = TestEnvironment.seed
         let count = TestEnvironment.seeds ?? 300
         var tally: [String: Int] = [:]
         for seed in one.map({ $0..<$0 + 1 }) ?? 0..<count {
-            await Task.yield()  // the simulation keeps the thread to itself
+            await Task.yield()  // the simulation occupies the thread
             let life = UploadLife(seed)
             try life.run()
             for violation in life.violations.all { Issue.record("seed \(seed): \(violation)") }
@@ -56,7 +56,7 @@ private final class UploadLife: Sendable {
         try? await network.clock.sleep(for: .microseconds(draw(0...longest)))
     }
 
-    /// "id number", and as much again as the sizes that are wanted.
+    /// "id number", sometimes followed by many more bytes.
     private func body(_ id: Int, _ number: Int) -> Bytes {
         Bytes("\(id) \(number) " + String(repeating: "x", count: draw(0...3) == 0 ? draw(0...6000) : 3))
     }
@@ -70,7 +70,7 @@ private final class UploadLife: Sendable {
     private func perform(_ exchange: ServerExchange) async throws {
         let first = Self.numbers(of: exchange.request.body)
         guard first.count == 2, first[1] == 0, exchange.request.kind == .part else {
-            violations.add("a request that is none: \(exchange.request)")
+            violations.add("not the first part of a request: \(exchange.request)")
             return
         }
         let end = draw(0...4) == 0 ? draw(0...4) : .max
@@ -115,7 +115,7 @@ private final class UploadLife: Sendable {
             let body = body(id, number)
             if let ending = await failure(posting: isPart ? piece(body) : whole(body), isPart: isPart, to: stream) {
                 outcomes.add("post \(ending)")
-                // What is taken back must not be missing in the midst: the exchange ends here, unless it has.
+                // A cancelled part leaves a gap. The exchange ends here, unless it has ended already.
                 return ending.hasPrefix("cancelled") ? stream.cancel() : ()
             }
         }
@@ -147,8 +147,8 @@ private final class UploadLife: Sendable {
     func run() throws {
         let codec = pieceLayout(serials: 50...UInt64(51 + draw(0...10)))
         let options = ClientOptions {
-            // Longer than the servers can take, who are kept from reading up to four times: a response that comes after
-            // the quarantine is one that no request has asked for. 200 ms were too short in 7 of 40,000 seeds.
+            // Longer than the delay of the servers, which stop reading up to four times. A response after the
+            // quarantine would count as unknown. 200 ms were too short in 7 of 40,000 seeds.
             $0.requests.quarantine = .seconds(2)
             $0.requests.timeout = .seconds(60)
             $0.outbound.highWatermark = 8192
@@ -175,7 +175,7 @@ private final class UploadLife: Sendable {
                     }
                 }
             }
-            // When the trouble is over, nothing is left that is in the way.
+            // After the trouble, nothing is left that disturbs new uploads.
             try await network.clock.sleep(for: .seconds(1))
             await withTaskGroup(of: Void.self) { group in
                 for id in 100..<110 { group.addTask { await self.upload(id, by: client, patiently: true) } }
@@ -186,7 +186,7 @@ private final class UploadLife: Sendable {
             if statistics.unknownResponses > 0 { violations.add("\(statistics.unknownResponses) unknown responses") }
             for server in both {
                 let (count, journal) = (await server.exchangeCount, await server.journal)
-                if count > 0 { violations.add("\(count) of exchanges are left") }
+                if count > 0 { violations.add("\(count) exchanges are left") }
                 if journal.unansweredCount > 0 || journal.malformedCount > 0 { violations.add("\(journal)") }
             }
             await client.closeNow()

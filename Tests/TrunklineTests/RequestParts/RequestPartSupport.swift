@@ -3,16 +3,16 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// A piece with more to come, of `.standard`.
+/// A part of a request with more to come, in `.standard`.
 func piece(_ body: Bytes) -> Request { Request(type: 0x404, body: body) }
 
-/// The last piece, or a whole message.
+/// The last part of a request, or a whole request.
 func whole(_ body: Bytes) -> Request { Request(type: 0x403, body: body) }
 
-/// How many more bytes of the reply are taken.
+/// A window update: how many more bytes of the reply the client takes.
 func update(_ body: Bytes) -> Request { Request(type: 0x405, body: body) }
 
-/// Why a post failed; `nil` when it did not.
+/// The code and the fate of the error of a post, or `nil` if it succeeds.
 func failure(
     posting request: Request,
     isPart: Bool = false,
@@ -26,14 +26,14 @@ func failure(
     }
 }
 
-/// What a reaction has seen, in order.
+/// The lines that a reaction adds, in order.
 final class Notes: Sendable {
     private let lines = Lock<[String]>([])
     func add(_ line: String) { lines.withLock { $0.append(line) } }
     var all: [String] { lines.withLock { $0 } }
 }
 
-/// Replies with all the pieces of the request, one behind the other.
+/// Replies with the bodies of all parts of the request, joined.
 @Sendable func join(_ exchange: ServerExchange) async throws {
     var body = Array(exchange.request.body)
     var isOver = exchange.request.kind != .part
@@ -59,7 +59,7 @@ extension Client {
     /// The ID of the latest request.
     nonisolated var latestRequest: RequestID { requestIDs.load(ordering: .relaxed) }
 
-    /// Adds a part to `request` of which nobody waits to hear that it is written.
+    /// Adds a part to `request` without waiting until it is written.
     nonisolated func addPart(_ part: Request, isPart: Bool, of request: RequestID, _ stream: ReplyStream<Response>) {
         var frame = part.frame
         if isPart { frame.kind = .part }

@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Frames that a client adds to a request under way.
+/// Frames that a client adds to a request in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct RequestPartTests {
-    @Test func aRequestInPiecesArrivesWholeAndInOrder() throws {
+    @Test func aRequestInPartsArrivesWholeAndInOrder() throws {
         try simulate(handler: { _ in .perform(join) }) { service, client in
             let stream = client.open(piece("a")).responses
             for letter in ["b", "c", "d"] { try await stream.post(piece(Bytes(letter)), isPart: true) }
@@ -20,7 +20,7 @@ struct RequestPartTests {
         }
     }
 
-    @Test func partsOfTheReplyComeWhilePiecesOfTheRequestGo() throws {
+    @Test func partsOfTheReplyArriveWhilePartsOfTheRequestAreSent() throws {
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in
                 try await exchange.part(exchange.request.body)
@@ -44,7 +44,7 @@ struct RequestPartTests {
         }
     }
 
-    @Test func windowUpdatesReachTheBodyAndNeverTheHandler() throws {
+    @Test func windowUpdatesReachTheExchangeAndNotTheHandler() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { request in
             notes.add("\(request.type)")
@@ -58,7 +58,7 @@ struct RequestPartTests {
         try simulate(handler: handler) { service, client in
             let stream = client.stream(whole("get"))
             try await stream.post(update("more"))
-            // On its way when the reply comes: nobody's.
+            // It may be on its way when the reply ends, and then belongs to no exchange.
             let isLate = await failure(posting: update("late"), to: stream)
             #expect(isLate == nil || isLate == "closed notSent")
             #expect(await words(of: stream) == ["+1", "2"])
@@ -70,10 +70,10 @@ struct RequestPartTests {
 
     // MARK: Back-pressure
 
-    @Test func aServerThatIsSlowToReadHoldsUpThePoster() throws {
+    @Test func aServerThatReadsSlowlyDelaysTheCaller() throws {
         let handler: LoopbackServer.Handler = { _ in .after(.seconds(5), .perform(join)) }
         try simulate(handler: handler) { service, client in
-            // Nobody reads pings meanwhile.
+            // Pings are not read meanwhile.
             let stream = client.open(piece("a")).responses
             let began = service.now
             for _ in 0..<100 { try await stream.post(piece(filled(65_536)), isPart: true) }
@@ -85,7 +85,7 @@ struct RequestPartTests {
         }
     }
 
-    @Test func postersShareTheRoomBelowTheWatermarkWithRequests() throws {
+    @Test func partsShareTheRoomBelowTheWatermarkWithRequests() throws {
         let options = ClientOptions {
             $0.outbound.highWatermark = 4096
             $0.outbound.lowWatermark = 2048
@@ -109,8 +109,9 @@ struct RequestPartTests {
         }
     }
 
-    /// Parts of a request that waits its turn are held in front of those of one that has started. Each of the latter was looked
-    /// for from the first held part on: 30,000 of them kept the loop busy for minutes (in a debug build).
+    /// Parts of a queued request are held in front of those of a request that has started. Regression: each of the
+    /// latter was searched for from the first held part on. 30,000 of them blocked the event loop for minutes (in
+    /// a debug build).
     @Test func manyPartsGoOutInOneBatchInReasonableTime() throws {
         let count = 30_000
         let options = ClientOptions {
@@ -136,8 +137,9 @@ struct RequestPartTests {
 
     // MARK: The end of the reply
 
-    /// While any request was sent in pieces, a response behind a part that exceeds the limit was not counted as late.
-    @Test func aResponseBehindAPartThatExceedsTheLimitIsLateAlsoAmongRequestsInPieces() throws {
+    /// Regression: while any request was sent in parts, a response behind a part that exceeds the limit did not
+    /// count as late.
+    @Test func aResponseBehindAPartThatExceedsTheLimitIsLateAlsoAmongRequestsInParts() throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 5 }
         let parts = ["1234", "56", "7"].map { Reaction.part(Frame(.part, type: 0x404, body: $0)) }
         let handler: LoopbackServer.Handler = { $0.kind == .part ? .noReply : .sequence(parts + [.reply("8")]) }
@@ -153,7 +155,8 @@ struct RequestPartTests {
         }
     }
 
-    /// The last piece was taken for a whole request of its own, and what came back for the answer to another.
+    /// Regression: the last part was taken for a separate request, and its response for the response to
+    /// another request.
     @Test func aReplyBeforeTheEndOfItsRequestEndsTheRequestToo() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { request in
@@ -171,7 +174,7 @@ struct RequestPartTests {
                 while ending == nil { ending = await failure(posting: piece(filled(4096)), isPart: true, to: stream) }
                 #expect(ending == "closed notSent" || ending == "closed unknown")
                 #expect(await words(of: stream) == ["enough"])
-                // The serial is free, and the server waits for the rest no more.
+                // The serial is free, and the server no longer waits for the rest.
                 let reply = try await client.send(whole("b"))
                 #expect(reply.body == "whole")
             }
@@ -182,9 +185,9 @@ struct RequestPartTests {
         }
     }
 
-    // MARK: Refused
+    // MARK: Invalid requests
 
-    @Test func protocolsMatchedInOrderHaveNone() throws {
+    @Test func protocolsMatchedInOrderHaveNoRequestsInParts() throws {
         try simulate(speaking: PartsCodec.inOrder) { _, client in
             #expect(await words(of: client.open(ask("a")).responses) == ["invalidRequest notSent"])
             let stream = client.stream(ask("a"))

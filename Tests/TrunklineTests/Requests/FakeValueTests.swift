@@ -2,9 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Values that users make themselves, for fakes of a client.
+/// Values that users create themselves, to fake a client.
 struct FakeValueTests {
-    @Test func aResponseAndAPushHaveWhatTheyAreGiven() {
+    @Test func aResponseAndAPushHaveTheGivenValues() {
         var response = Response(type: 7, status: 404, body: "none")
         response["cas"] = 9
         response.contentType = .json
@@ -17,7 +17,7 @@ struct FakeValueTests {
         #expect(push.type == 2 && push.body == "news" && push[bytes: "topic"] == "a" && push.session == 0)
     }
 
-    @Test func anErrorHasWhatItIsGiven() throws {
+    @Test func anErrorHasTheGivenValues() throws {
         let endpoint: Endpoint = "db:7000"
         let cause = FrameError(.malformed, "no good")
         let error = ClientError(
@@ -32,7 +32,7 @@ struct FakeValueTests {
         #expect(error.code == .rejected && error.fate == .answered && error.endpoint == endpoint)
         #expect(error.response?.status == 3 && error.response?.body == "why")
         #expect(error.attempts.map(\.endpoint) == [endpoint])
-        // It goes into logs: one line, and none of the body.
+        // The description is for logs: one line, without bytes of the body.
         #expect(!error.description.contains("\n") && !error.description.contains("why"))
     }
 }

@@ -3,17 +3,17 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// What callers are told of their requests' fates, against what became of every byte.
+/// The fates that callers receive, compared with what happened to every byte.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FateTests {
     private static let bodies: [Bytes] = ["a", "bcd"]
-    /// Where the frames begin and end in the stream of bytes; the header has twelve.
+    /// The range of each frame in the stream of bytes. A header has twelve bytes.
     private static let frames = [0..<13, 13..<28]
 
     private struct Exchange {
         var results: [Result<Response, ClientError>]
-        /// Bytes of requests that the client's kernel took before the link was reset; `nil` over TLS, where none is a byte
-        /// of one request alone.
+        /// Bytes of requests that the client's kernel took before the link was reset. `nil` over TLS, where no byte
+        /// belongs to one request alone.
         var accepted: Int?
         /// Bytes that the server read, on all links.
         var received: Int
@@ -21,8 +21,8 @@ struct FateTests {
         var requests: [Bytes]
     }
 
-    /// Two requests and their replies on a link whose sockets take a byte at a time, and which is reset once they have
-    /// taken `count` in all.
+    /// Sends two requests on a link whose sockets take one byte at a time. The link is reset when the sockets have
+    /// taken `count` bytes in all, those of responses included.
     private func exchange(seed: UInt64, resetAfter count: Int, _ policy: RetryPolicy) throws -> Exchange {
         var conditions = NetworkConditions()
         conditions.latency = .zero...(.zero)
@@ -33,7 +33,7 @@ struct FateTests {
             let client = network.client(of: ["db:7000"], speaking: .standard)
             try await client.connect()
             try await server.waitForConnections(1)
-            // Whatever TLS has to say of its own.
+            // TLS may send more than its handshake.
             try await network.clock.sleep(for: .seconds(1))
             let saboteur = Saboteur(of: network, after: count)
             let handles = Self.bodies.map { client.start(ask($0), options: CallOptions(retry: policy)) }
@@ -60,15 +60,15 @@ struct FateTests {
         }
     }
 
-    /// As many as both requests and both replies have, over TLS at the least.
+    /// The number of bytes of both requests and both responses. Over TLS it is a lower bound.
     private static let allBytes = 0...(Wire.isSecured ? 56 + 2 * 22 : 56)
 
-    @Test func theFateIsExactAtEveryByteAtWhichTheLinkMayBeReset() async throws {
+    @Test func theFateIsExactWhicheverByteTheLinkIsResetAt() async throws {
         var seen: Set<Int> = []
         var fates: Set<ClientError.Fate> = []
         for seed in 0..<6 as Range<UInt64> {
             for count in Self.allBytes {
-                await Task.yield()  // a simulation keeps the thread to itself
+                await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .never)
                 if let accepted = exchange.accepted { seen.insert(accepted) }
                 for (frame, result) in zip(Self.frames, exchange.results) {
@@ -90,10 +90,10 @@ struct FateTests {
         #expect(Wire.isSecured || seen == Set(0...28))
     }
 
-    @Test func whatIsUnsentGoesOutOnceAndWhatIsUnknownDoesNot() async throws {
+    @Test func unsentRequestsAreRetriedOnceAndUnknownOnesAreNot() async throws {
         for seed in 0..<3 as Range<UInt64> {
             for count in Self.allBytes {
-                await Task.yield()  // a simulation keeps the thread to itself
+                await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .ifUnsent)
                 for ((frame, body), result) in zip(zip(Self.frames, Self.bodies), exchange.results) {
                     let place = "seed \(seed), \(count) bytes, \(exchange), frame \(frame): \(result)"
@@ -113,7 +113,7 @@ struct FateTests {
     @Test func idempotentRequestsAllSucceed() async throws {
         for seed in 0..<3 as Range<UInt64> {
             for count in Self.allBytes {
-                await Task.yield()  // a simulation keeps the thread to itself
+                await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .idempotent())
                 let place = "seed \(seed), \(count) bytes, \(exchange)"
                 #expect(exchange.results.allSatisfy { $0.error == nil }, "\(place)")
@@ -149,7 +149,7 @@ struct FateTests {
             async let results = client.send(all: bodies.map { ask($0) })
             var random = SeededGenerator(seed: seed)
             var disconnect = 0
-            // Not every one meets a link: the client may not have noticed the one before yet.
+            // Not every disconnect meets a link: the client may not have noticed the previous one yet.
             while await client.statistics.connection.links < 50 {
                 disconnect += 1
                 try await client.connect()
@@ -172,7 +172,7 @@ struct FateTests {
     }
 
     @Test(arguments: 0..<3 as Range<UInt64>)
-    func nothingQueuedIsLostByFiftyDisconnects(_ seed: UInt64) throws {
+    func fiftyDisconnectsLoseNoQueuedRequest(_ seed: UInt64) throws {
         let outcomes = try disconnectFiftyTimes(seed: seed, .ifUnsent)
         #expect(outcomes.count == 1000)
         for (times, error) in outcomes {
@@ -183,12 +183,12 @@ struct FateTests {
             }
             #expect(error.code == .connectionLost && error.fate == .unknown, "seed \(seed): \(error)")
         }
-        // No more than were in flight each time.
+        // At most the requests that were in flight each time.
         #expect(outcomes.filter { $0.error != nil }.count <= 50 * 8)
     }
 
     @Test(arguments: 0..<3 as Range<UInt64>)
-    func idempotentRequestsOutliveFiftyDisconnects(_ seed: UInt64) throws {
+    func idempotentRequestsSurviveFiftyDisconnects(_ seed: UInt64) throws {
         let policy = RetryPolicy.idempotent(
             attempts: 51,
             backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(5))
@@ -200,7 +200,8 @@ struct FateTests {
     }
 }
 
-/// Resets the links of a network when its sockets have taken so many bytes. It looks after each turn of the loop.
+/// Resets the links of a network when its sockets have taken `limit` bytes. It checks this after each turn of
+/// the event loop.
 private final class Saboteur: LoopWork {
     private struct Progress {
         var lines = 0

@@ -3,12 +3,12 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Requests that wait for a link, that will not wait for one, and that are too many to wait.
+/// Requests that wait for a link, requests that do not wait for one, and limits on waiting requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct QueueingTests {
-    // MARK: Never again
+    // MARK: Requests that are never retried
 
-    @Test func aRequestThatIsNeverSentAgainEndsWithItsLink() throws {
+    @Test func aRequestThatIsNeverRetriedEndsWithItsLink() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1
             $0.requests.retry = .never
@@ -29,8 +29,8 @@ struct QueueingTests {
         }
     }
 
-    /// It is queued for the next link, whichever that is: an attempt that fails is no link that was lost.
-    @Test func aRequestThatIsNeverSentAgainWaitsForTheFirstLink() throws {
+    /// The request is queued for the next link, whichever that is. A failed attempt is not a lost link.
+    @Test func aRequestThatIsNeverRetriedWaitsForTheFirstLink() throws {
         try simulate { service, client in
             service.network.refuseConnections(to: "db")
             let handle = client.start(ask("a"), timeout: .seconds(60), options: CallOptions(retry: .never))
@@ -42,7 +42,7 @@ struct QueueingTests {
 
     // MARK: Not waiting for a link
 
-    @Test func aCallThatDoesNotWaitFailsAtOnceAndSaysWhy() throws {
+    @Test func aCallThatDoesNotWaitFailsAtOnceWithTheCause() throws {
         try simulate { service, client in
             service.network.refuseConnections(to: "db")
             let patient = client.start(ask("patient"), timeout: .seconds(60))
@@ -63,7 +63,7 @@ struct QueueingTests {
             errors += await client.send(all: [ask("d"), ask("e")], options: CallOptions(waitsForReady: false)).map(
                 \.error
             )
-            // Not even for another try: it would have to wait for the link then.
+            // Not retried either, because a retry would have to wait for a link.
             errors.append(
                 await failure { () throws(ClientError) in
                     try await client.send(ask("f"), options: CallOptions(retry: .idempotent(), waitsForReady: false))
@@ -85,7 +85,7 @@ struct QueueingTests {
         }
     }
 
-    @Test func aCallThatDoesNotWaitConnectsAllTheSame() throws {
+    @Test func aCallThatDoesNotWaitMakesTheClientConnect() throws {
         try simulate { service, client in
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
@@ -97,8 +97,9 @@ struct QueueingTests {
         }
     }
 
-    /// The socket was there and the handshake was not over: `connect()` came back before the link was ready.
-    @Test func aLinkInItsHandshakeIsNotReady() throws {
+    /// Regression: the socket was connected, but the handshake was not complete. `connect()` returned before the
+    /// link was ready.
+    @Test func aLinkDuringItsHandshakeIsNotReady() throws {
         let options = ClientOptions {
             $0.handshake.perform = { handshaker in _ = try await handshaker.send(ask("handshake")) }
         }
@@ -110,7 +111,7 @@ struct QueueingTests {
                 try await client.send(ask("a"), options: CallOptions(waitsForReady: false))
             }
             #expect(error?.code == .unavailable)
-            #expect(error?.message.hasSuffix("there was no link") == true)
+            #expect(error?.message.hasSuffix("not connected") == true)
             try await client.connect()
             #expect(service.now > .milliseconds(500))
             let reply = try await client.send(ask("b"), options: CallOptions(waitsForReady: false))
@@ -119,7 +120,8 @@ struct QueueingTests {
         }
     }
 
-    /// Taken on while there was a link, then left behind by it: it would have waited for the next one.
+    /// A request that was accepted while there was a link, but not written when that link is lost, must not wait for
+    /// the next link.
     @Test func aCallThatDoesNotWaitEndsWithItsLink() throws {
         let options = ClientOptions { $0.requests.maximumInFlight = 1 }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
@@ -136,7 +138,7 @@ struct QueueingTests {
         }
     }
 
-    @Test func itIsSentAgainOnlyWhenThereIsALinkByThen() throws {
+    @Test func aCallThatDoesNotWaitIsRetriedOnlyIfThereIsALink() throws {
         let policy = RetryPolicy.idempotent(attempts: 3, backoff: Backoff(base: .seconds(4), cap: .seconds(4)))
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
@@ -146,19 +148,19 @@ struct QueueingTests {
             service.network.reset("db")
             let error = await failure(of: handle)
             #expect(error?.code == .unavailable)
-            // Its first try was written.
+            // Its first attempt was written.
             #expect(error?.fate == .unknown)
             #expect(await client.statistics.retries == 1)
         }
     }
 
-    // MARK: Too many
+    // MARK: Limits
 
     @Test func requestsThatWaitForALinkAreBoundedInBytes() throws {
         let options = ClientOptions {
-            $0.requests.maximumWaitingBytes = 14_000  // nine times a body, 32 bytes and 512
+            $0.requests.maximumWaitingBytes = 14_000  // nine requests: each counts its body, 32 bytes and 512
             $0.requests.timeout = .seconds(60)
-            $0.outbound.highWatermark = 3000  // beyond it they wait in front of the outbound queue, and count as well
+            $0.outbound.highWatermark = 3000  // those beyond it wait in front of the outbound queue and count too
         }
         try simulate(options: options) { service, client in
             service.network.refuseConnections(to: "db")
@@ -169,7 +171,7 @@ struct QueueingTests {
                 #expect(error?.code == .overloaded)
                 #expect(error?.fate == .notSent)
             }
-            // Those that are given up make room: one of the outbound queue's and one in front of it.
+            // Cancelled requests make room: one in the outbound queue and one in front of it.
             handles[0].cancel()
             handles[8].cancel()
             try await service.pass(.milliseconds(1))
@@ -197,7 +199,8 @@ struct QueueingTests {
                 handles.append(client.start(ask(filled(100_000))))
                 try await service.pass(.milliseconds(10))
             }
-            // 128 KiB are in the kernels' buffers, and a begun frame counts until its end: no more than six or seven.
+            // 128 KiB are in the kernels' buffers, and a frame that has begun counts until its end: five to seven
+            // requests are accepted.
             let refused = handles.filter { $0.state == .completed }.count
             #expect((5...7).contains(refused), "\(refused)")
             for handle in handles.suffix(refused) { #expect(await failure(of: handle)?.code == .overloaded) }
@@ -207,8 +210,8 @@ struct QueueingTests {
         }
     }
 
-    /// Otherwise a body larger than the bound could be sent now and then, as there happens to be a link or not.
-    @Test func oneRequestMayWaitAloneWhateverItsSize() throws {
+    /// Otherwise it would depend on the presence of a link whether a body larger than the limit can be sent.
+    @Test func oneRequestOfAnySizeMayWaitAlone() throws {
         let options = ClientOptions { $0.requests.maximumWaitingBytes = 10 }
         try simulate(options: options) { _, client in
             let large = client.start(ask(filled(1000)))
@@ -227,7 +230,7 @@ struct QueueingTests {
             #expect(results == [.timedOut, .timedOut, .timedOut, .overloaded, .overloaded])
             service.network.acceptConnections(to: "db")
             try await client.connect()
-            // With a link only those count that have to wait.
+            // With a link, only requests that have to wait count.
             let all = await client.send(all: (0..<50).map { ask($0) })
             #expect(all.allSatisfy { $0.error == nil })
         }

@@ -2,13 +2,13 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// One request, and what giving it up does, over real sockets.
+/// Single requests and their cancellation, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct RequestLoopbackTests {
     // MARK: Cancelling
 
     @Test(arguments: Mechanism.allCases)
-    func aRequestThatIsCancelledBeforeItStartsIsNeverWritten(_ mechanism: Mechanism) async throws {
+    func aRequestCancelledBeforeItStartsIsNeverWritten(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism) { server, client in
             try await client.connect()
             let errors = await withTaskGroup(of: [ClientError?].self) { group in
@@ -32,7 +32,7 @@ struct RequestLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func aRequestThatIsCancelledWhileItIsQueuedIsRemoved(_ mechanism: Mechanism) async throws {
+    func cancellingAQueuedRequestRemovesIt(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism) { server, client in
             await server.stopAccepting()
             let sending = Task {
@@ -55,7 +55,7 @@ struct RequestLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func aRequestThatIsCancelledAfterItWasWrittenIsCancelledAtTheServer(_ mechanism: Mechanism) async throws {
+    func cancellingAWrittenRequestSendsACancelFrame(_ mechanism: Mechanism) async throws {
         let options = LoopbackServer.Options { $0.answersCancelled = true }
         let handler: LoopbackServer.Handler = { $0.body == "held" ? .outOfOrder(window: 100) : .echo }
         try await withServerAndClient(
@@ -73,12 +73,12 @@ struct RequestLoopbackTests {
             #expect(error?.endpoint == server.endpoint)
             let cancel = try await server.waitForCancel(of: request.serial, within: patience)
             #expect(cancel.body.isEmpty)
-            // The other serial goes round; the one in quarantine is skipped.
+            // The other serial is reused. The one in quarantine is skipped.
             for number in 0..<5 { try await expectEcho(Bytes("\(number)"), by: client) }
             #expect(await Set(server.received.dropFirst(2).map(\.serial)) == [request.serial == 1 ? 2 : 1])
             #expect(await client.statistics.heldSerials == 1)
             await server.releaseHeld()
-            // Replies keep their order: when these are here the late one is, too.
+            // Responses keep their order. When these have arrived, the late one has, too.
             try await expectEcho("after", by: client)
             let statistics = await client.statistics
             #expect(statistics.lateResponses == 1)
@@ -86,7 +86,7 @@ struct RequestLoopbackTests {
         }
     }
 
-    @Test func aRequestThatIsAnsweredCannotBeCancelledAnyMore() async throws {
+    @Test func anAnsweredRequestCanNoLongerBeCancelled() async throws {
         try await withServerAndClient { server, client in
             let handle = client.start(ask("a"))
             try await expectBody("a", of: handle)
@@ -98,7 +98,7 @@ struct RequestLoopbackTests {
         }
     }
 
-    @Test func cancelAllCancelsEverythingThatHasNotEnded() async throws {
+    @Test func cancelAllCancelsEveryRequestThatHasNotEnded() async throws {
         let handler: LoopbackServer.Handler = { $0.body == "done" ? .echo : .noReply }
         try await withServerAndClient(clientOptions: quickOptions { $0.requests.maximumInFlight = 3 }, handler: handler)
         {
@@ -125,7 +125,7 @@ struct RequestLoopbackTests {
 
     // MARK: Handles
 
-    @Test func aHandleTellsHowFarItsRequestHasCome() async throws {
+    @Test func aHandleReportsTheStateOfItsRequest() async throws {
         try await withServerAndClient(handler: { _ in .outOfOrder(window: 100) }) { server, client in
             await server.stopAccepting()
             let handle = client.start(ask("a"))
@@ -136,7 +136,7 @@ struct RequestLoopbackTests {
             while handle.state == .queued { await moment() }
             #expect(handle.state == .written)
             #expect(handle.serial == request.serial)
-            // Awaited by several tasks, each gets the reply.
+            // Several tasks may await it. Each of them gets the response.
             let bodies = try await withThrowingTaskGroup(of: Bytes.self) { group in
                 for _ in 0..<10 { group.addTask { try await handle.value.body } }
                 await server.releaseHeld()
@@ -159,9 +159,9 @@ struct RequestLoopbackTests {
         }
     }
 
-    // MARK: Many at once
+    // MARK: Batches
 
-    @Test func aBatchKeepsItsOrderAndMixesResults() async throws {
+    @Test func aBatchKeepsItsOrderAndMayMixResults() async throws {
         let handler: LoopbackServer.Handler = { request in
             switch request.body.first {
             case UInt8(ascii: "r"): .after(.milliseconds(1), .status(404, "none"))
@@ -186,7 +186,7 @@ struct RequestLoopbackTests {
         }
     }
 
-    @Test func cancellingABatchCancelsWhatHasNoReplyYet() async throws {
+    @Test func cancellingABatchCancelsItsUnansweredRequests() async throws {
         let handler: LoopbackServer.Handler = { $0.body == "answered" ? .echo : .noReply }
         try await withServerAndClient(handler: handler) { server, client in
             let batch = Task { await client.send(all: [ask("answered"), ask("silence"), ask("silence")]) }
@@ -236,7 +236,7 @@ struct RequestLoopbackTests {
         }
     }
 
-    @Test func aTypedRequestReadsItsResponse() async throws {
+    @Test func aTypedRequestDecodesItsResponse() async throws {
         try await withServerAndClient { server, client in
             let number = try await client.send(Parse(text: "42"))
             #expect(number == 42)
@@ -252,10 +252,10 @@ struct RequestLoopbackTests {
         }
     }
 
-    // MARK: The loop as executor
+    // MARK: The event loop as executor
 
     @Test(arguments: Mechanism.allCases)
-    func callersOnTheClientsOwnLoopAreServedAlike(_ mechanism: Mechanism) async throws {
+    func callersOnTheClientsEventLoopGetTheirResponses(_ mechanism: Mechanism) async throws {
         let handler: LoopbackServer.Handler = { $0.body == "silence" ? .noReply : .echo }
         try await withServerAndClient(by: mechanism, handler: handler) { server, client in
             try await withThrowingTaskGroup(of: Void.self) { group in

@@ -2,12 +2,12 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Typed requests in every way to ask, and responses that say what they are.
+/// Typed requests in every form of call, and responses with a content type.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct TypedRequestTests {
     private struct Malformed: Error, Equatable {}
 
-    /// Asks for a number.
+    /// A request for a number.
     private struct Parse: TypedRequest {
         static let type: UInt32 = 0x410
         let text: String
@@ -23,7 +23,7 @@ struct TypedRequestTests {
         }
     }
 
-    /// Asks for a text, which comes as it is or backwards.
+    /// A request for a text, which is decoded as it is or reversed.
     private struct Read: ContentTypedRequest {
         static let type: UInt32 = 0x411
         static let contentType = ContentType.json
@@ -35,7 +35,7 @@ struct TypedRequestTests {
         func encode() -> Bytes { Bytes(text) }
     }
 
-    /// Sets what its protocol wants beside a body.
+    /// Sets fields of its request besides the body.
     private struct Prepared: TypedRequest {
         static let type: UInt32 = 0
         static let contentType = ContentType.protobuf
@@ -47,7 +47,7 @@ struct TypedRequestTests {
         static func decode(_ response: Response) -> Response { response }
     }
 
-    /// Sends `type` as the content type, `nil` for that of the request.
+    /// Responds with the content type `type`, or with that of the request if it is `nil`.
     private func answer(_ type: ContentType?) -> LoopbackServer.Handler {
         { request in
             var reply = Frame(.response, body: request.body)
@@ -58,7 +58,7 @@ struct TypedRequestTests {
 
     // MARK: Content types
 
-    @Test func theResponseSaysWhoReadsIt() throws {
+    @Test func theContentTypeOfTheResponseSelectsItsDecoder() throws {
         for (type, text) in [(nil, "abc"), (ContentType.json, "abc"), (.protobuf, "cba")] {
             try simulate(speaking: PartsCodec.rich, handler: answer(type)) { service, client in
                 let read = try await client.send(Read())
@@ -68,15 +68,16 @@ struct TypedRequestTests {
         }
     }
 
-    /// Where a layout has the field, a server that sets nothing leaves 0 in it: that was a content type without a decoder.
-    @Test func aResponseThatSaysNothingIsWhatTheRequestIs() throws {
+    /// Regression: if a layout has the field, a server that does not set it leaves 0 there. This counted as a content
+    /// type without a decoder.
+    @Test func aResponseWithoutAContentTypeHasThatOfItsRequest() throws {
         try simulate(speaking: PartsCodec.rich, handler: answer(.bytes)) { _, client in
             let read = try await client.send(Read())
             #expect(read == "abc")
         }
     }
 
-    @Test func aContentTypeThatNobodyReadsIsATypedError() throws {
+    @Test func aContentTypeWithoutADecoderIsAnError() throws {
         try simulate(speaking: PartsCodec.rich, handler: answer(.http)) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(Read()) }
             #expect(error?.code == .invalidResponse)
@@ -84,12 +85,12 @@ struct TypedRequestTests {
             #expect(error?.response?.body == "abc")
             let cause = error?.cause as? UnknownContentType
             #expect(cause == UnknownContentType(found: .http, known: [.json, .protobuf]))
-            #expect(cause?.description == "the response is HTTP, expected: JSON, protobuf")
+            #expect(cause?.description == "the content type of the response is HTTP, expected: JSON, protobuf")
         }
     }
 
-    /// A layout refuses a frame with a field that it has not, but for this one.
-    @Test func withoutTheFieldAResponseIsWhatTheRequestIs() throws {
+    /// A layout rejects a frame with a field that it does not have, except for this field.
+    @Test func withoutTheFieldAResponseHasTheContentTypeOfItsRequest() throws {
         try simulate { service, client in
             let read = try await client.send(Read(text: "plain"))
             #expect(read == "plain")
@@ -118,9 +119,9 @@ struct TypedRequestTests {
         }
     }
 
-    // MARK: Every way to ask
+    // MARK: Every form of call
 
-    @Test func handlesReadTheirResponse() throws {
+    @Test func handlesDecodeTheirResponse() throws {
         try simulate { service, client in
             let handle = try client.start(Parse(text: "42"))
             let number = try await handle.value
@@ -134,7 +135,7 @@ struct TypedRequestTests {
         }
     }
 
-    @Test func ofManyEachSucceedsOrFailsOnItsOwn() throws {
+    @Test func eachRequestOfABatchSucceedsOrFailsAlone() throws {
         try simulate { service, client in
             let results = await client.send(all: ["1", "", "x", "4"].map { Parse(text: $0) })
             #expect(results.map { try? $0.get() } == [1, nil, nil, 4])
@@ -148,7 +149,7 @@ struct TypedRequestTests {
         }
     }
 
-    @Test func streamsReadEveryPart() throws {
+    @Test func streamsDecodeEveryPart() throws {
         let handler: LoopbackServer.Handler = {
             .parts([Bytes("1"), Bytes("2"), $0.body, Bytes("4")], then: .reply("5"))
         }
@@ -156,7 +157,7 @@ struct TypedRequestTests {
             var numbers: [Int] = []
             for try await number in try client.stream(Parse(text: "3")) { numbers.append(number) }
             #expect(numbers == [1, 2, 3, 4, 5])
-            // A part that cannot be read ends the stream, and the request.
+            // A part that cannot be decoded ends the stream and the request.
             await service.server.script(.sequence([.part("1"), .part("x"), .after(.seconds(60), .echo)]))
             var parts = try client.stream(Parse(text: "7")).makeAsyncIterator()
             let first = try await parts.next()
@@ -171,7 +172,7 @@ struct TypedRequestTests {
         }
     }
 
-    @Test func handshakesAndSubscriptionsReadTheirResponse() throws {
+    @Test func handshakesAndSubscriptionsDecodeTheirResponse() throws {
         let options = ClientOptions {
             $0.reconnecting.keepsLinkWarm = true
             $0.handshake.perform = { handshaker in

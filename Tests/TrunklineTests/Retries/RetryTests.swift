@@ -3,17 +3,17 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Requests that are sent again, and requests that are not, in virtual time.
+/// Requests that are retried, and requests that are not, in virtual time.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct RetryTests {
-    /// Resets the link upon the first `count` requests, and echoes from then on.
+    /// Resets the link on the first `count` requests, and then echoes.
     private func resetting(_ count: Int) -> LoopbackServer.Handler {
         let left = Countdown(count)
         return { _ in left.next() ? .reset : .echo }
     }
 
-    /// Those that wait for their turn go with the link, too: a batch is never carried out on two.
-    @Test func aBatchThatIsNotSentAgainEndsWithItsLink() throws {
+    /// Requests that wait their turn end with the link, too: a batch without retries never continues on another link.
+    @Test func aBatchWithoutRetriesEndsWithItsLink() throws {
         let options = ClientOptions { $0.requests.maximumInFlight = 4 }
         let handler: LoopbackServer.Handler = { $0.body == "6" ? .reset : .echo }
         try simulate(options: options, handler: handler) { service, client in
@@ -34,7 +34,7 @@ struct RetryTests {
 
     // MARK: Idempotent requests
 
-    @Test func anIdempotentRequestIsSentAgainWhenItsLinkIsLost() throws {
+    @Test func anIdempotentRequestIsRetriedWhenItsLinkIsLost() throws {
         try simulate(handler: resetting(2)) { service, client in
             let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
             #expect(reply.body == "a")
@@ -46,7 +46,7 @@ struct RetryTests {
         }
     }
 
-    @Test func itFailsAsItFailedLastWhenItsTriesAreUsedUp() throws {
+    @Test func afterItsLastAttemptARequestFailsWithTheLastError() throws {
         try simulate(handler: resetting(5)) { service, client in
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
@@ -59,7 +59,7 @@ struct RetryTests {
     }
 
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: -1)])
-    func othersFailWithTheirLink(_ policy: RetryPolicy) throws {
+    func otherRequestsFailWithTheirLink(_ policy: RetryPolicy) throws {
         try simulate(handler: resetting(1)) { service, client in
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), options: CallOptions(retry: policy))
@@ -72,7 +72,7 @@ struct RetryTests {
         }
     }
 
-    @Test func aServerThatBreaksTheProtocolIsALostLinkToo() throws {
+    @Test func aProtocolViolationIsRetriedLikeALostLink() throws {
         let left = Countdown(1)
         let handler: LoopbackServer.Handler = { _ in left.next() ? .absurdLength : .echo }
         try simulate(handler: handler) { _, client in
@@ -82,7 +82,7 @@ struct RetryTests {
         }
     }
 
-    @Test func everyKindOfCallIsSentAgain() throws {
+    @Test func everyFormOfCallIsRetried() throws {
         let options = ClientOptions { $0.requests.retry = .idempotent(attempts: 4) }
         try simulate(options: options, handler: resetting(3)) { service, client in
             let handle = client.start(ask("handle"))
@@ -103,7 +103,7 @@ struct RetryTests {
         static func decode(_ response: Response) -> String { String(response.body) }
     }
 
-    @Test func aTypeOfRequestSaysForAllCallsThatItMayBeSentAgain() throws {
+    @Test func aRequestTypeMayAllowRetriesForAllItsCalls() throws {
         try simulate(handler: resetting(1)) { _, client in
             let read = try await client.send(Read())
             #expect(read == "read")
@@ -117,7 +117,7 @@ struct RetryTests {
         }
     }
 
-    @Test func anErrorResponseIsAnAnswer() throws {
+    @Test func anErrorResponseIsNotRetried() throws {
         let handler: LoopbackServer.Handler = { _ in .status(5) }
         try simulate(speaking: statusLayout, handler: handler) { service, client in
             let error = await failure { () throws(ClientError) in
@@ -128,7 +128,7 @@ struct RetryTests {
         }
     }
 
-    // MARK: One deadline, one caller
+    // MARK: Deadlines and cancellation
 
     @Test func retriesHaveTheDeadlineOfTheCall() throws {
         let backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
@@ -156,7 +156,7 @@ struct RetryTests {
         }
     }
 
-    /// A try that could not begin in time would only hide why the request failed, and let its caller wait for it.
+    /// An attempt that cannot begin before the deadline would only hide the error and delay it.
     @Test func aBackoffThatEndsAfterTheDeadlineIsNotBegun() throws {
         try simulate(handler: resetting(1)) { service, client in
             try await client.connect()
@@ -172,8 +172,9 @@ struct RetryTests {
         }
     }
 
-    /// It was written once, and its second try had not begun: as unsent as that try is, the server may have done it.
-    @Test func aRequestThatIsGivenUpBetweenTwoTriesIsUnknown() throws {
+    /// The request was written once, and its second attempt has not begun. The second attempt is unsent, but the server
+    /// may have handled the first.
+    @Test func aRequestCancelledBetweenTwoAttemptsHasFateUnknown() throws {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         try simulate(seed: 3, handler: resetting(1)) { service, client in
             let handle = client.start(ask("a"), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
@@ -196,7 +197,7 @@ struct RetryTests {
         }
     }
 
-    @Test func closingEndsThoseWhoRest() throws {
+    @Test func closingEndsRequestsThatWaitForARetry() throws {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         for closesNow in [true, false] {
             try simulate(handler: resetting(1)) { service, client in
@@ -210,7 +211,7 @@ struct RetryTests {
                     #expect(error?.code == .closed)
                     #expect(error?.fate == .unknown)
                 } else {
-                    // In good order: it is one of those that are out.
+                    // An orderly close waits for the request, which counts as in flight.
                     await client.close()
                     try await expectBody("a", of: handle)
                 }
@@ -220,7 +221,7 @@ struct RetryTests {
 
     // MARK: The budget
 
-    @Test func withoutATokenARequestFailsAsItWould() throws {
+    @Test func withoutATokenARequestIsNotRetried() throws {
         let options = ClientOptions {
             $0.requests.retryBudget = RetryBudget()
             $0.requests.retryBudget?.initial = 3
@@ -249,7 +250,7 @@ struct RetryTests {
 
     // MARK: No server
 
-    @Test func anIdempotentRequestOutlivesTheLimitOnAttempts() throws {
+    @Test func anIdempotentRequestSurvivesTheLimitOnAttempts() throws {
         let options = ClientOptions {
             $0.reconnecting.maximumAttempts = 2
             $0.requests.retryBudget?.initial = 0
@@ -264,14 +265,14 @@ struct RetryTests {
             let handle = client.start(ask("patient"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.pass(.seconds(5))
             service.network.acceptConnections(to: "db")
-            // Nothing of it was sent before: no token is asked for, and there is none.
+            // The request was not sent before, so no token is needed, and there is none.
             try await expectBody("patient", of: handle)
             #expect(await client.statistics.retries > 1)
             #expect(await service.server.received.map(\.body) == ["patient"])
         }
     }
 
-    @Test func itFailsUnsentWhenItNeverWasSent() throws {
+    @Test func aRequestThatWasNeverSentFailsWithFateNotSent() throws {
         let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
         try simulate(options: options) { service, client in
             service.network.refuseConnections(to: "db")
@@ -285,21 +286,21 @@ struct RetryTests {
         }
     }
 
-    /// Those who rest do not wait for the server: when others are told that there is none, they go on resting, and have
-    /// one timer still.
-    @Test func thoseWhoRestAreNotToldThatThereIsNoServer() throws {
+    /// Requests that wait for a retry do not wait for the server. When other calls fail because there is no server,
+    /// these requests keep waiting, and their timer stays armed.
+    @Test func requestsThatWaitForARetryDoNotFailForLackOfAServer() throws {
         let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
         let long = Backoff(base: .seconds(20), cap: .seconds(20))
         try simulate(seed: 2, options: options, handler: resetting(1)) { service, client in
             let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
-            let handle = client.start(ask("resting"), timeout: .seconds(60), options: CallOptions(retry: policy))
+            let handle = client.start(ask("delayed"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.server.waitForRequests(1)
             service.network.refuseConnections(to: "db")
             try await service.pass(.milliseconds(500))
             let error = await failure { () throws(ClientError) in try await client.send(ask("b")) }
             #expect(error?.code == .unavailable)
             service.network.acceptConnections(to: "db")
-            try await expectBody("resting", of: handle)
+            try await expectBody("delayed", of: handle)
             #expect(await client.statistics.retries == 1)
         }
     }
@@ -312,7 +313,7 @@ extension Result {
     }
 }
 
-/// Tells so many times that it is not over yet.
+/// Returns `true` a given number of times.
 final class Countdown: Sendable {
     private let left: Lock<Int>
 

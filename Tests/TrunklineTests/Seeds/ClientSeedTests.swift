@@ -2,21 +2,24 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Thousands of simulated lives of a client, each decided by its seed: whatever happens, every call returns once and in
-/// time, with its own reply or with an error that tells the truth about what the servers have seen; when the trouble is
-/// over the client is back within a bound; and nothing is left in the end.
+/// Thousands of simulated lives of a client, each decided by its seed. In each of them:
+/// - Every call returns once and in time, with its own response or with an error that agrees with what the
+///   servers received.
+/// - After the faults, the client recovers within a bound.
+/// - Nothing is left over at the end.
 ///
-/// `TRUNKLINE_SEEDS=20000` lives more of them; `TRUNKLINE_SEED=7` lives the seventh alone and tells all about it.
+/// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints
+/// all that happens.
 @Suite(.simulated, .timeLimit(.minutes(60)))
 struct ClientSeedTests {
-    @Test func everyRequestEndsOnceAndTellsTheTruthInEverySeed() async {
-        if let seed = TestEnvironment.seed { return tell(seed, lastLines: .max) }
+    @Test func everyRequestEndsOnceWithTheRightOutcome() async {
+        if let seed = TestEnvironment.seed { return report(seed, lastLines: .max) }
         let count = TestEnvironment.seeds ?? 2000
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0
         for seed in 0..<count {
-            // The simulation keeps the thread to itself: others get their turn between two of them.
+            // A simulation occupies the thread. Other tests run between two of them.
             await Task.yield()
             let life = SeedLife(seed: seed)
             life.run()
@@ -25,9 +28,9 @@ struct ClientSeedTests {
             if !life.world.violations.isEmpty {
                 failed += 1
                 Issue.record("seed \(seed): \(life.world.violations.joined(separator: "; "))")
-                if failed == 1 { tell(seed, lastLines: 500) }
+                if failed == 1 { report(seed, lastLines: 500) }
             }
-            // TLS has random numbers of its own, which decide how long some of its messages are.
+            // TLS has its own random numbers, which decide the length of some of its messages.
             if seed % 25 == 0, !Wire.isSecured {
                 let again = SeedLife(seed: seed)
                 again.run()
@@ -40,7 +43,7 @@ struct ClientSeedTests {
         if count >= 500 { expectVariety(tally) }
     }
 
-    /// The scenario is worth something only if all of this happens now and then.
+    /// The scenario is useful only if all of this happens now and then.
     private func expectVariety(_ tally: [String: Int]) {
         let outcomes = [
             "success", "cancelled notSent", "cancelled unknown", "timedOut notSent", "timedOut unknown",
@@ -54,14 +57,14 @@ struct ClientSeedTests {
         .map { "end \($0)" }
         let faults = SeedFault.allCases.map { "fault \($0)" }
         for name in outcomes + faults + ends + [
-            "planned change", "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream left",
+            "planned change", "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream abandoned",
         ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }
     }
 
-    /// Lives `seed` once more and prints what happens.
-    private func tell(_ seed: UInt64, lastLines: Int) {
+    /// Runs `seed` once more and prints what happens.
+    private func report(_ seed: UInt64, lastLines: Int) {
         let life = SeedLife(seed: seed, recordsTrace: true)
         life.run()
         print("seed \(seed): \(life.world.plan)")

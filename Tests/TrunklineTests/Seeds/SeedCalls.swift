@@ -5,10 +5,10 @@ import TrunklineTesting
 struct SeedCalls: Sendable {
     /// The type of one-way messages.
     static let oneWayType: UInt32 = 0x420
-    /// How long a reader of a streamed reply rests at most.
-    private static let longestRest = Duration.milliseconds(3)
+    /// The longest pause of a reader of a streamed reply.
+    private static let longestPause = Duration.milliseconds(3)
 
-    /// What a call came to.
+    /// The outcome of a request.
     struct Outcome: Sendable {
         var body: Bytes
         var isOneWay = false
@@ -20,7 +20,7 @@ struct SeedCalls: Sendable {
 
     private var plan: SeedPlan { world.plan }
 
-    /// One caller, who asks for one thing or several in one of the ways there are.
+    /// One caller, which makes one or several requests with one form of call.
     func call(_ number: UInt64) async -> [Outcome] {
         var random = plan.random(1000 + number)
         let size = Int.random(in: 0..<8, using: &random) == 0 ? 1500 : Int.random(in: 0...60, using: &random)
@@ -82,16 +82,16 @@ struct SeedCalls: Sendable {
             let results = await client.send(all: bodies.map { ask($0) }, options: options)
             outcomes = zip(bodies, results).map { Outcome(body: $0, result: $1) }
         }
-        // In virtual time nothing is late by as much as a nanosecond, unless the loop was held up, or a reader that rests
-        // between parts asks for the next one later.
-        let rest = way == 7 ? Self.longestRest : .zero
+        // In virtual time no call is late, not even by a nanosecond, unless the event loop was held up, or a reader
+        // paused before it requested the next part.
+        let rest = way == 7 ? Self.longestPause : .zero
         let (took, limit) = (world.now - began, (timeout ?? SeedPlan.requestTimeout) + rest)
         if took > limit + (world.stalled - stalled) { world.violated("request \(number) took \(took) of \(limit)") }
         for outcome in outcomes { world.note("request \(String(outcome.body).prefix(5)): \(outcome.result.summary)") }
         return outcomes
     }
 
-    /// Reads a reply as it comes, slowly now and then, and perhaps not to its end.
+    /// Reads a reply part by part, sometimes slowly, and sometimes not to its end.
     private func stream(
         _ request: Request,
         _ options: CallOptions,
@@ -118,7 +118,7 @@ struct SeedCalls: Sendable {
                 if count > patience { break }
                 try? await world.pass(.milliseconds(pause))
             }
-            world.count("stream left")
+            world.count("stream abandoned")
             return .failure(ClientError(.cancelled, .unknown, "read no further"))
         } catch {
             return .failure(error)
@@ -131,7 +131,7 @@ struct SeedCalls: Sendable {
         do throws(ClientError) { return .success(try await body()) } catch { return .failure(error) }
     }
 
-    /// Subscribes and, with some seeds, ends it again.
+    /// Subscribes and, with some seeds, unsubscribes.
     func subscribe(_ number: Int) async -> Bytes? {
         var random = plan.random(500 + UInt64(number))
         let body = Bytes("topic \(number)")
@@ -153,7 +153,7 @@ struct SeedCalls: Sendable {
         }
     }
 
-    /// Waits for a link, for a while or until there is one.
+    /// Waits for a link, for a limited time or until there is one.
     func connect(_ number: Int) async {
         guard number % 2 == 1 else { return (try? await client.connect()) ?? () }
         let task = Task(executorPreference: world.network.executor) { try? await client.connect() }

@@ -1,7 +1,7 @@
 import Trunkline
 
-/// A layout whose server can say that it goes, and for how many milliseconds: by a push that begins with "!". A response
-/// that begins with "+" is a part of one.
+/// A layout whose server can announce shutdown, with a retry delay in milliseconds: by a push that begins with "!". A
+/// response that begins with "+" is a part of a reply.
 struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
     var layout: FrameLayout
     var matching: ResponseMatching { layout.matching }
@@ -38,9 +38,9 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
 
     /// The twelve-byte header, with very many serials.
     static let wide = SeedCodec(layout: .standard)
-    /// The same with four: nothing may come twice then, and no answer after the quarantine.
+    /// The same with four serials. No response may be sent twice then, and none after the quarantine.
     static let narrow = SeedCodec(layout: standardLayout(serials: 50...53))
-    /// With a status, a checksum, and pongs that are no pings.
+    /// With a status, a checksum, and pongs that do not look like pings.
     static let strict = SeedCodec(
         layout: FrameLayout {
             Field.constant([0xCA, 0xFE])
@@ -53,7 +53,7 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
         }
         .roles(ping: 1, pong: 3, push: 2, cancel: 4, success: 200, serials: 50...)
     )
-    /// Without serials: the server must answer everything in its turn.
+    /// Without serials: the server must answer everything in order.
     static let inOrder = SeedCodec(
         layout: FrameLayout {
             Field.type(UInt16.self)

@@ -1,7 +1,7 @@
 import Trunkline
 import TrunklineTesting
 
-/// What goes wrong in a simulated life.
+/// The faults of a simulated life.
 enum SeedFault: String, CaseIterable {
     case latency, reset, halfOpen, partition, refusal, unreachable, swallowing
     case slowNames, failingNames, silentNames
@@ -12,7 +12,7 @@ enum SeedFault: String, CaseIterable {
 }
 
 extension SeedWorld {
-    /// Trouble of one kind after the other, each mended before the next.
+    /// Causes faults, one after the other. Each is mended before the next.
     func makeTrouble(_ salt: UInt64, for client: Client) async throws {
         var random = plan.random(salt)
         for _ in 0..<Int.random(in: 0...4, using: &random) {
@@ -27,7 +27,7 @@ extension SeedWorld {
         }
     }
 
-    /// Mends what a fault leaves behind for good.
+    /// Mends what faults leave behind permanently.
     func mendEverything() {
         network.heal()
         stopMisbehaving()
@@ -38,7 +38,7 @@ extension SeedWorld {
         network.setMetric(Self.spareMetric, of: "wlan0")
         network.heal(interface: "eth0")
         for host in plan.hosts { network.removeRoute(to: host) }
-        // It takes three timeouts to find that out.
+        // The client needs three timeouts to notice it.
         if plan.losesFraming { network.reset() }
     }
 
@@ -89,7 +89,7 @@ extension SeedWorld {
         case .halfOpen:
             network.halfOpen(host)
             try await pass(time)
-            // Only a heartbeat with an answer finds that out.
+            // Only a heartbeat with pongs notices it.
             if plan.heartbeat != .pingPong { network.reset(host) }
         case .partition:
             network.partition(host)
@@ -109,7 +109,7 @@ extension SeedWorld {
         }
     }
 
-    /// The host of the client has another interface, which is worse.
+    /// The metric of the second interface of the client's host, which is worse than that of the first.
     static let spareMetric = 600
 
     private func performOnHost(_ fault: SeedFault, _ host: String, _ time: Duration) async throws {
@@ -157,7 +157,7 @@ extension SeedWorld {
             try await pass(time)
             await server.speakAgain()
         case .hungServer:
-            // For so long that requests time out, one after the other.
+            // So long that requests time out, one after the other.
             await server.fallSilent()
             try await pass(SeedPlan.requestTimeout + time)
             await server.speakAgain()

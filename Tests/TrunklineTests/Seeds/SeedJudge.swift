@@ -1,7 +1,7 @@
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// Compares what callers were told with what the servers have seen.
+/// Compares the results of the callers with what the servers received.
 extension SeedWorld {
     func judge(_ outcomes: [SeedCalls.Outcome], _ received: [[Frame]]) {
         let requests = received.joined().filter { $0.kind == .request }
@@ -15,12 +15,12 @@ extension SeedWorld {
             count("requests")
             judge(outcome, isSeen: seen[outcome.body] != nil)
         }
-        // A cancel frame comes after its request, on the same link. With few serials nothing can be said.
+        // A cancel frame comes after its request, on the same link. With few serials this cannot be checked.
         guard plan.matching != .narrow else { return }
         for frames in received {
             let serials = Set(frames.lazy.filter { $0.kind == .request }.map(\.serial))
             for frame in frames where frame.kind == .cancel && !serials.contains(frame.serial) {
-                violated("a cancel of \(frame.serial), which never came there")
+                violated("a cancel frame for \(frame.serial), which had no request on its link")
             }
         }
     }
@@ -31,34 +31,35 @@ extension SeedWorld {
         case .success(let reply):
             count("outcome success")
             if outcome.isOneWay { return }
-            if reply.body != outcome.body { violated("\(name) got another's reply: \(reply)") }
+            if reply.body != outcome.body { violated("\(name) got another request's response: \(reply)") }
             if !isSeen { violated("\(name) was answered but never received") }
         case .failure(let error):
             count("outcome \(error.code) \(error.fate)")
             switch error.fate {
-            case .notSent: if isSeen { violated("\(name) was received, and its caller told \(error)") }
+            case .notSent: if isSeen { violated("\(name) was received, but its caller got \(error)") }
             case .unknown: break
             case .answered:
                 guard error.code == .rejected, let response = error.response else {
                     return violated("\(name): \(error)")
                 }
-                if response.body != outcome.body { violated("\(name) got another's error response: \(response)") }
+                if response.body != outcome.body { violated("\(name) got another request's error: \(response)") }
                 if !isSeen { violated("\(name) was rejected but never received") }
             }
         }
     }
 
-    /// What must be true when nobody is left.
+    /// Checks what must be true at the end.
     func judgeEnd(_ leftovers: [String]) {
-        for leftover in leftovers { violated("left in the end: \(leftover)") }
-        if network.openLinks != 0 { violated("\(network.openLinks) links left in the end") }
+        for leftover in leftovers { violated("left over: \(leftover)") }
+        if network.openLinks != 0 { violated("\(network.openLinks) links left over") }
         let timers = network.loop.timers.armedCount
-        if timers != 0 { violated("\(timers) timers left in the end") }
+        if timers != 0 { violated("\(timers) timers left over") }
     }
 }
 
 extension Client {
-    /// Whether it has a link, and nothing is under way or given up: what a request takes now is the link's doing.
+    /// Whether the client has a link, and no request is in flight or abandoned. The duration of a request then depends
+    /// on the link alone.
     var isCalm: Bool {
         connection.assumeIsolated { connection in
             guard let ready = connection.ready, connection.links.count == 1, connection.machine.attempt == nil else {
@@ -71,7 +72,7 @@ extension Client {
 
     nonisolated var sendsAfterGoAway: Bool { connection.options.failover.sendsAfterGoAway }
 
-    /// What a client that is closed should not have any more.
+    /// What a closed client should not have any more.
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("requests", queue.count > 0), ("deadlines", queue.nextDeadline != nil),
@@ -93,7 +94,7 @@ extension Connection {
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
             ("a timer of files", rotationTimer?.timer.deadline != nil),
-            ("a timer of links that were left", drainingTimer?.timer.deadline != nil),
+            ("a timer of draining links", drainingTimer?.timer.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0)
     }

@@ -11,7 +11,7 @@ struct SeedLife {
         world = SeedWorld(SeedPlan(seed: seed), recordsTrace: recordsTrace)
     }
 
-    /// Lives it. Afterwards `world` knows what happened.
+    /// Runs the life. Afterwards `world` contains what happened.
     func run() {
         do {
             let (outcomes, received, leftovers) = try world.network.runBlocking {
@@ -62,7 +62,7 @@ struct SeedLife {
         let leftovers = await client.leftovers
         let facts = await client.statistics
         for host in plan.hosts { await world.stopServer(host) }
-        // Bytes that TLS holds for a peer that is gone without a word have longer.
+        // TLS keeps bytes longer for a peer that disappeared without closing.
         try await world.pass(.seconds(Wire.isSecured ? 40 : 1))
         var received: [[Frame]] = []
         for server in world.allServers { received.append(await server.received) }
@@ -90,7 +90,7 @@ struct SeedLife {
 
     // MARK: After the faults
 
-    /// The client must answer again, and have told the server everything about its subscriptions that it has to know.
+    /// The client must get responses again, and must have restored all subscriptions at the server.
     private func recover(_ client: Client, _ topics: Set<Bytes>) async throws {
         try await expectAnswer("probe 1", by: client)
         try await changeWithoutWaiting(client)
@@ -105,16 +105,16 @@ struct SeedLife {
         }
     }
 
-    /// While a planned change goes on, and the next server is well, no request takes longer than its round trip: in virtual
-    /// time, to the nanosecond.
+    /// During a planned change to a server that works, no request takes longer than its round trip: in virtual time, to
+    /// the nanosecond.
     private func changeWithoutWaiting(_ client: Client) async throws {
-        // With few serials a request may wait for one of those that are in quarantine.
+        // With few serials a request may wait for one of those in quarantine.
         guard plan.overlapsLinks, plan.matching != .narrow else { return }
         var conditions = NetworkConditions()
         conditions.latency = .milliseconds(1)...(.milliseconds(1))
         conditions.fragmentation = 0
         world.network.setConditions(conditions)
-        // What was given up is forgotten by then, and so are the errors.
+        // By then the client has forgotten abandoned requests and errors.
         try await world.pass(.milliseconds(500))
         for _ in 0..<20 where await !client.isCalm { try await world.pass(.milliseconds(50)) }
         guard await client.isCalm else { return world.count("no planned change: not calm") }
@@ -135,7 +135,7 @@ struct SeedLife {
             let reply = try await client.send(ask(body), options: CallOptions(retry: .never))
             let took = world.now - began
             if reply.body != body { world.violated("\(body) was answered by \(reply)") }
-            // One that waits for the next link, as the options ask for.
+            // If the client sends nothing after a goAway, requests wait for the next link.
             if took > .milliseconds(2), !changed { world.violated("\(body) took \(took) during a planned change") }
         }
         world.count("planned change", await client.statistics.connection.links > links ? 1 : 0)
@@ -147,8 +147,8 @@ struct SeedLife {
         for number in 1... {
             let left = plan.recoveryBound - (world.now - began)
             guard left > .zero else { return world.violated("\(body) had no answer within \(plan.recoveryBound)") }
-            // One that went out on a link that hangs, and that was left since, has to be given up: nothing but the
-            // deadlines of its requests judges such a link.
+            // A request may have gone out on a hanging link that drains by now. It must time out, because only the
+            // deadlines of its requests end such a link.
             let timeout = min(left, SeedPlan.requestTimeout)
             do throws(ClientError) {
                 let reply = try await client.send(
@@ -160,7 +160,7 @@ struct SeedLife {
                 return world.note("\(body) was answered after \(world.now - began)")
             } catch {
                 world.note("\(body), \(number): \(error)")
-                // The old link was lost with it.
+                // The request was lost with the old link.
                 if error.code != .timedOut { try await world.pass(.milliseconds(1)) }
             }
         }
@@ -175,7 +175,7 @@ struct SeedLife {
         await close(client)
     }
 
-    /// Closes in good order or at once. The one is bounded, the other takes no time at all.
+    /// Closes cleanly or at once. An orderly close is limited in time, closing at once takes no time.
     private func close(_ client: Client) async {
         let (began, stalled) = (world.now, world.stalled)
         world.note("closing")

@@ -1,19 +1,20 @@
 import Trunkline
 import TrunklineTesting
 
-/// Everything about a simulated life that is decided before it begins, by its seed alone.
+/// Everything about a simulated life that its seed decides before it begins.
 struct SeedPlan: Sendable {
     enum Matching { case wide, narrow, strict, inOrder }
 
-    /// The time for one attempt, its handshake included but for restoring subscriptions: see `restoring`.
+    /// The time limit of one attempt. It includes the handshake, but not the restoration of subscriptions:
+    /// see `restoring`.
     var connectTimeout: Duration { hasDeadAddress ? .milliseconds(250) : .milliseconds(100) }
     static let handshakeTimeout = Duration.milliseconds(80)
-    /// Two subscriptions, each restored in the last moment.
+    /// The time for two subscriptions, each restored at the last moment.
     var restoring: Duration { subscribes ? Self.handshakeTimeout * 3 : .zero }
     static let requestTimeout = Duration.milliseconds(400)
     static let drainTimeout = Duration.milliseconds(200)
     static let backoffCap = Duration.milliseconds(20)
-    /// For which a server may send its clients away; a tenth is added to it.
+    /// The longest retry delay that a server sends. The client adds up to a tenth.
     static let longestHint = Duration.milliseconds(40)
     static let halfLife = Duration.milliseconds(20)
     static let quarantine = Duration.milliseconds(100)
@@ -24,21 +25,21 @@ struct SeedPlan: Sendable {
     let heartbeat: HeartbeatMode
     let heartbeatTimes: (interval: Duration, deadline: Duration)
     let hasHandshake: Bool
-    /// The servers speak first, and the handshake listens.
+    /// Whether the servers send a frame first, which the handshake reads.
     let serverSpeaksFirst: Bool
     let refusesForGood: Bool
-    /// Names resolve to an address that is dead first.
+    /// Whether names resolve to an unreachable address first.
     let hasDeadAddress: Bool
     let subscribes: Bool
     let closesEarly: Bool
     let closesAtOnce: Bool
-    /// Now and then a response says that it is a mebibyte longer than it is: what follows trickles into it.
+    /// Whether some responses announce a length that is 1 MiB too large, so that later frames are taken for their body.
     let losesFraming: Bool
-    /// The system lets nobody see its network.
+    /// Whether the system hides its network.
     let hidesPaths: Bool
-    /// How long it takes at most until the client hears of a change of its network.
+    /// The longest delay until the client learns of a change of its network.
     let newsDelay: Duration
-    /// Planned changes make the next link while there is one.
+    /// Whether planned changes establish the next link while there is one.
     let overlapsLinks: Bool
 
     init(seed: UInt64) {
@@ -69,7 +70,7 @@ struct SeedPlan: Sendable {
         newsDelay = .milliseconds([0, 5, 60][Int.random(in: 0..<3, using: &random)])
     }
 
-    /// Chance for one purpose, the same whatever happens elsewhere.
+    /// A random number generator for one purpose, which does not depend on what happens elsewhere.
     func random(_ salt: UInt64) -> SeededGenerator { SeededGenerator(seed: seed &* 1_000_003 &+ salt) }
 
     var codec: SeedCodec {
@@ -81,7 +82,7 @@ struct SeedPlan: Sendable {
         }
     }
 
-    /// The bit that stands for a mebibyte in a frame's length.
+    /// The bit of a frame's length that is worth 1 MiB.
     var mebibyteBit: Int {
         switch matching {
         case .wide, .narrow: 8 * 8 + 11
@@ -92,27 +93,29 @@ struct SeedPlan: Sendable {
 
     var hasStatus: Bool { matching == .strict || matching == .inOrder }
     var endpoints: [Endpoint] { hosts.map { endpoint($0) } }
-    /// Clients know a server by another name than the network: the one is resolved slowly, the other is its address.
+    /// The endpoint of a host. Its name differs from that of the host in the network, and is resolved slowly
+    /// to its address.
     func endpoint(_ host: String) -> Endpoint { Wire.endpoint(.host("\(host).test", port: 7000)) }
 
-    /// For how long the client may be without a link that answers when nothing is wrong any more: until it notices that
-    /// the old one is dead, or the attempt under way is in vain, has waited for as long as the server or the policy
-    /// want, or for a refusal to be forgotten, and has connected once more; and until there is room for another request.
+    /// The longest time until a client gets a response after the faults have been mended. In this time it notices
+    /// that the old link is dead or that the present attempt fails. Then it waits as long as the server or the
+    /// policy requires, or until a refusal is forgotten, and connects once more. Finally there must be room for
+    /// another request.
     var recoveryBound: Duration {
         var bound = (connectTimeout + restoring) * 2 + Self.backoffCap + .milliseconds(10)
-        // Without a ping, a frame that is never completed is noticed.
+        // Without a ping, the client notices a frame that is never completed.
         bound += heartbeatTimes.deadline + (heartbeat == .pingPong ? heartbeatTimes.interval : .zero)
         bound += Self.longestHint * 11 / 10
-        // What was given up holds every place below the limit.
+        // Abandoned requests hold every place below the limit.
         if matching != .narrow { bound += Self.quarantine }
-        // It holds every serial, or nothing is answered before it: the link is replaced, at the policy's pace.
+        // They hold every serial, or must be answered first: the link is replaced, with the back-off of the policy.
         if matching == .narrow || matching == .inOrder {
             bound += .milliseconds(250) + Self.backoffCap + connectTimeout
         }
         if hasHandshake, refusesForGood { bound += Self.halfLife * 8 }
-        // The network has changed for the better, perhaps twice.
+        // The network becomes better, perhaps twice.
         bound += (.milliseconds(80) + newsDelay) * 2
-        // The next attempt begins when the link is gone that it must not overlap.
+        // The next attempt begins when the link that it must not overlap is closed.
         if !overlapsLinks { bound += Self.requestTimeout }
         return bound
     }
@@ -143,7 +146,8 @@ struct SeedPlan: Sendable {
             $0.requests.drainTimeout = Self.drainTimeout
             $0.requests.quarantine = matching == .narrow ? .seconds(60) : Self.quarantine
             $0.requests.maximumInFlight = Int.random(in: 2...30, using: &random)
-            // Four serials are soon all in quarantine. It is for them that links are replaced then, not for the limit.
+            // Four serials are soon all in quarantine. Links are then replaced because of them, not
+            // because of the limit.
             if matching == .narrow { $0.requests.maximumInFlight = 65_536 }
             if Int.random(in: 0..<4, using: &random) == 0 {
                 $0.requests.maximumWaiting = Int.random(in: 2...20, using: &random)
@@ -181,7 +185,7 @@ struct SeedPlan: Sendable {
         }
     }
 
-    /// How the network is while nothing is broken.
+    /// The conditions of the network without faults.
     var conditions: NetworkConditions {
         var random = random(2)
         var conditions = NetworkConditions()

@@ -1,12 +1,12 @@
 import Trunkline
 import TrunklineTesting
 
-/// The requests of a simulated life: how they may be sent again, and what a server does about each.
+/// The requests of a simulated life: how they may be retried, and how a server reacts to each.
 extension SeedPlan {
-    /// The number that a body begins with, which says whose request it is; `nil` for those of nobody in particular.
+    /// The number that a body begins with, which identifies its caller, or `nil` for other requests.
     static func number(in body: Bytes) -> UInt64? { UInt64(String(body).prefix { $0 != " " }) }
 
-    /// Whether the request of this number, and each of its batch, may be sent again.
+    /// How the request of this number, and each of its batch, may be retried.
     func retry(of number: UInt64) -> RetryPolicy {
         switch (number &+ seed) % 5 {
         case 0: .never
@@ -15,7 +15,7 @@ extension SeedPlan {
         }
     }
 
-    /// Echoes `body` in three pieces.
+    /// Echoes `body` in three parts.
     private func parts(of body: Bytes, every delay: Duration) -> Reaction {
         let (first, rest) = (body.prefix(body.count / 3), body.dropFirst(body.count / 3))
         let second = rest.prefix(body.count / 3)
@@ -23,11 +23,11 @@ extension SeedPlan {
         return .parts([Bytes(first), Bytes(second)], every: delay, then: .reply(last))
     }
 
-    /// What a server does about `request` of this number. The same for each of its tries.
+    /// How a server reacts to `request` of this number. The reaction is the same for each attempt.
     func reaction(to request: Frame, _ number: UInt64) -> Reaction {
         var random = random(1000 + number)
         let delay = Duration.microseconds(Int.random(in: 0...60_000, using: &random))
-        // Without serials whatever is not answered, or not in its turn, shifts everything after it.
+        // Without serials, a response that is missing or out of order shifts all that follow.
         let hasSerials = matching != .inOrder
         let mayRepeat = matching == .wide || matching == .strict
         if request.type == SeedCalls.oneWayType, !hasSerials { return .noReply }
@@ -44,7 +44,7 @@ extension SeedPlan {
         case 31: return .sequence([.echo, .close])
         case 32: return .closeMidFrame()
         case 33: return .absurdLength
-        // One that is tried again would hang the next link as well.
+        // A request that is retried would hang the next link as well.
         case 46 where (number &+ seed) % 5 != 1: return .hangMidFrame()
         case 47..<50 where losesFraming && (number &+ seed) % 5 != 1: return .flippingBit(mebibyteBit)
         case 34..<38 where hasStatus: return .status(403, request.body)

@@ -2,17 +2,17 @@ import Synchronization
 import Trunkline
 import TrunklineTesting
 
-/// The servers of a simulated life, the state they are in, and what has happened so far.
+/// The servers of a simulated life, their state, and what has happened so far.
 final class SeedWorld: Sendable {
     enum HandshakeMood { case usual, slow, refusing, busy, silent }
 
     private struct State {
-        /// Those that listen, by host.
+        /// The servers that listen, by host.
         var servers: [String: LoopbackServer] = [:]
-        /// All there ever were, in order.
+        /// All servers that were ever started, in order.
         var all: [LoopbackServer] = []
         var mood = HandshakeMood.usual
-        /// Servers do as they are told: a message that waited until now is answered as any other.
+        /// Whether servers behave. A request that waited until now is then answered like any other.
         var isMended = false
         var stalled = Duration.zero
         var tally: [String: Int] = [:]
@@ -41,7 +41,7 @@ final class SeedWorld: Sendable {
     // MARK: Facts
 
     var now: Duration { network.clock.now.offset }
-    /// For how long nothing went on although time passed.
+    /// How long the event loop was held up while time passed.
     var stalled: Duration { state.withLock { $0.stalled } }
     var tally: [String: Int] { state.withLock { $0.tally } }
     var log: [String] { state.withLock { $0.log } }
@@ -89,7 +89,7 @@ final class SeedWorld: Sendable {
             at: .host(host, port: 7000),
             speaking: plan.codec,
             options: plan.serverOptions,
-            handler: { [weak self] in self?.reaction(to: $0) ?? .noReply }  // it keeps its servers
+            handler: { [weak self] in self?.reaction(to: $0) ?? .noReply }  // the world holds its servers
         )
         state.withLock { state in
             state.servers[host] = server

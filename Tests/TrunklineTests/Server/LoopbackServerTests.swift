@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// What a test makes the server do, and learns from it.
+/// What a test can make the server do, and what it can learn from it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct LoopbackServerTests {
     // MARK: Pushes and scripts
@@ -40,7 +40,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aNewConnectionCanBeWelcomed() async throws {
+    @Test func theServerCanSendAFrameOnANewConnection() async throws {
         let options = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, type: 2, body: "welcome")) }
         try await withServerAndClient(options: options) { _, client in
             let pushes = client.pushes()
@@ -49,10 +49,10 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aServerThatClosesEveryConnectionAtOnceIsAskedAgain() async throws {
+    @Test func aSubscriberReconnectsToAServerThatClosesEveryConnectionAtOnce() async throws {
         let options = LoopbackServer.Options { $0.onConnect = .close }
         try await withServerAndClient(options: options) { server, client in
-            // A subscriber needs a link for as long as it listens.
+            // A subscriber needs a link as long as it exists.
             let pushes = client.pushes()
             try await server.wait(within: patience) { $0.totalConnections >= 3 }
             withExtendedLifetime(pushes) {}
@@ -61,7 +61,7 @@ struct LoopbackServerTests {
 
     // MARK: Connections
 
-    @Test func aServerThatWasKilledCanBeRevived() async throws {
+    @Test func aKilledServerCanBeRestarted() async throws {
         try await withServerAndClient { server, client in
             _ = try await client.send(Request(type: 0x410, body: "before"))
             await server.kill()
@@ -74,14 +74,14 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aDisconnectedClientComesBack() async throws {
+    @Test func aDisconnectedClientReconnects() async throws {
         for reset in [false, true] {
             let options = quickOptions { $0.reconnecting.keepsLinkWarm = true }
             try await withServerAndClient(clientOptions: options) { server, client in
                 _ = try await client.send(Request(type: 0x410))
                 await server.disconnectAll(reset: reset)
                 #expect(await server.connectionCount == 0)
-                // A client that keeps its link warm comes back although no request waits.
+                // A client that keeps its link warm reconnects although no request waits.
                 try await server.waitForConnections(1, within: patience)
                 #expect(await server.totalConnections == 2)
                 _ = try await client.send(Request(type: 0x410))
@@ -89,7 +89,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aServerThatDoesNotAcceptIsUnavailableUntilItDoes() async throws {
+    @Test func aServerIsUnavailableUntilItAcceptsConnections() async throws {
         let options = quickOptions { $0.reconnecting.maximumAttempts = 3 }
         try await withServerAndClient(clientOptions: options) { server, client in
             await server.stopAccepting()
@@ -116,7 +116,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func bytesThatAreNoFrameCloseTheirConnectionAlone() async throws {
+    @Test func invalidBytesCloseTheirConnectionOnly() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             _ = try await client.send(Request(type: 7))
             let vandal = Connection(
@@ -133,7 +133,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aClientThatGoesIsCountedOut() async throws {
+    @Test func aClosedClientIsNoLongerCounted() async throws {
         try await withServer(speaking: .standard) { server in
             try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions()) { client in
                 _ = try await client.send(Request(type: 0x410))
@@ -164,7 +164,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func aServerThatIsLetGoClosesItsSockets() async throws {
+    @Test func aDeallocatedServerClosesItsSockets() async throws {
         var server: LoopbackServer? = try await Wire.startServer(speaking: .standard)
         let endpoint = try #require(server?.endpoint)
         let options = quickOptions { $0.reconnecting.maximumAttempts = 2 }
@@ -182,9 +182,9 @@ struct LoopbackServerTests {
         }
     }
 
-    // MARK: Facts
+    // MARK: Waiting for events
 
-    @Test func waitingForAFactEndsInTime() async throws {
+    @Test func waitingForAnEventTimesOut() async throws {
         try await withServer(speaking: .standard) { server in
             let reason = await reasonOfFailure { () throws(LoopbackServer.WaitError) in
                 try await server.waitForRequests(1, within: .milliseconds(10))
@@ -193,7 +193,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func waitingForAFactHeedsCancellation() async throws {
+    @Test func waitingForAnEventCanBeCancelled() async throws {
         try await withServer(speaking: .standard) { server in
             let waiting = Task {  // awaited below
                 await reasonOfFailure { () throws(LoopbackServer.WaitError) in
@@ -205,7 +205,7 @@ struct LoopbackServerTests {
         }
     }
 
-    @Test func waitingForAFactEndsWhenTheServerStops() async throws {
+    @Test func waitingForAnEventEndsWhenTheServerStops() async throws {
         let server = try await Wire.startServer(speaking: .standard)
         async let reason = reasonOfFailure { () throws(LoopbackServer.WaitError) in
             try await server.waitForRequests(1, within: patience)
@@ -242,9 +242,10 @@ private func reasonOfFailure(
 
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct LoopbackServerDeallocationTests {
-    /// The last reference to a server died while the loop emptied its list of work: the listener's `deinit` came back to
-    /// the loop, whose state was being changed, and the exclusivity check stopped the program.
-    @Test func serversAndClientsThatAreLetGoCloseTheirSockets() async throws {
+    /// Regression: the last reference to a server was released while the event loop emptied its list of work.
+    /// The listener's `deinit` called the loop, whose state was being changed, and the exclusivity check
+    /// stopped the program.
+    @Test func deallocatedServersAndClientsCloseTheirSockets() async throws {
         func use() async throws -> String {
             let server = try await Wire.startServer(speaking: .standard)
             let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())

@@ -3,12 +3,12 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Bodies of `Reaction.perform`, as the test server runs them.
+/// Closures of `Reaction.perform`, as the test server runs them.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PerformReactionTests {
     struct Trouble: Error {}
 
-    @Test func aBodyThatEndsWithoutAReplyClosesTheConnection() throws {
+    @Test func aClosureThatEndsWithoutAReplyClosesTheConnection() throws {
         let handler: LoopbackServer.Handler = { request in
             request.body == "throw" ? .perform { _ in throw Trouble() } : .perform { try await $0.part("1") }
         }
@@ -18,11 +18,11 @@ struct PerformReactionTests {
             #expect(await words(of: client.stream(whole("throw"))) == ["connectionLost unknown"])
             let journal = await service.server.journal
             #expect(journal.unansweredCount == 2 && journal.lastBodyFailure is Trouble)
-            #expect(journal.description.contains("2 bodies without a reply"))
+            #expect(journal.description.contains("2 perform bodies without a reply"))
         }
     }
 
-    @Test func theReactionsBehindABodyFollowIt() throws {
+    @Test func theReactionsAfterAClosureFollowIt() throws {
         let handler: LoopbackServer.Handler = { _ in
             .sequence([.perform { try await $0.part("1") }, .after(.seconds(1), .part("2")), .reply("3")])
         }
@@ -32,13 +32,13 @@ struct PerformReactionTests {
         }
     }
 
-    @Test func piecesThatComeBeforeTheBodyBeginsAreKeptForIt() throws {
+    @Test func partsReceivedBeforeTheClosureBeginsAreKeptForIt() throws {
         try simulate(handler: { _ in .after(.seconds(1), .perform(join)) }) { service, client in
             let stream = client.open(piece("a")).responses
             try await stream.post(piece("b"), isPart: true)
             try await stream.post(whole("c"))
             #expect(await words(of: stream) == ["abc"])
-            // Cancelled before it began, it never does.
+            // A closure that is cancelled before it began never begins.
             let other = client.open(piece("a")).responses
             try await other.post(piece("b"), isPart: true)
             other.cancel()
@@ -49,7 +49,7 @@ struct PerformReactionTests {
         }
     }
 
-    @Test func aSecondReplyIsRefused() throws {
+    @Test func aSecondReplyIsRejected() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in
@@ -89,7 +89,7 @@ struct PerformReactionTests {
 
     // MARK: Back-pressure
 
-    @Test func aBodyThatDoesNotReadHoldsUpTheConnectionAndLetsItGoOnLater() throws {
+    @Test func aClosureThatReadsLateDelaysTheConnectionAndReleasesIt() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { request in
             guard request.kind == .part else { return .echo }
@@ -115,7 +115,7 @@ struct PerformReactionTests {
         }
     }
 
-    @Test func whatNobodyAsksForIsBounded() throws {
+    @Test func partsThatAClosureDoesNotReadAreLimited() throws {
         let handler: LoopbackServer.Handler = { _ in .after(.seconds(5), .perform(join)) }
         try simulate(handler: handler) { service, client in
             let stream = client.open(piece("")).responses
@@ -130,7 +130,7 @@ struct PerformReactionTests {
         }
     }
 
-    @Test func aClientThatIsSlowToReadHoldsUpTheBody() throws {
+    @Test func aClientThatReadsSlowlyDelaysTheClosure() throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in
@@ -145,7 +145,7 @@ struct PerformReactionTests {
             let buffering = ReplyBuffering(maximumBytes: 100_000)
             let stream = client.stream(whole("all"), buffering: buffering)
             try await service.pass(.seconds(3))
-            // The reader's buffer, the kernels', and what was read at once.
+            // The reader's buffer, those of the kernels, and what was read at once.
             #expect((10..<200).contains(notes.all.count))
             #expect(await service.server.unsentCount <= 10_012)
             #expect(await words(of: stream).count == 401)
@@ -155,7 +155,7 @@ struct PerformReactionTests {
 
     // MARK: In order
 
-    @Test func inOrderTheTurnIsKeptUntilTheReply() throws {
+    @Test func matchedInOrderAClosureKeepsItsTurnUntilItsReply() throws {
         let notes = Notes()
         let network = Lock<SimulatedNetwork?>(nil)
         let handler: LoopbackServer.Handler = { request in
@@ -184,10 +184,10 @@ struct PerformReactionTests {
         }
     }
 
-    // MARK: The end
+    // MARK: The end of the connection
 
     @Test(arguments: ["stop", "reset", "close"])
-    func bodiesEndWithTheirConnection(_ end: String) throws {
+    func closuresEndWithTheirConnection(_ end: String) throws {
         let notes = Notes()
         let handler: LoopbackServer.Handler = { request in
             .perform { exchange in
@@ -217,7 +217,7 @@ struct PerformReactionTests {
         }
     }
 
-    /// Asks for `body` and expects it.
+    /// Sends `request` and expects `body`.
     private func expectReply(_ body: Bytes, of request: Request, by client: Client) async throws {
         let reply = try await client.send(request)
         #expect(reply.body == body)

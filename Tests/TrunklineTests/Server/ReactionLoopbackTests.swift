@@ -53,7 +53,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func aRequestWithoutReplyTimesOutAndIsCancelledAtTheServer() async throws {
+    @Test func aRequestWithoutReplyTimesOutAndSendsACancelFrame() async throws {
         try await withServerAndClient(handler: { _ in .noReply }) { server, client in
             try await client.connect()
             let error = await failure { () throws(ClientError) in
@@ -66,7 +66,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func aSecondReplyIsCountedAndDropped() async throws {
+    @Test func aSecondReplyIsCountedAndDiscarded() async throws {
         try await withServerAndClient(handler: { $0.body == "twice" ? .twice : .echo }) { _, client in
             let reply = try await client.send(Request(type: 0x410, body: "twice"))
             #expect(reply.body == "twice")
@@ -77,7 +77,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func aReplyUnderAnUnknownSerialIsCountedAndDropped() async throws {
+    @Test func aReplyWithAnUnknownSerialIsCountedAndDiscarded() async throws {
         try await withServerAndClient(handler: { _ in .sequence([.unknownSerial, .echo]) }) { _, client in
             let reply = try await client.send(Request(type: 0x410, body: "a"))
             #expect(reply.body == "a")
@@ -124,15 +124,15 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func aServerThatAnswersCancelledRequestsIsCountedLate() async throws {
+    @Test func repliesToCancelledRequestsCountAsLate() async throws {
         let options = LoopbackServer.Options { $0.answersCancelled = true }
-        let handler: LoopbackServer.Handler = { $0.body == "slow" ? .outOfOrder(window: 2) : .outOfOrder(window: 2) }
+        let handler: LoopbackServer.Handler = { _ in .outOfOrder(window: 2) }
         try await withServerAndClient(options: options, handler: handler) { server, client in
             let pending = client.start(Request(type: 0x410, body: "slow"))
             try await server.waitForRequests(1, within: patience)
             pending.cancel()
             try await server.waitForCancel(within: patience)
-            // The second request fills the window; the late reply follows its own.
+            // The second request fills the window. Its own reply comes first, then the late one.
             _ = try await client.send(Request(type: 0x410, body: "quick"))
             try await server.wait(within: patience) { $0.replyCount == 2 }
             await server.script(.echo)
@@ -143,7 +143,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func repliesOutOfOrderComeReversed() async throws {
+    @Test func outOfOrderRepliesAreReversed() async throws {
         try await withServerAndConnection(handler: { _ in .outOfOrder(window: 4) }) { _, connection in
             for serial in 1...4 {
                 try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(serial)))
@@ -152,7 +152,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func repliesAreShuffledAlikeForTheSameSeed() async throws {
+    @Test func theSameSeedShufflesRepliesAlike() async throws {
         var orders: [[SerialNumber]] = []
         for _ in 0..<2 {
             try await withServerAndConnection(handler: { _ in .shuffled(window: 16, seed: 42) }) { _, connection in
@@ -207,8 +207,8 @@ struct ReactionLoopbackTests {
 
     // MARK: Pieces
 
-    @Test func aBitIsWrongInEveryFrameThatHasIt() async throws {
-        // The lowest of the first byte of the body.
+    @Test func aBitIsFlippedInEveryFrameThatHasIt() async throws {
+        // The lowest bit of the first byte of the body.
         let handler: LoopbackServer.Handler = { _ in .flippingBit(12 * 8 + 7) }
         try await withServerAndClient(handler: handler) { _, client in
             let replies = [try await client.send(ask("abc")).body, try await client.send(ask("")).body]
@@ -235,7 +235,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    // MARK: Trouble
+    // MARK: Faults
 
     @Test func aConnectionClosedMidFrameLosesTheRequest() async throws {
         try await withServerAndClient { server, client in
@@ -261,7 +261,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func whatWasRepliedBeforeAClosedConnectionArrives() async throws {
+    @Test func aReplySentBeforeTheCloseArrives() async throws {
         let large = Bytes([UInt8](repeating: 7, count: 3_000_000))
         try await withServerAndClient { server, client in
             await server.script(.sequence([.reply(large), .close]))
@@ -296,7 +296,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    @Test func garbageIsAProtocolViolationAndCostsTheLink() async throws {
+    @Test func garbageIsAProtocolViolationAndEndsTheLink() async throws {
         try await withServerAndClient(speaking: strictLayout) { server, client in
             await server.script(.garbage([1, 2, 3, 4]))
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 7)) }
@@ -308,7 +308,7 @@ struct ReactionLoopbackTests {
     }
 
     @Test(arguments: [false, true])
-    func anAbsurdLengthIsRefusedWithoutWaitingForTheBody(isStrict: Bool) async throws {
+    func anAbsurdLengthIsRejectedWithoutWaitingForTheBody(isStrict: Bool) async throws {
         try await withServerAndClient(speaking: isStrict ? strictLayout : .standard) { server, client in
             await server.script(.absurdLength)
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x410)) }
@@ -318,7 +318,7 @@ struct ReactionLoopbackTests {
         }
     }
 
-    /// It was left out without a word, and the client waited for it until its time was over.
+    /// Regression: such a frame was omitted silently, and the client waited for it until its deadline.
     @Test(
         arguments: [
             .push(Frame(.push, type: 0x1_0000)), .oneByteAtATime(.reply(Frame(.response, type: 0x1_0000))),
@@ -328,7 +328,7 @@ struct ReactionLoopbackTests {
     func aFrameThatCannotBeEncodedEndsItsLink(reaction: Reaction) async throws {
         let handler: LoopbackServer.Handler = { $0.body == "x" ? .sequence([.echo, reaction, .echo]) : reaction }
         try await withServerAndClient(speaking: strictLayout, handler: handler) { server, client in
-            // What was said before goes out.
+            // Frames before it are sent.
             let reply = try await client.send(Request(type: 7, body: "x"))
             #expect(reply.body == "x")
             let error = await failure { () throws(ClientError) in

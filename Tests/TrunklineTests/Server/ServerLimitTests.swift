@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Clients that take more of a server than their share.
+/// Clients that use more than their share of a server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ServerLimitTests {
     @Test func furtherConnectionsAreClosedAtOnce() throws {
@@ -16,7 +16,7 @@ struct ServerLimitTests {
             try await network.clock.sleep(for: .seconds(1))
             let journal = await server.journal
             #expect(journal.connectionCount == 2 && journal.refusedConnectionCount >= 1 && journal.requestCount == 2)
-            // With room for it, it is let in.
+            // When there is room, the client is accepted.
             await clients[0].close()
             third.cancel()
             try await expectEcho("c", by: clients[2], timeout: .seconds(60))
@@ -25,15 +25,15 @@ struct ServerLimitTests {
         }
     }
 
-    /// Whoever connects and says nothing.
-    @Test func aHandshakeThatDoesNotEndCostsItsConnection() throws {
+    /// A client that connects and sends nothing.
+    @Test func aHandshakeThatDoesNotEndClosesItsConnection() throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "db")
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let options = LoopbackServer.Options { $0.tls = .init(identity) { $0.handshakeTimeout = .seconds(7) } }
             let server = try await network.startServer(at: "db:7000", speaking: .standard, options: options)
-            // In plaintext, and so mute.
+            // In plaintext, so it sends nothing.
             let mute = Connection(to: "db:7000", speaking: .standard, on: network.loops)
             async let reading: Void = { if let frames = try? mute.frames { for await _ in frames {} } }()
             let secured = Client(

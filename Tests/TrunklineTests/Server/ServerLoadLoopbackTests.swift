@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Much at once, and clients without manners.
+/// High load, and clients that misbehave.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)), .serialized)
 struct ServerLoadLoopbackTests {
     @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
@@ -18,9 +18,9 @@ struct ServerLoadLoopbackTests {
                 }
                 if round % 3 == 0 { await client.close() } else { await client.closeNow() }
             }
-            // `connect` returns before the server has accepted: the last one may be yet to come.
+            // `connect` returns before the server has accepted. The last connection may still be on its way.
             try await server.wait(within: patience) { $0.totalConnections == 2000 && $0.connectionCount == 0 }
-            // Our ends linger until the server has closed its own, and other suites have sockets too.
+            // The client's sockets linger until the server has closed its own, and other suites have sockets too.
             var after = openDescriptors()
             for _ in 0..<100 where after > before + 100 {
                 try await Task.sleep(for: .milliseconds(20))
@@ -31,7 +31,7 @@ struct ServerLoadLoopbackTests {
         }
     }
 
-    @Test func connectionsThatGoLeaveNoDelayedRepliesBehind() async throws {
+    @Test func closedConnectionsLeaveNoDelayedRepliesBehind() async throws {
         try await withServer(speaking: .standard, handler: { _ in .after(.seconds(3600), .echo) }) { server in
             for _ in 0..<100 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
@@ -46,9 +46,9 @@ struct ServerLoadLoopbackTests {
         }
     }
 
-    /// Both socket buffers are full of replies, and yet the server reads on: a server that waited for its writes
-    /// would deadlock with a client that does the same.
-    @Test func aServerReadsOnWhileItsRepliesAreNotRead() async throws {
+    /// Both socket buffers are full of replies, but the server keeps reading. A server that waited for its writes would
+    /// deadlock with a client that does the same.
+    @Test func aServerKeepsReadingWhileItsRepliesAreNotRead() async throws {
         try await withServerAndConnection { server, connection in
             let body = Bytes([UInt8](repeating: 1, count: 4096))
             let count = 5000
@@ -100,7 +100,7 @@ struct ServerLoadLoopbackTests {
         }
     }
 
-    @Test func manyClientsAtOnceGetTheirOwnReplies() async throws {
+    @Test func manyConcurrentClientsGetTheirOwnResponses() async throws {
         try await withServer(speaking: .standard) { server in
             try await withThrowingTaskGroup { group in
                 for number in 0..<50 {
@@ -131,7 +131,7 @@ private struct Generator: RandomNumberGenerator {
     }
 }
 
-/// How many descriptors this process has open.
+/// The number of open descriptors of this process.
 private func openDescriptors() -> Int {
     (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd").count) ?? 0
 }

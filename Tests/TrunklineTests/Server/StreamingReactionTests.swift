@@ -2,11 +2,11 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// What a test server does about time in protocols that know a response by its place.
+/// How a test server delays replies in protocols matched in order.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamingReactionTests {
-    /// Later replies overtook the one that was delayed, and reached the wrong callers.
-    @Test func inOrderALateReplyHoldsTheLaterOnesUp() throws {
+    /// Regression: later replies overtook the delayed one, and reached the wrong callers.
+    @Test func matchedInOrderADelayedReplyDelaysLaterOnes() throws {
         let handler: LoopbackServer.Handler = {
             switch $0.body {
             case "slow": .after(.seconds(1), .echo)
@@ -24,7 +24,7 @@ struct StreamingReactionTests {
         }
     }
 
-    @Test func bySerialTheyOvertakeIt() throws {
+    @Test func matchedBySerialLaterRepliesOvertakeADelayedOne() throws {
         try simulate(handler: { $0.body == "slow" ? .after(.seconds(1), .echo) : .echo }) { service, client in
             let slow = client.start(ask("slow"))
             try await expectEcho("quick", by: client)

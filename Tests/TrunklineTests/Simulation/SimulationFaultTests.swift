@@ -3,7 +3,7 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// Faults on demand.
+/// Faults of a simulated network.
 @Suite(.simulated) struct SimulationFaultTests {
     /// A network with an echo server at "db" and a peer connected to it.
     private func connected(
@@ -39,7 +39,7 @@ import Trunkline
         }
     }
 
-    @Test func connectingIntoAPartitionHangsUntilItHeals() throws {
+    @Test func connectingDuringAPartitionHangsUntilItHeals() throws {
         try connected(seed: 1) { network, _, _ in
             network.partition()
             let began = network.clock.now
@@ -51,7 +51,7 @@ import Trunkline
         }
     }
 
-    @Test func aPartitionOfOneHostLeavesTheOthersAlone() throws {
+    @Test func aPartitionOfOneHostDoesNotAffectOthers() throws {
         try connected(seed: 2) { network, _, peer in
             network.partition("other")
             await peer.write([1])
@@ -60,7 +60,7 @@ import Trunkline
         }
     }
 
-    @Test func aHalfOpenLinkSwallowsBytesSilently() throws {
+    @Test func aHalfOpenLinkDropsBytesSilently() throws {
         try connected(seed: 3) { network, server, peer in
             network.halfOpen("db")
             await peer.write(pattern(500_000))
@@ -109,7 +109,7 @@ import Trunkline
         }
     }
 
-    @Test func conditionsChangeForLinksThatExist() throws {
+    @Test func newConditionsApplyToExistingLinks() throws {
         try connected(seed: 6) { network, _, peer in
             var conditions = NetworkConditions()
             conditions.latency = .seconds(1)...(.seconds(2))
@@ -122,7 +122,7 @@ import Trunkline
         }
     }
 
-    @Test func aClientThatGivesUpConnectingLeavesNothing() async throws {
+    @Test func aClientThatCancelsConnectingLeavesNothingBehind() async throws {
         for seed in seeds(50) {
             await Task.yield()
             let network = SimulatedNetwork(seed: seed)
@@ -135,7 +135,7 @@ import Trunkline
                     try? await network.clock.sleep(for: .microseconds(Int(seed) * 100))
                     await peer.close()
                     await server.stop()
-                    await peer.giveUp()
+                    await peer.stopWaiting()
                 }
                 for peer in await server.peers { await peer.close() }
             }
@@ -144,7 +144,7 @@ import Trunkline
         }
     }
 
-    /// Whatever breaks, what arrives is the beginning of what was sent, and nothing is left in the end.
+    /// Whatever the faults, the received bytes are the beginning of those that were sent, and no link is left over.
     @Test func faultsNeverChangeTheOrderOfBytes() async throws {
         for seed in seeds(300) {
             await Task.yield()
@@ -177,7 +177,7 @@ import Trunkline
                         try? await network.clock.sleep(for: .microseconds(random.below(3000)))
                         network.heal()
                     }
-                    for peer in peers where await peer.events.isEmpty { await peer.giveUp() }
+                    for peer in peers where await peer.events.isEmpty { await peer.stopWaiting() }
                 }
                 let all = await peers + server.peers
                 for peer in all {
@@ -185,9 +185,9 @@ import Trunkline
                     #expect(received == (0..<10).flatMap { _ in pattern(256) }.prefix(received.count).map { $0 })
                 }
                 await server.stop()
-                for peer in all { await peer.letGo() }
+                for peer in all { await peer.releaseTransport() }
                 try await network.clock.sleep(for: .seconds(1))
-                for peer in await server.peers { await peer.letGo() }
+                for peer in await server.peers { await peer.releaseTransport() }
             }
             #expect(network.openLinks == 0, "seed \(seed)")
         }

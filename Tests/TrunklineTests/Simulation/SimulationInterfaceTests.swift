@@ -3,7 +3,7 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// Interfaces, addresses and routes of the host of the clients, and links that live through their changes.
+/// Interfaces, addresses and routes of the clients' host, and links that survive their changes.
 @Suite(.simulated) struct SimulationInterfaceTests {
     /// A network with an echo server at "db" and a peer connected to it.
     private func connected(
@@ -20,7 +20,7 @@ import Trunkline
         }
     }
 
-    /// Writes to the echo server and expects silence for a minute.
+    /// Writes to the echo server and expects no answer for a minute.
     private func expectSilence(_ peer: TestPeer, on network: SimulatedNetwork) async throws {
         await peer.write(pattern(500))
         try await network.clock.sleep(for: .seconds(60))
@@ -29,7 +29,7 @@ import Trunkline
         #expect(events == ["connected"])
     }
 
-    /// Expects the echo of `count` bytes in all.
+    /// Expects an echo of `count` bytes in all.
     private func expectEcho(_ peer: TestPeer, of count: Int = 500) async {
         let echoed = await peer.received(atLeast: count)
         #expect(echoed == pattern(count))
@@ -68,7 +68,7 @@ import Trunkline
             network.addInterface("eth1", address: "10.1.0.2", metric: 50)
             let next = try await source(network, to: network.address("db"))
             #expect(next == "10.1.0.2")
-            await self.expectSurvival(of: peer)  // a better route does not disturb what there is
+            await self.expectSurvival(of: peer)  // a better route does not affect existing links
             network.setInterface("eth1", isUp: false)
             let last = try await source(network, to: network.address("db"))
             #expect(last == "10.255.0.1")
@@ -97,7 +97,7 @@ import Trunkline
         }
     }
 
-    @Test func aClientThatLetsGoBeforeItHearsOfNoRouteLeavesNothing() throws {
+    @Test func aClientThatClosesBeforeItsAttemptFailsLeavesNothingBehind() throws {
         let network = SimulatedNetwork(seed: 2)
         try network.runBlocking {
             network.setInterface("eth0", isUp: false)
@@ -105,7 +105,7 @@ import Trunkline
             async let connecting: Void = peer.connect(to: network.address("db"))
             try await network.clock.sleep(for: .nanoseconds(1))
             await peer.close()
-            await peer.giveUp()
+            await peer.stopWaiting()
             try await connecting
         }
         #expect(network.openLinks == 0)
@@ -136,7 +136,7 @@ import Trunkline
         }
     }
 
-    @Test func aLinkGoesOnWhereItsAddressHasMoved() throws {
+    @Test func aLinkContinuesWhenItsAddressMovesToAnotherInterface() throws {
         try connected { network, _, peer in
             network.addInterface("eth1", address: "10.1.0.2", metric: 200)
             network.removeAddress("10.255.0.1", from: "eth0")
@@ -186,7 +186,7 @@ import Trunkline
         }
     }
 
-    @Test func aHostWithoutARouteHoldsItsLinksOnly() throws {
+    @Test func aMissingRouteAffectsOnlyTheLinksToItsHost() throws {
         try connected { network, server, peer in
             let other = TestServer(on: network.loop)
             try await other.listen(on: network.address("other"))
@@ -227,7 +227,7 @@ import Trunkline
         }
     }
 
-    @Test func aDeadlockSaysThatALinkHasNoPath() {
+    @Test func aDeadlockReportNamesALinkWithoutAPath() {
         #expect {
             try connected { network, _, peer in
                 network.setInterface("eth0", isUp: false)
@@ -296,9 +296,9 @@ import Trunkline
 
     // MARK: Every seed
 
-    /// Whatever happens to the interfaces, what arrives is the beginning of what was sent, nothing is left, and the same
-    /// seed gives the same run.
-    @Test func changesNeverTouchTheOrderOfBytes() async throws {
+    /// Whatever happens to the interfaces, the received bytes are the beginning of those that were sent, no link is
+    /// left over, and the same seed gives the same run.
+    @Test func changesNeverAffectTheOrderOfBytes() async throws {
         for seed in seeds(200) {
             await Task.yield()
             let first = try eventfulRun(seed: seed)
@@ -349,9 +349,9 @@ import Trunkline
                 #expect(received == (0..<10).flatMap { _ in pattern(256) }, "seed \(seed)")
             }
             await server.stop()
-            for peer in peers { await peer.letGo() }
+            for peer in peers { await peer.releaseTransport() }
             try await network.clock.sleep(for: .seconds(1))
-            for peer in await server.peers { await peer.letGo() }
+            for peer in await server.peers { await peer.releaseTransport() }
             #expect(watchers[0].heard == watchers[1].heard)
         }
         return network

@@ -3,9 +3,9 @@ import Testing
 
 @testable import TrunklineTesting
 
-/// Code that does not stay on the simulation is told so.
+/// Code that leaves the event loop of a simulation gets an error.
 @Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {
-    /// Runs `body` on a thread of its own: the pool's threads must be free for what leaves the loop.
+    /// Runs `body` on a separate thread: the pool's threads must be free for work that leaves the event loop.
     private func error(of body: @escaping @Sendable () async throws -> Void) async -> SimulationError? {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread {
@@ -22,13 +22,13 @@ import Testing
         }
     }
 
-    private func isLeft(_ error: SimulationError?) -> Bool {
+    private func hasLeftTheLoop(_ error: SimulationError?) -> Bool {
         if case .leftTheLoop? = error { true } else { false }
     }
 
     @Test func sleepingInRealTimeLeavesTheLoop() async {
         let error = await error { try await Task.sleep(for: .milliseconds(20)) }
-        #expect(isLeft(error))
+        #expect(hasLeftTheLoop(error))
     }
 
     @Test func awaitingADetachedTaskLeavesTheLoop() async {
@@ -36,10 +36,10 @@ import Testing
             let outside = Task.detached { try? await Task.sleep(for: .milliseconds(5)) }
             await outside.value
         }
-        #expect(isLeft(error))
+        #expect(hasLeftTheLoop(error))
     }
 
-    @Test func aNetworkThatWasLeftCannotBeUsedAgain() async {
+    @Test func aNetworkWhoseLoopWasLeftCannotBeUsedAgain() async {
         let second: SimulationError? = await withCheckedContinuation { continuation in
             Thread.detachNewThread {
                 var limits = SimulationLimits()
@@ -52,7 +52,7 @@ import Testing
                 } catch { continuation.resume(returning: error as? SimulationError) }
             }
         }
-        #expect(isLeft(second))
+        #expect(hasLeftTheLoop(second))
     }
 
     @Test func theClockUsedByADetachedTaskLeavesTheLoop() async {
@@ -72,6 +72,6 @@ import Testing
                 } catch { continuation.resume(returning: error as? SimulationError) }
             }
         }
-        #expect(isLeft(second))
+        #expect(hasLeftTheLoop(second))
     }
 }

@@ -36,7 +36,7 @@ import Trunkline
         }
     }
 
-    @Test func aReaderThatPausesStopsTheWriter() throws {
+    @Test func aReaderThatPausesBlocksTheWriter() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 1000
         conditions.receiveWindow = 500
@@ -59,7 +59,7 @@ import Trunkline
         }
     }
 
-    @Test func aServerThatIsNotReadIsStoppedToo() throws {
+    @Test func aServerWhoseBytesAreNotReadIsBlockedToo() throws {
         var conditions = NetworkConditions()
         conditions.sendBuffer = 300
         conditions.receiveWindow = 200
@@ -79,7 +79,7 @@ import Trunkline
         }
     }
 
-    @Test func bandwidthTakesItsTime() throws {
+    @Test func bandwidthLimitsTheRateOfBytes() throws {
         var conditions = NetworkConditions()
         conditions.bandwidth = 1000
         let network = SimulatedNetwork(seed: 3, conditions: conditions)
@@ -119,7 +119,7 @@ import Trunkline
         }
     }
 
-    @Test func lettingGoOfATransportClosesIt() throws {
+    @Test func deallocatingATransportClosesIt() throws {
         let network = SimulatedNetwork(seed: 4)
         let server = TestServer(on: network.loop, echoes: false)
         try network.runBlocking {
@@ -127,16 +127,16 @@ import Trunkline
             let peer = TestPeer(on: network.loop)
             try await peer.connect(to: network.address("db"))
             #expect(network.openLinks == 1)
-            await peer.letGo()
+            await peer.releaseTransport()
             await server.peers[0].ended()
             let hasEnded = await server.peers[0].hasEnded
             #expect(hasEnded)
-            await server.peers[0].letGo()
+            await server.peers[0].releaseTransport()
             #expect(network.openLinks == 0)
         }
     }
 
-    @Test func everythingLetGoAfterTheRunIsClosed() throws {
+    @Test func transportsDeallocatedAfterTheRunAreClosed() throws {
         let network = SimulatedNetwork(seed: 5)
         do {
             let server = TestServer(on: network.loop)
@@ -184,7 +184,7 @@ import Trunkline
         }
     }
 
-    @Test func writingToAPeerThatIsGoneResets() throws {
+    @Test func writingToAClosedPeerResets() throws {
         let network = SimulatedNetwork(seed: 7)
         let server = TestServer(on: network.loop, echoes: false)
         try network.runBlocking {
@@ -202,7 +202,7 @@ import Trunkline
         }
     }
 
-    @Test func aResetDiscardsWhatWasNotRead() throws {
+    @Test func aResetDiscardsUnreadBytes() throws {
         let network = SimulatedNetwork(seed: 8)
         let server = TestServer(on: network.loop, echoes: false)
         try network.runBlocking {
@@ -222,7 +222,7 @@ import Trunkline
         }
     }
 
-    @Test func nobodyListeningRefuses() throws {
+    @Test func connectingWithoutAListenerIsRefused() throws {
         let network = SimulatedNetwork(seed: 9)
         let server = TestServer(on: network.loop)
         try network.runBlocking {
@@ -240,7 +240,7 @@ import Trunkline
         }
     }
 
-    @Test func addressesOfEveryKindWork() throws {
+    @Test func everyKindOfAddressWorks() throws {
         let network = SimulatedNetwork(seed: 10)
         let addresses: [SocketAddress] = [
             .loopback(port: 0), .unix(path: "/run/db.sock"),
@@ -276,7 +276,7 @@ import Trunkline
             let answer = await withCheckedContinuation { continuation in
                 lookup = network.loop.resolve(name, port: 7, family: family) { continuation.resume(returning: $0) }
             }
-            lookup?.cancel()  // kept until here
+            lookup?.cancel()  // keeps it alive until here
             return answer
         }
         try network.runBlocking {
@@ -298,7 +298,7 @@ import Trunkline
         }
     }
 
-    @Test func literalsAreRead() {
+    @Test func addressLiteralsAreParsed() {
         #expect(HostAddress("::1")?.description == "0:0:0:0:0:0:0:1")
         #expect(HostAddress("::") == .ip([UInt8](repeating: 0, count: 16)))
         #expect(HostAddress("fe80::")?.description == "fe80:0:0:0:0:0:0:0")

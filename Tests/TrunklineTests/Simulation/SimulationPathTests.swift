@@ -3,7 +3,7 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// What the path monitor of a simulated network says, and whom it tells of changes.
+/// The paths of a simulated network, and how observers learn of changes.
 @Suite(.simulated) struct SimulationPathTests {
     private let db = SocketAddress.ipv4([10, 0, 0, 1], port: 7000)
     private let six = SocketAddress.ipv6([0xfd, 1] + [UInt8](repeating: 0, count: 13) + [7], port: 7000, scope: 0)
@@ -27,7 +27,7 @@ import Trunkline
         #expect(route.gateway == nil && !route.isTunnel)
     }
 
-    @Test func theLowestMetricThatCanBeUsedHasTheDefaultRoute() {
+    @Test func theUsableInterfaceWithTheLowestMetricHasTheDefaultRoute() {
         let network = SimulatedNetwork(seed: 1)
         network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
         #expect(path(network) == "eth0 from 10.255.0.1")
@@ -37,7 +37,7 @@ import Trunkline
         network.addAddress("fd02::7", to: "wlan0")
         #expect(path(network, to: six) == "wlan0 from fd02::7")
         network.setMetric(100, of: "wlan0")
-        #expect(path(network) == "eth0 from 10.255.0.1")  // of equals the older one
+        #expect(path(network) == "eth0 from 10.255.0.1")  // with equal metrics, the older one
         network.removeAddress("10.255.0.1", from: "eth0")
         #expect(path(network) == "wlan0 from 192.168.0.7")
         network.setInterface("wlan0", isUp: false)
@@ -50,13 +50,13 @@ import Trunkline
         #expect(path(network) == "wlan0 from 192.168.0.7")
     }
 
-    @Test func aTunnelIsSeen() {
+    @Test func aTunnelIsReported() {
         let network = SimulatedNetwork(seed: 1)
         network.addInterface("tun0", address: "10.8.0.2", metric: 10, isTunnel: true)
         #expect(path(network) == "tun0 (tunnel) from 10.8.0.2")
     }
 
-    @Test func aRouteToOneHostIsForThatHost() {
+    @Test func aRouteToOneHostAppliesOnlyToThatHost() {
         let network = SimulatedNetwork(seed: 1)
         network.host("db")
         network.addInterface("eth1", address: "10.1.0.2", metric: 500)
@@ -77,7 +77,7 @@ import Trunkline
 
     // MARK: Observers
 
-    @Test func changesAtOneTimeAreToldOnceAndSoon() async throws {
+    @Test func simultaneousChangesAreReportedOnceAndSoon() async throws {
         for seed in seeds(20) {
             await Task.yield()
             let network = SimulatedNetwork(seed: seed)
@@ -97,7 +97,7 @@ import Trunkline
         }
     }
 
-    @Test func whatChangesNothingThatClientsCanSeeIsNotTold() throws {
+    @Test func changesThatClientsCannotSeeAreNotReported() throws {
         let network = SimulatedNetwork(seed: 2)
         try network.runBlocking {
             let watcher = PathWatcher()
@@ -114,7 +114,7 @@ import Trunkline
         }
     }
 
-    @Test func aMachineThatHasSleptTellsSo() throws {
+    @Test func wakingFromSleepIsReported() throws {
         let network = SimulatedNetwork(seed: 3)
         try network.runBlocking {
             let watcher = PathWatcher()
@@ -164,8 +164,8 @@ import Trunkline
 
     // MARK: Runs
 
-    /// Asking and listening draw nothing at random: a run in which nothing changes is the run that it was.
-    @Test func aMonitorThatHasNothingToTellChangesNoRun() throws {
+    /// Queries and observers use no random numbers, so a run without changes is the same with them.
+    @Test func aMonitorWithNothingToReportDoesNotChangeTheRun() throws {
         func run(watching: Bool) throws -> UInt64 {
             let network = SimulatedNetwork(seed: 6)
             try network.runBlocking {
@@ -187,7 +187,7 @@ import Trunkline
         #expect(plain == watched)
     }
 
-    @Test func changesThatNobodyHearsDrawNothing() {
+    @Test func unobservedChangesUseNoRandomNumbers() {
         let network = SimulatedNetwork(seed: 6)
         network.setInterface("eth0", isUp: false)
         network.setInterface("eth0", isUp: true)
@@ -214,11 +214,11 @@ import Trunkline
     }
 }
 
-/// Keeps what it hears of a network. Sendable: confined to the loop of its network.
+/// Records the changes of a network. Sendable: confined to the event loop of its network.
 final class PathWatcher: PathObserver, @unchecked Sendable {
     private(set) var heard: [String] = []
 
-    /// To be called on the loop.
+    /// Must be called on the event loop.
     func watch(_ network: SimulatedNetwork) {
         #expect(network.loop.pathMonitor.add(self, on: network.loop))
     }

@@ -3,9 +3,9 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// Time, order and the ends of a simulation.
+/// Time, order and the end of a simulation.
 @Suite(.simulated) struct SimulationTimeTests {
-    /// A busy run: tasks that sleep, yield and talk over links. Returns the network for its fingerprint.
+    /// A busy run: tasks that sleep, yield and exchange bytes over links. Returns the network for its fingerprint.
     private func busyRun(seed: UInt64) throws -> SimulatedNetwork {
         let network = SimulatedNetwork(seed: seed)
         network.recordsTrace = true
@@ -126,10 +126,35 @@ import Trunkline
         #expect(sum == 6)
     }
 
-    @Test func whatTheBodyThrowsIsThrown() {
+    @Test func anErrorOfTheBodyIsRethrown() {
         let network = SimulatedNetwork(seed: 4)
         #expect(throws: CancellationError.self) {
             try network.runBlocking { throw CancellationError() }
+        }
+    }
+
+    private enum Local { @TaskLocal static var value = 0 }
+
+    /// Otherwise a failed expectation in the body is reported for an unknown test, and the test itself passes.
+    @Test func aBodyInheritsTaskLocalValues() async throws {
+        let network = SimulatedNetwork(seed: 12)
+        let value = try await Local.$value.withValue(7) { try await network.run { Local.value } }
+        #expect(value == 7)
+    }
+
+    @Test func concurrentRunsOfANetworkFollowEachOther() async throws {
+        let network = SimulatedNetwork(seed: 13)
+        try await withThrowingTaskGroup(of: Duration.self) { runs in
+            for _ in 0..<5 {
+                runs.addTask {
+                    try await network.run {
+                        let start = network.clock.now
+                        try await network.clock.sleep(for: .seconds(1))
+                        return start.duration(to: network.clock.now)
+                    }
+                }
+            }
+            for try await duration in runs { #expect(duration == .seconds(1)) }
         }
     }
 
@@ -143,14 +168,14 @@ import Trunkline
         #expect((first, second) == (1, 2))
     }
 
-    @Test func aTaskMadeBeforeTheRunRunsInIt() throws {
+    @Test func aTaskCreatedBeforeTheRunRunsInIt() throws {
         let network = SimulatedNetwork(seed: 6)
         let task = Task(executorPreference: network.executor) { 42 }
         let value = try network.runBlocking { await task.value }
         #expect(value == 42)
     }
 
-    @Test func aBodyThatNothingWakesIsDeadlocked() {
+    @Test func aBodyThatWaitsForeverIsReportedAsADeadlock() {
         let network = SimulatedNetwork(seed: 7)
         #expect {
             try network.runBlocking {
@@ -185,7 +210,7 @@ import Trunkline
         }
     }
 
-    @Test func timersFireInOrderAndCanBeArmedAnew() throws {
+    @Test func timersFireInOrderAndCanBeRearmed() throws {
         final class Target: TimerTarget, @unchecked Sendable {
             let name: String
             let note: @Sendable (String) -> Void
@@ -241,8 +266,8 @@ import Trunkline
         }
     }
 
-    /// Sleeps take no real time, so two hundred runs of fifty sleepers are over in a moment.
-    @Test(.timeLimit(.minutes(5))) func fiftyTasksRunAgainAndAgain() throws {
+    /// Sleeps take no real time, so two hundred runs of fifty sleeping tasks take only a moment.
+    @Test(.timeLimit(.minutes(5))) func fiftySleepingTasksTakeNoRealTime() throws {
         for seed in 0..<200 as Range<UInt64> {
             let network = SimulatedNetwork(seed: seed)
             let slept = try network.runBlocking {

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// A layout in which the top bit of a response's type says that more of it follows.
+/// A layout in which the top bit of a response's type marks a part: more of the reply follows.
 struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
     private static let more: UInt32 = 0x8000_0000
 
@@ -15,7 +15,7 @@ struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec 
             frame.kind = .part
             frame.type ^= Self.more
         }
-        // A push of type 3 says that the server goes.
+        // A push of type 3 is a goAway.
         if frame.kind == .push, frame.type == 3 { frame.kind = .goAway }
         if frame.body == "garbled" { frame.markMalformed(.malformed) }
         return frame
@@ -36,9 +36,9 @@ struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec 
     var pongsLookLikePings: Bool { base._pongsLookLikePings }
     func serverSide() -> any FrameCodec { PartsCodec(base: base._serverSide()) }
 
-    /// By serial.
+    /// Matched by serial.
     static let standard = PartsCodec()
-    /// Without serials.
+    /// Matched in order.
     static let inOrder = PartsCodec(
         base: FrameLayout {
             Field.type(UInt32.self)
@@ -67,7 +67,8 @@ extension PartsCodec: CustomTestStringConvertible {
     var testDescription: String { matching == .inOrder ? "in order" : "by serial" }
 }
 
-/// What `stream` gives until its end or failure: bodies, those of parts with a "+", and the failure's code and fate.
+/// The elements of `stream` until its end or failure, as text: bodies, those of parts with a "+", and the code and
+/// fate of a failure.
 func words(of stream: ReplyStream<Response>) async -> [String] {
     var words: [String] = []
     do throws(ClientError) {
@@ -80,10 +81,10 @@ func words(of stream: ReplyStream<Response>) async -> [String] {
     return words
 }
 
-/// The numbers from 0 up to `count`, as bodies.
+/// The numbers below `count`, as bodies.
 func numbers(_ count: Int) -> [Bytes] { (0..<count).map { Bytes("\($0)") } }
 
-/// The rich layout, in which parts can be those of an error response, by their status.
+/// The rich layout. The status tells whether a part belongs to an error response.
 struct RejectingCodec: FrameCodec, CancellingCodec, ServerSideCodec {
     var base: any FrameCodec = PartsCodec.rich
     var matching: ResponseMatching { base.matching }

@@ -3,7 +3,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Replies in parts to those who want them in one piece.
+/// Replies in parts for callers that want them as one response.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ReassemblyTests {
     private static let handler: LoopbackServer.Handler = { request in
@@ -11,7 +11,7 @@ struct ReassemblyTests {
     }
 
     @Test(arguments: PartsCodec.bothMatchings, [RetryPolicy.ifUnsent, .idempotent()])
-    func everyWayToAskHasTheWholeReply(_ codec: PartsCodec, _ retry: RetryPolicy) throws {
+    func everyFormOfCallReturnsTheWholeReply(_ codec: PartsCodec, _ retry: RetryPolicy) throws {
         try simulate(speaking: codec, handler: Self.handler) { _, client in
             let reply = try await client.send(ask("a"), options: CallOptions(retry: retry))
             #expect(reply.body == "a1a2a")
@@ -26,7 +26,7 @@ struct ReassemblyTests {
         }
     }
 
-    @Test func anErrorResponseHasItsOwnBodyAlone() throws {
+    @Test func anErrorResponseHasOnlyItsOwnBody() throws {
         let handler: LoopbackServer.Handler = { _ in .parts(["a", "b"], then: .status(500, "broken")) }
         try simulate(speaking: PartsCodec.rich, handler: handler) { _, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
@@ -37,7 +37,7 @@ struct ReassemblyTests {
     }
 
     @Test(arguments: PartsCodec.bothMatchings)
-    func aReplyThatIsTooLongFailsAloneAndItsRestIsDropped(_ codec: PartsCodec) throws {
+    func aReplyThatIsTooLongFailsAloneAndItsRestIsDiscarded(_ codec: PartsCodec) throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 25 }
         let handler: LoopbackServer.Handler = { .parts(Array(repeating: $0.body, count: 4)) }
         try simulate(speaking: codec, options: options, handler: handler) { service, client in
@@ -45,7 +45,7 @@ struct ReassemblyTests {
             guard replies.count == 4 else { return #expect(Bool(false), "a result is missing") }
             let bodies = replies.map { try? $0.get().body }
             #expect(bodies == ["1234512345123451234512345", nil, nil, "5432154321543215432154321"])
-            // With its response it would be too long; and before the response.
+            // The second reply exceeds the limit with its response, the third one before it.
             let errors = replies.map(\.failure)
             #expect(errors[1]?.code == .overloaded)
             #expect(errors[2]?.code == .overloaded)
@@ -56,8 +56,8 @@ struct ReassemblyTests {
         }
     }
 
-    /// Parts in the same read as the one that exceeds the limit were counted as if they had reached their request, and the
-    /// response not at all.
+    /// Regression: parts in the same read as the part that exceeds the limit were counted as if they had reached their
+    /// request, and the response was not counted.
     @Test(arguments: PartsCodec.bothMatchings, [Duration.zero, .milliseconds(10)])
     func framesBehindAPartThatExceedsTheLimitAreLate(_ codec: PartsCodec, _ pause: Duration) throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 5 }
@@ -82,22 +82,22 @@ struct ReassemblyTests {
         }
     }
 
-    @Test func theLastFrameCountsToo() throws {
+    @Test func theResponseCountsTowardsTheLimitToo() throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 10 }
         let handler: LoopbackServer.Handler = { _ in .parts(["12345"], then: .reply("123456")) }
         try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
             #expect(error?.code == .overloaded)
             #expect(error?.fate == .answered)
-            // One that comes whole is no business of this limit.
+            // The limit does not apply to a response without parts.
             await service.server.script(.reply("12345678901"))
             let whole = try await client.send(ask("y"))
             #expect(whole.body == "12345678901")
         }
     }
 
-    /// Each had its own limit, and thousands of them none together.
-    @Test func allRepliesBeingReassembledHaveALimitTogether() throws {
+    /// Regression: each reply had its own limit, and thousands of them had none together.
+    @Test func allRepliesBeingReassembledShareALimit() throws {
         let options = ClientOptions { $0.requests.maximumReassemblyBytes = 20 }
         let handler: LoopbackServer.Handler = { _ in .parts(["12345678"], then: .after(.seconds(1), .reply("!"))) }
         try simulate(speaking: PartsCodec.standard, options: options, handler: handler) { service, client in
@@ -110,7 +110,7 @@ struct ReassemblyTests {
                 #expect(results.last?.failure?.code == .overloaded && results.last?.failure?.fate == .unknown)
                 #expect(await service.server.journal.cancelCount == round)
             }
-            // What is given up, or is lost with its link, makes room too.
+            // A reply that is cancelled, or lost with its link, makes room too.
             let handles = (0..<2).map { client.start(ask($0)) }
             try await service.pass(.milliseconds(500))
             handles[0].cancel()
@@ -122,8 +122,8 @@ struct ReassemblyTests {
         }
     }
 
-    /// What a server had said before it changed its mind was in front of its error response.
-    @Test func anErrorResponseInPartsIsItsOwnPartsAlone() throws {
+    /// Regression: parts that came before an error response were put in front of it.
+    @Test func anErrorResponseInPartsHasOnlyItsOwnParts() throws {
         var refusal = Frame(.part, status: 500, body: "so")
         refusal.isErrorResponse = true
         let reaction = Reaction.sequence([.part("fine"), .part(refusal), .status(500, "rry")])
@@ -133,8 +133,8 @@ struct ReassemblyTests {
         }
     }
 
-    /// What had come of the first try must not be in front of the second.
-    @Test func aSecondTryBeginsAnew() throws {
+    /// Parts of the first attempt must not be put in front of those of the second.
+    @Test func aRetryStartsWithAnEmptyReply() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.handler) { service, client in
             await service.server.script(.sequence([.part("lost"), .part("too"), .close]))
             let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent()))
@@ -157,7 +157,7 @@ struct ReassemblyTests {
 
     // MARK: The handshake
 
-    @Test func aHandshakeHasTheWholeReply() throws {
+    @Test func aHandshakeReceivesTheWholeReply() throws {
         let options = ClientOptions {
             $0.handshake.perform = { handshaker in
                 let reply = try await handshaker.send(ask("a"))

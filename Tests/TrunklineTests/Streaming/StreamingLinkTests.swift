@@ -3,7 +3,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Replies in parts and their link: its loss, its change, and reading that is suspended.
+/// Replies in parts and their link: its loss, its replacement, and suspended reading.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamingLinkTests {
     @Test(arguments: 0...3, [RetryPolicy.ifUnsent, .idempotent()])
@@ -14,7 +14,7 @@ struct StreamingLinkTests {
             let isRetried = count == 0 && retry != .ifUnsent
             let before = numbers(count).map { "+" + String($0) }
             let all = numbers(5).map { "+" + String($0) } + ["x"]
-            // Never again after a part has come: the reader has it already.
+            // Not retried after a part has arrived, because the reader has received that part.
             #expect(found == (isRetried ? all : before + ["connectionLost unknown"]))
             #expect(await client.statistics.pending == 0)
             #expect(await client.statistics.heldSerials == 0)
@@ -22,7 +22,7 @@ struct StreamingLinkTests {
     }
 
     @Test(arguments: PartsCodec.bothMatchings)
-    func aReplyGoesOnOnALinkThatIsLeft(_ codec: PartsCodec) throws {
+    func aReplyContinuesOnADrainingLink(_ codec: PartsCodec) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let handler: LoopbackServer.Handler = {
@@ -54,13 +54,13 @@ struct StreamingLinkTests {
 
     // MARK: Back-pressure
 
-    /// 64 KiB every 20 ms, for ever.
+    /// 64 KiB every 20 ms, without end.
     private static let flood: LoopbackServer.Handler = {
         $0.body == "flood" ? .endlessParts(filled(65_536), every: .milliseconds(20)) : .echo
     }
 
-    /// A link whose reading we have suspended ourselves is not given up for its silence.
-    @Test func aReaderMaySleepForAnHourInTheMidstOfAReply() throws {
+    /// A link whose reading is suspended by the client itself is not closed for silence.
+    @Test func aReaderMayPauseForAnHourDuringAReply() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.flood) { service, client in
             var parts = client.stream(ask("flood")).makeAsyncIterator()
             _ = try await parts.next()
@@ -75,7 +75,7 @@ struct StreamingLinkTests {
         }
     }
 
-    @Test func repliesOfOthersWaitForAFullStreamAndForNoOther() throws {
+    @Test func otherResponsesWaitOnlyWhileAStreamIsFull() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.flood) { service, client in
             var parts = client.stream(ask("flood")).makeAsyncIterator()
             _ = try await parts.next()
@@ -93,7 +93,7 @@ struct StreamingLinkTests {
         }
     }
 
-    @Test func aFullStreamThatIsLetGoResumesReading() throws {
+    @Test func deallocatingAFullStreamResumesReading() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.flood) { service, client in
             var stream: ReplyStream<Response>? = client.stream(ask("flood"), buffering: ReplyBuffering(maximumCount: 1))
             try await service.pass(.seconds(1))
@@ -105,7 +105,7 @@ struct StreamingLinkTests {
         }
     }
 
-    @Test func aFullStreamWhoseLinkIsLostDoesNotKeepTheNextFromBeingRead() throws {
+    @Test func aFullStreamOfALostLinkDoesNotSuspendReadingOnTheNextOne() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.flood) { service, client in
             let stream = client.stream(ask("flood"), timeout: .seconds(10))
             try await service.pass(.seconds(1))
@@ -119,7 +119,7 @@ struct StreamingLinkTests {
         }
     }
 
-    @Test func aStreamThatIsToFailWhenItIsFullDoes() throws {
+    @Test func aFullStreamFailsIfItsBufferingSaysSo() throws {
         let handler: LoopbackServer.Handler = { _ in .parts(numbers(10), every: .milliseconds(10)) }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             let buffering = ReplyBuffering(maximumCount: 3, overflow: .fail)
@@ -128,7 +128,7 @@ struct StreamingLinkTests {
             #expect(await words(of: stream) == ["+0", "+1", "+2", "overloaded unknown"])
             #expect(await service.server.journal.cancelCount == 1)
             #expect(await client.statistics.pending == 0)
-            // The response has a place of its own.
+            // The response has its own place in the buffer.
             await service.server.script(.parts(numbers(3)))
             let full = client.stream(ask("b"), buffering: buffering)
             try await service.pass(.seconds(1))

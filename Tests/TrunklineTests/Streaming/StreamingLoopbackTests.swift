@@ -3,10 +3,10 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Replies in parts over real sockets: very long ones, very many, and readers who come and go.
+/// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct StreamingLoopbackTests {
-    /// "count size" is answered with so many parts of that size and an echo, "all" for ever.
+    /// "count size" is answered with that many parts of that size and an echo, "all" with parts without end.
     private static let handler: LoopbackServer.Handler = { request in
         let numbers = String(request.body).split(separator: " ").compactMap { Int($0) }
         guard numbers.count == 2 else { return request.body == "all" ? .endlessParts(filled(1000)) : .echo }
@@ -21,20 +21,20 @@ struct StreamingLoopbackTests {
             var (count, bytes, mostHeld) = (0, 0, 0)
             for try await frame in client.stream(ask("1600 65536")) where frame.isPart {
                 (count, bytes) = (count + 1, bytes + frame.body.count)
-                // A reader that is slower than the server: reading pauses until it has caught up.
+                // A reader that is slower than the server: reading is suspended until the reader has caught up.
                 if count == 1 {
                     while await !client.connection.isPaused { await moment() }
                 }
                 if count % 16 == 0 { mostHeld = max(mostHeld, await client.statistics.parts - count) }
             }
             #expect(bytes == 1600 * 65_536)
-            // 1 MiB of buffer and at most as much again that was read at once.
+            // 1 MiB of buffer, and at most as much again that was read at once.
             #expect(mostHeld <= 34)
         }
     }
 
     @Test(arguments: PartsCodec.bothMatchings)
-    func aThousandRepliesAtOnceKeepApart(_ codec: PartsCodec) async throws {
+    func aThousandConcurrentRepliesDoNotMix(_ codec: PartsCodec) async throws {
         try await withServerAndClient(
             speaking: codec,
             handler: { .parts([$0.body, $0.body], every: .milliseconds($0.body.count % 3)) }
@@ -53,7 +53,7 @@ struct StreamingLoopbackTests {
     }
 
     @Test(arguments: Mechanism.allCases)
-    func leavingEarlyTellsTheServerAndCostsNothingElse(_ mechanism: Mechanism) async throws {
+    func endingAStreamEarlySendsACancelFrameAndKeepsTheLink(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, speaking: PartsCodec.standard, handler: Self.handler) {
             server,
             client in
@@ -61,7 +61,7 @@ struct StreamingLoopbackTests {
                 for try await _ in client.stream(ask("all")).prefix(round) {}
                 try await expectEcho("next", by: client)
             }
-            // Those that were let go unread may not have been sent at all.
+            // Streams that were released unread may not have been sent at all.
             let asked = await server.received.filter { $0.body == "all" }
             try await server.wait(within: patience) { $0.cancelCount == asked.count }
             #expect(asked.count >= 19)
@@ -70,9 +70,9 @@ struct StreamingLoopbackTests {
         }
     }
 
-    /// Readers that stop at any time, on a few threads: every stream ends, with its own parts.
+    /// Readers that stop at any time, on a few threads: every stream ends, and has only its own parts.
     @Test(arguments: PartsCodec.bothMatchings)
-    func manyReadersComeAndGo(_ codec: PartsCodec) async throws {
+    func manyReadersStopAtAnyTime(_ codec: PartsCodec) async throws {
         let rounds = max(20, stormRequests / 1000)
         try await withServerAndClient(
             speaking: codec,

@@ -3,7 +3,7 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Replies in parts, read as they come: order, ends, time and giving up.
+/// Replies in parts, read as they arrive: order, ends, timeouts and cancellation.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamingTests {
     /// Answers "n" with n parts, the numbers from 0 on, `delay` apart, and then an echo.
@@ -15,7 +15,7 @@ struct StreamingTests {
     func partsComeInOrderAndTheResponseLast(_ codec: PartsCodec) throws {
         try simulate(speaking: codec, handler: Self.count()) { _, client in
             #expect(await words(of: client.stream(ask(3))) == ["+0", "+1", "+2", "3"])
-            // One response alone is a stream of one element.
+            // A response without parts is a stream of one element.
             #expect(await words(of: client.stream(ask(0))) == ["0"])
             let stream = client.stream(ask(1))
             #expect(await words(of: stream) == ["+0", "1"])
@@ -27,7 +27,7 @@ struct StreamingTests {
     }
 
     @Test(arguments: PartsCodec.bothMatchings)
-    func streamsSideBySideKeepApart(_ codec: PartsCodec) throws {
+    func concurrentStreamsDoNotMix(_ codec: PartsCodec) throws {
         try simulate(speaking: codec, handler: Self.count(every: .milliseconds(3))) { _, client in
             let streams = (0..<20).map { client.stream(ask($0)) }
             for (number, stream) in streams.enumerated() {
@@ -43,9 +43,9 @@ struct StreamingTests {
         }
     }
 
-    // MARK: Time
+    // MARK: Timeouts
 
-    @Test func aLongReplyMayTakeItsTimeWhileItsPartsCome() throws {
+    @Test func aLongReplyDoesNotTimeOutWhileItsPartsArrive() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(7))) { service, client in
             let began = service.now
             #expect(await words(of: client.stream(ask(50))).count == 51)
@@ -53,7 +53,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func theTimeForAPartCountsFromWhenItIsAskedFor() throws {
+    @Test func theTimeoutOfAPartStartsWhenItIsRequested() throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.part("a"), .after(.seconds(30), .part("b"))]) }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             var parts = client.stream(ask("x"), partTimeout: .seconds(20)).makeAsyncIterator()
@@ -76,8 +76,9 @@ struct StreamingTests {
         }
     }
 
-    /// Nobody waits for an element, so its time has not begun: the loop looked again after every nanosecond.
-    @Test func aVeryShortTimeForAPartDoesNotKeepTheLoopBusy() throws {
+    /// Regression: no reader waits for an element, so its timeout has not started. The event loop checked it again
+    /// after every nanosecond.
+    @Test func aVeryShortPartTimeoutDoesNotKeepTheLoopBusy() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
             let stream = client.stream(ask(3), partTimeout: .after(.nanoseconds(1)))
             try await service.pass(.seconds(10))
@@ -85,7 +86,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func theTimeForTheWholeReplyCountsFromTheCall() throws {
+    @Test func theTimeoutOfTheWholeReplyStartsWithTheCall() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
             let began = service.now
             let found = await words(of: client.stream(ask(100), timeout: .milliseconds(3500)))
@@ -96,7 +97,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func withoutALinkTheFirstPartIsWaitedForNoLonger() throws {
+    @Test func withoutALinkTheFirstPartTimesOutLikeAnyCall() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count()) { service, client in
             await client.suspend()
             let unsent = await words(of: client.stream(ask(1)))
@@ -108,9 +109,9 @@ struct StreamingTests {
         }
     }
 
-    // MARK: Giving up
+    // MARK: Cancellation
 
-    @Test func leavingTheLoopTellsTheServer() throws {
+    @Test func breakingOutOfTheLoopSendsACancelFrame() throws {
         let handler: LoopbackServer.Handler = { $0.body == "all" ? .endlessParts("x") : .echo }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             for try await part in client.stream(ask("all")) {
@@ -124,7 +125,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func aStreamThatNobodyReadsIsGivenUpWhenItIsLetGo() throws {
+    @Test func anUnreadStreamIsCancelledWhenItIsDeallocated() throws {
         let handler: LoopbackServer.Handler = { _ in .endlessParts("x") }
         try simulate(speaking: PartsCodec.standard, handler: handler) { service, client in
             do {
@@ -136,14 +137,15 @@ struct StreamingTests {
             }
             try await service.server.waitForCancel(of: 50)
             _ = client.stream(ask("unread"))
-            // Let go before anything of it was written.
+            // Deallocated before anything of it was written.
             try await service.pass(.seconds(1))
             #expect(await service.server.journal.requestCount == 1)
             #expect(await client.statistics.pending == 0)
         }
     }
 
-    /// At every instant of the reply's life: the stream ends, tells the truth, and leaves nothing behind.
+    /// The reader is cancelled at every instant of the reply. The stream ends with the right outcome and leaves
+    /// nothing behind.
     @Test(arguments: PartsCodec.bothMatchings)
     func aReaderMayBeCancelledAtAnyTime(_ codec: PartsCodec) throws {
         for step in 0..<40 {
@@ -156,7 +158,7 @@ struct StreamingTests {
                 reader.cancel()
                 let found = await reader.value
                 #expect(["5", "cancelled notSent", "cancelled unknown", "cancelled answered"].contains(found.last))
-                // What comes after is another's.
+                // The next reply has only its own parts.
                 #expect(await words(of: client.stream(ask(2))) == ["+0", "+1", "2"])
                 try await service.pass(.seconds(70))
                 #expect(await client.statistics.heldSerials == 0)
@@ -166,7 +168,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func inOrderTheRestOfAReplyThatWasGivenUpIsSwallowedInItsPlace() throws {
+    @Test func matchedInOrderTheRestOfACancelledReplyIsDiscardedInItsPlace() throws {
         try simulate(speaking: PartsCodec.inOrder, handler: Self.count(every: .seconds(1))) { _, client in
             let given = client.stream(ask(9))
             var parts = given.makeAsyncIterator()
@@ -180,7 +182,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func partsThatNobodyAskedForAreCountedAndNoMore() throws {
+    @Test func unsolicitedPartsAreOnlyCounted() throws {
         try simulate(speaking: PartsCodec.standard) { service, client in
             let request = Request(type: 0x410, body: "a")
             await service.server.script(.sequence([.echo] + Array(repeating: .part("x"), count: 1000)))
@@ -192,7 +194,7 @@ struct StreamingTests {
         }
     }
 
-    /// A malformed part costs its request, wherever it goes, and no other.
+    /// A malformed part fails its own request, streamed or not, and no other.
     @Test(arguments: PartsCodec.bothMatchings)
     func aMalformedPartFailsItsRequestAlone(_ codec: PartsCodec) throws {
         try simulate(speaking: codec) { service, client in
@@ -207,7 +209,7 @@ struct StreamingTests {
         }
     }
 
-    // MARK: The client's end
+    // MARK: Closing
 
     @Test func closingWaitsForTheReplyToEnd() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(1))) { service, client in
@@ -219,7 +221,7 @@ struct StreamingTests {
         }
     }
 
-    @Test func closingAtOnceLeavesThePartsThatHaveCome() throws {
+    @Test func closeNowLeavesThePartsThatHaveArrived() throws {
         try simulate(speaking: PartsCodec.standard, handler: Self.count(every: .seconds(2))) { service, client in
             let stream = client.stream(ask(5))
             try await service.server.waitForRequests(1)
@@ -229,7 +231,7 @@ struct StreamingTests {
         }
     }
 
-    /// The error that the next element is instead.
+    /// The error that is thrown instead of the next element.
     static func nextFailure(of parts: inout ReplyStream<Response>.AsyncIterator) async -> ClientError? {
         do throws(ClientError) {
             let part = try await parts.next()

@@ -3,19 +3,19 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// How many callers ask at once: 1,000, or fewer when storms are to be small.
+/// The number of concurrent callers: 1,000, or fewer for small storms.
 let crowdSize = max(50, min(1000, stormRequests / 100))
 
-/// How often a server is killed and started again under each mechanism: `TRUNKLINE_STRESS_RESTARTS`, or 20, or fewer
-/// when storms are to be small.
+/// How often a server is killed and restarted with each mechanism: `TRUNKLINE_STRESS_RESTARTS`, or 20, or fewer
+/// for small storms.
 let restartCount = TestEnvironment.stressRestarts ?? max(6, min(20, stormRequests / 1000))
 
-/// What servers have carried out: how often each number. They share one, so it outlives any of them.
+/// Counts how often servers have handled each number. Several servers share one ledger, which outlives each of them.
 final class Ledger: Sendable {
     private let counts = Lock([UInt8]())
     private let sum = Atomic<Int>(0)
 
-    /// How many requests were carried out in all.
+    /// The number of handled requests.
     var total: Int { sum.load(ordering: .relaxed) }
 
     func note(_ request: Frame) {
@@ -27,19 +27,19 @@ final class Ledger: Sendable {
         }
     }
 
-    /// How often `number` was carried out.
+    /// How often `number` was handled.
     func count(of number: Int) -> Int { counts.withLock { number < $0.count ? Int($0[number]) : 0 } }
 
-    /// Until `count` more requests have been carried out than now; how long that takes is the machine's affair.
+    /// Waits until `count` more requests have been handled, however long the machine takes.
     func wait(forMore count: Int) async throws {
         let goal = total + count
         while total < goal { try await Task.sleep(for: .milliseconds(1)) }
     }
 }
 
-/// Callers of one client, each of whom asks for one number after the other until told to stop.
+/// Callers of one client. Each of them sends one number after the other until the crowd ends.
 final class Crowd: Sendable {
-    /// What a request came to.
+    /// The outcome of a request.
     enum End: Hashable {
         case success, crossed
         case failure(ClientError.Code, ClientError.Fate)
@@ -48,7 +48,7 @@ final class Crowd: Sendable {
     let count: Int
     private let client: Client
     private let policy: @Sendable (_ caller: Int) -> RetryPolicy
-    /// Whether some callers are in a hurry: they give up soon.
+    /// Whether some callers time out or cancel soon.
     private let isImpatient: Bool
     private let isOver = Atomic<Bool>(false)
 
@@ -64,7 +64,7 @@ final class Crowd: Sendable {
         self.policy = policy
     }
 
-    /// The body of request `number`; some are so long that they are written in several pieces.
+    /// The body of request `number`. Some bodies are so long that they are written in several steps.
     static func body(_ number: Int) -> Bytes {
         let text = Array("\(number) ".utf8)
         return Bytes(number % 61 == 7 ? text + [UInt8](repeating: 46, count: 20_000) : text)
@@ -72,7 +72,7 @@ final class Crowd: Sendable {
 
     static func number(in body: Bytes) -> Int? { Int(String(Bytes(body.prefix { $0 != 32 }))) }
 
-    /// Runs `body` while everybody asks, and returns what came of every request, by caller.
+    /// Runs `body` while all callers send requests. Returns the outcome of every request, by caller.
     func ask(_ body: nonisolated(nonsending) () async throws -> Void) async throws -> [[End]] {
         try await withThrowingTaskGroup(of: (Int, [End]).self) { group in
             for caller in 0..<count { group.addTask { (caller, await self.ask(as: caller)) } }
@@ -123,7 +123,7 @@ final class Crowd: Sendable {
         }
     }
 
-    /// Checks every end against what the servers have carried out. Returns how many requests ended in each way.
+    /// Checks every outcome against what the servers have handled. Returns how many requests had each outcome.
     func check(
         _ ends: [[End]],
         against ledger: Ledger,
@@ -153,9 +153,10 @@ final class Crowd: Sendable {
     }
 }
 
-/// Collects the reports of a client's disconnects until it is closed, all but that of the closing itself.
+/// Collects the disconnect reports of a client until it is closed, except the report of the closing itself.
 ///
-/// On the client's loop, so that it takes its turn with what makes reports and none is dropped.
+/// The task runs on the client's event loop, so that it takes turns with the code that makes reports, and no
+/// report is dropped.
 func reports(of client: Client) -> Task<[DisconnectReport], Never> {
     let disconnects = client.disconnects
     return Task(executorPreference: client.executor) {
@@ -166,8 +167,8 @@ func reports(of client: Client) -> Task<[DisconnectReport], Never> {
     }
 }
 
-/// An address of 127.0.0.0/8 that no other test uses, where there are such: while a server is down, nobody else who
-/// connects from somewhere is given its port.
+/// An address of 127.0.0.0/8 that no other test uses, on systems that have several. While a server is down, no other
+/// socket can get its port.
 func loopback(_ last: UInt8, port: UInt16 = 0) -> SocketAddress {
     #if os(Linux)
         .ipv4([127, 0, 53, last], port: port)
@@ -176,8 +177,8 @@ func loopback(_ last: UInt8, port: UInt16 = 0) -> SocketAddress {
     #endif
 }
 
-/// A server that is killed and started again at the same port.
-actor MortalServer {
+/// A server that can be killed and restarted on the same port.
+actor RestartableServer {
     private var server: LoopbackServer
     private let last: UInt8
     private let ledger: Ledger
@@ -201,7 +202,7 @@ actor MortalServer {
         }
     }
 
-    /// Ends every link, with a reset or in good order, and listens no more.
+    /// Closes every link, with a reset or cleanly, and stops listening.
     func kill(reset: Bool) async {
         await server.stopAccepting()
         await server.disconnectAll(reset: reset)

@@ -3,17 +3,17 @@ import Trunkline
 import TrunklineTesting
 
 extension HeavyTests {
-    /// Very many requests on real threads, with everything that can go wrong going wrong: every caller returns, once, with
-    /// its own reply or an error, and nothing is left behind.
+    /// Very many requests on real threads, with all kinds of faults: every call returns once, with its own response or
+    /// an error, and nothing is left behind.
     @Suite(.timeLimit(.minutes(10)))
     struct StressLoopbackTests {
-        /// What a request came to.
+        /// The outcome of a request.
         private enum End: Hashable {
             case success, crossed
             case failure(ClientError.Code, ClientError.Fate)
         }
 
-        /// What the server does about a request: the number in its body decides.
+        /// How the server reacts to a request. The number in its body decides.
         private static func react(_ request: Frame) -> Reaction {
             let number = Int(String(request.body)) ?? 0
             switch number % 1000 {
@@ -29,12 +29,12 @@ extension HeavyTests {
             }
         }
 
-        /// Whether the server may never answer this number, so that waiting for long is in vain.
-        private static func isInVain(_ number: Int) -> Bool {
+        /// Whether the server may never answer this number, so that a long timeout makes no sense.
+        private static func mayStayUnanswered(_ number: Int) -> Bool {
             (60..<80).contains(number % 1000) || number % 1000 >= 995
         }
 
-        /// One caller, who asks `count` times, in one of the ways there are.
+        /// One caller, which sends each of `numbers` with one form of call.
         private static func ask(_ client: Client, _ numbers: Range<Int>, seed: UInt64) async -> [End: Int] {
             var random = SeededGenerator(seed: seed)
             var ends: [End: Int] = [:]
@@ -50,7 +50,7 @@ extension HeavyTests {
                 let number = next
                 next += 1
                 let short = Timeout.milliseconds(Int.random(in: 50...150, using: &random))
-                let timeout: Timeout = isInVain(number) ? short : .seconds(120)
+                let timeout: Timeout = mayStayUnanswered(number) ? short : .seconds(120)
                 switch Int.random(in: 0..<12, using: &random) {
                 case 0:  // cancelled, now or soon
                     let task = Task { await client.result(number, timeout) }
@@ -64,7 +64,7 @@ extension HeavyTests {
                     do throws(ClientError) { note(number, .success(try await handle.value)) } catch {
                         note(number, .failure(error))
                     }
-                case 2:  // hardly any time
+                case 2:  // a very short timeout
                     note(
                         number,
                         await client.result(number, .after(.microseconds(Int.random(in: 1...2000, using: &random))))
@@ -74,7 +74,7 @@ extension HeavyTests {
                     next = batch.upperBound
                     let results = await client.send(
                         all: batch.map { TrunklineTests.ask($0) },
-                        timeout: batch.contains(where: isInVain) ? short : .seconds(120)
+                        timeout: batch.contains(where: mayStayUnanswered) ? short : .seconds(120)
                     )
                     for (number, result) in zip(batch, results) { note(number, result) }
                 default: note(number, await client.result(number, timeout))
@@ -84,7 +84,7 @@ extension HeavyTests {
         }
 
         @Test(arguments: Mechanism.allCases)
-        func everyWaiterLeavesOnceInAStorm(_ mechanism: Mechanism) async throws {
+        func everyCallEndsExactlyOnceInAStorm(_ mechanism: Mechanism) async throws {
             let total = max(1000, stormRequests / Mechanism.allCases.count)
             let workers = 100
             let serverOptions = LoopbackServer.Options {
@@ -125,7 +125,7 @@ extension HeavyTests {
                 var statistics = await client.statistics
                 #expect(statistics.pending == 0)
                 #expect(statistics.connection.links > 1)
-                // Answered late or not, every serial comes back in the end.
+                // With or without a late response, every serial becomes free in the end.
                 while statistics.heldSerials > 0 {
                     await Task.yield()
                     statistics = await client.statistics
@@ -144,9 +144,9 @@ extension HeavyTests {
             }
         }
 
-        /// All at once: a thousand tasks on one client, every other one cancelled while the replies come in.
+        /// A thousand tasks at once on one client. Every other task is cancelled while the responses arrive.
         @Test(arguments: Mechanism.allCases)
-        func cancellationsRaceWithReplies(_ mechanism: Mechanism) async throws {
+        func cancellationsRaceWithResponses(_ mechanism: Mechanism) async throws {
             let rounds = max(2, stormRequests / 10_000)
             let options = LoopbackServer.Options { $0.answersCancelled = true }
             try await withServerAndClient(by: mechanism, options: options) { server, client in
@@ -176,7 +176,7 @@ extension HeavyTests {
 }
 
 extension Client {
-    /// Sends `number` and returns what came of it.
+    /// Sends `number` and returns the result.
     fileprivate func result(_ number: Int, _ timeout: Timeout = .default) async -> Result<Response, ClientError> {
         do throws(ClientError) {
             return .success(try await send(ask(number), timeout: timeout))

@@ -2,20 +2,20 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Tests that take both processors for themselves, one at a time, so that the others do not starve.
+/// Tests that use both processors. They run one at a time, so that other tests get enough time.
 @Suite(.tags(.realThreads), .serialized) enum HeavyTests {}
 
-/// How many requests a storm is made of: `TRUNKLINE_STRESS_REQUESTS`, or 100,000. Other large numbers shrink with it.
+/// The number of requests in a storm: `TRUNKLINE_STRESS_REQUESTS`, or 100,000. Other large numbers are derived from it.
 let stormRequests = TestEnvironment.stressRequests ?? 100_000
 
-/// How long to wait for a fact before giving up: the machine may have much else to do.
+/// How long to wait for an event before a test fails. The machine may be busy.
 let patience = Duration.seconds(60)
 
-/// Lets others work while a test waits for what nobody tells it.
+/// Suspends for a millisecond, while a test polls a condition.
 func moment() async { try? await Task.sleep(for: .milliseconds(1)) }
 
-/// How an event loop learns which sockets are ready: what matters is tested on each. Loops are never stopped, so there is
-/// one per mechanism.
+/// How an event loop learns which sockets are ready. Important behaviour is tested with each mechanism. Event loops are
+/// never stopped, so there is one per mechanism.
 enum Mechanism: CaseIterable, Sendable {
     case epoll, poll
 
@@ -25,7 +25,7 @@ enum Mechanism: CaseIterable, Sendable {
     var loops: EventLoops { self == .epoll ? Self.epollLoops : Self.pollLoops }
 }
 
-/// Runs `body` with a server and a client whose loop works by `mechanism`.
+/// Runs `body` with a server and a client whose event loop uses `mechanism`.
 func withServerAndClient(
     by mechanism: Mechanism,
     speaking codec: some FrameCodec = FrameLayout.standard,
@@ -55,7 +55,7 @@ func ask(_ number: Int) -> Request { ask(Bytes("\(number)")) }
 func filled(_ count: Int, with byte: UInt8 = 7) -> Bytes { Bytes([UInt8](repeating: byte, count: count)) }
 
 extension Client {
-    /// Waits until the link to `endpoint` takes the requests: until a planned change is complete.
+    /// Waits until requests go out on the link to `endpoint`: until a planned change is complete.
     func becomesReady(at endpoint: Endpoint) async {
         for await state in states {
             if case .ready(endpoint, _) = state { return }
@@ -63,7 +63,7 @@ extension Client {
     }
 }
 
-/// The error of a request that has failed; a success is an issue.
+/// The error of a request that has failed. A success records an issue.
 func failure(
     of handle: PendingRequest<Response>,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -74,7 +74,7 @@ func failure(
     )
 }
 
-/// Asks `client` for an echo of `body`.
+/// Sends `body` and expects its echo.
 func expectEcho(
     _ body: Bytes,
     by client: Client,
@@ -86,7 +86,7 @@ func expectEcho(
     #expect(reply.body == body, sourceLocation: sourceLocation)
 }
 
-/// Waits for the response to `handle`, which must carry `body`.
+/// Waits for the response to `handle` and expects `body`.
 func expectBody(
     _ body: Bytes,
     of handle: PendingRequest<Response>,
@@ -106,7 +106,7 @@ struct SimulatedService {
         (self.network, self.server, self.overTLS) = (network, server, overTLS)
     }
 
-    /// A further server, on the wire of the first; whoever starts it stops it.
+    /// Starts another server, over TLS if the first one is. The caller must stop it.
     func startServer(
         at endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -115,16 +115,16 @@ struct SimulatedService {
         try await network.serve(at: endpoint, speaking: codec, overTLS: overTLS, handler: handler)
     }
 
-    /// Of a server in this network, as its clients name it.
+    /// The endpoint of a server in this network as its clients use it, over TLS if this test is.
     func endpoint(_ endpoint: Endpoint) -> Endpoint { Wire.endpoint(endpoint, overTLS: overTLS) }
 
-    /// Waits in virtual time: everything that can happen before then has happened.
+    /// Waits in virtual time. Everything that can happen before the end of `duration` has happened then.
     func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
 
-    /// The virtual time since the beginning.
+    /// The virtual time since the beginning of the simulation.
     var now: Duration { network.clock.now.offset }
 
-    /// A further client; whoever makes it closes it.
+    /// Creates another client. The caller must close it.
     func client(
         of endpoints: [Endpoint] = ["db:7000"],
         speaking codec: some FrameCodec = FrameLayout.standard,
@@ -133,15 +133,15 @@ struct SimulatedService {
         network.client(of: endpoints, speaking: codec, options: options, overTLS: overTLS)
     }
 
-    /// A bare connection; whoever makes it closes it.
+    /// Creates a connection without a client. The caller must close it.
     func connection(to endpoints: [Endpoint], speaking codec: some FrameCodec) -> Connection {
         network.connection(to: endpoints, speaking: codec, overTLS: overTLS)
     }
 }
 
-/// Runs `body` in virtual time with a server at "db:7000" and a client of it; in the end no link may be left.
+/// Runs `body` in virtual time with a server at "db:7000" and a client of it. At the end no link may be open.
 ///
-/// `overTLS` is false for what is about plaintext's very bytes or instants.
+/// `overTLS` is false for tests of the exact bytes or instants of plaintext.
 func simulate(
     seed: UInt64 = 1,
     conditions: NetworkConditions = NetworkConditions(),

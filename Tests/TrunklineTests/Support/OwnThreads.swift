@@ -2,8 +2,8 @@ import Foundation
 import Testing
 import Trunkline
 
-/// Runs tests on threads of their own, of which there are two: a simulation keeps its thread until it is over, and on one
-/// of the pool's it would hold up the tests whose time is real.
+/// Runs tests on two separate threads. A simulation occupies its thread until it is over. On a thread of the pool it
+/// would delay the tests that run in real time.
 struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
     let isRecursive = true
 
@@ -17,7 +17,7 @@ struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == OwnThreads {
-    /// For suites that simulate.
+    /// For suites that use a simulation.
     static var simulated: Self { OwnThreads() }
 }
 

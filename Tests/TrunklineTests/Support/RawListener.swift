@@ -8,13 +8,13 @@ import Trunkline
     import Darwin
 #endif
 
-/// A listening socket that accepts only when told to, at 127.0.0.1 or another IPv4 loopback address.
+/// A listening socket that accepts only on request, at 127.0.0.1 or another IPv4 loopback address.
 final class RawListener {
     private let descriptor: Int32
     private var others: [Int32] = []
     let port: UInt16
 
-    /// `backlog` connections wait to be accepted, or one more; what comes then is not answered.
+    /// `backlog` connections, or one more, wait to be accepted. Further ones are not answered.
     init(host: [UInt8] = [127, 0, 0, 1], port: UInt16 = 0, backlog: Int32 = 16) throws(TransportError) {
         #if os(Linux)
             descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -46,7 +46,7 @@ final class RawListener {
         return address
     }
 
-    /// Takes the next connection, waiting for it, and tells where it comes from.
+    /// Waits for the next connection, accepts it and returns the address of its client.
     func accept() -> [UInt8] {
         var address = sockaddr_in()
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
@@ -60,7 +60,7 @@ final class RawListener {
         return unsafe withUnsafeBytes(of: address.sin_addr) { unsafe Array($0) }
     }
 
-    /// Fills the backlog with connections that nobody will accept, so that no further one is answered.
+    /// Fills the backlog with connections that are never accepted, so that no further one is answered.
     func fill(_ host: [UInt8] = [127, 0, 0, 1], count: Int = 4) {
         for _ in 0..<count {
             #if os(Linux)
@@ -80,7 +80,7 @@ final class RawListener {
     }
 }
 
-/// `accept(2)`, whose name a method hides.
+/// `accept(2)`, which a method of the same name hides.
 private func systemAccept(
     _ descriptor: Int32,
     _ address: UnsafeMutablePointer<sockaddr>,
@@ -89,5 +89,5 @@ private func systemAccept(
     unsafe accept(descriptor, address, length)
 }
 
-/// Gives other threads a millisecond.
+/// Waits for a millisecond, so that other threads can run.
 func sleepShortly() { usleep(1000) }

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Options that make tests quick: hardly any back-off.
+/// Options for fast tests, with a very short back-off.
 func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
     ClientOptions { options in
         options = Wire.client(options)
@@ -31,7 +31,7 @@ func withServerAndClient(
     }
 }
 
-/// Runs `body` with a server and a bare connection to it.
+/// Runs `body` with a server and a connection to it without a client.
 func withServerAndConnection(
     speaking layout: FrameLayout = .standard,
     overTLS: Bool = Wire.isSecured,
@@ -66,7 +66,7 @@ func failure<Value>(
     }
 }
 
-/// Sends bodies as they are and takes what it receives for pushes: a client without manners.
+/// Sends bodies as they are and takes everything that it receives for pushes: a client that ignores the protocol.
 struct RawCodec: FrameCodec {
     var matching: ResponseMatching { .inOrder }
 
@@ -79,7 +79,7 @@ struct RawCodec: FrameCodec {
     }
 }
 
-/// A layout with a status and with bytes that must be right.
+/// A layout with a status, and with bytes that must have a given value.
 let strictLayout = FrameLayout {
     Field.constant([0xCA, 0xFE])
     Field.type(UInt16.self)

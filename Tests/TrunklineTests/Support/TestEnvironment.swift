@@ -1,6 +1,6 @@
 import Foundation
 
-/// The environment variables that change what these tests do. `.ci/README.md` describes all of the project's.
+/// The environment variables that configure these tests. `.ci/README.md` describes all variables of the project.
 enum TestEnvironment {
     static let usesTLS = isSet("TRUNKLINE_TLS")
 

@@ -1,7 +1,8 @@
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// One end of a simulated link for tests: an actor on the loop that keeps what it reads and writes what it is told.
+/// One end of a simulated link for tests: an actor on the event loop. It keeps the bytes that it reads, and writes the
+/// bytes that a test gives it.
 actor TestPeer: TransportHandler {
     nonisolated let loop: SimulatedEventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -10,7 +11,7 @@ actor TestPeer: TransportHandler {
     private var outgoing: [UInt8] = []
     private var finishes = false
     private let echoes: Bool
-    /// For the side that connects; what is accepted is secured already.
+    /// For the side that connects. Accepted transports are secured already.
     private let tls: (any TLSContext)?
 
     /// Every event in order.
@@ -54,7 +55,7 @@ actor TestPeer: TransportHandler {
         flush()
     }
 
-    /// Writes each byte by itself: over TLS, in a record of its own.
+    /// Writes each byte separately: over TLS, in its own record.
     func writeSingly(_ bytes: [UInt8]) {
         for byte in bytes { write([byte]) }
     }
@@ -65,11 +66,11 @@ actor TestPeer: TransportHandler {
         flush()
     }
 
-    /// Ends the outgoing direction as servers do that die, or know no better: without TLS' own goodbye.
+    /// Ends the outgoing direction without close_notify, as servers do that crash or ignore this rule of TLS.
     func cutShort() { (transport as? SecuredTransport)?.socket?.finishWriting() }
 
-    /// Asks for new keys so often, with a byte each.
-    func askForKeys(_ times: Int) {
+    /// Requests new keys `times` times, with a byte each.
+    func requestKeys(_ times: Int) {
         let engine = (transport as? SecuredTransport)?.engine as? OpenSSLEngine
         for _ in 0..<times {
             engine?.updateKeys()
@@ -83,18 +84,18 @@ actor TestPeer: TransportHandler {
 
     func setReading(_ isReading: Bool) { transport?.isReading = isReading }
     func close() { transport?.close() }
-    /// Closes as clients and servers do: what was written has time to arrive.
-    func leave() {
+    /// Closes as clients and servers do: written bytes have time to arrive.
+    func closeLingering() {
         if let transport { Lingering.close(transport, on: loop) }
         transport = nil
     }
     func reset() { transport?.reset() }
-    /// Ends waiting for an outcome that will not come.
-    func giveUp() {
-        events.append("given up")
+    /// Stops waiting for an outcome that will not come.
+    func stopWaiting() {
+        events.append("stopped waiting")
         wakeAll()
     }
-    func letGo() { transport = nil }
+    func releaseTransport() { transport = nil }
 
     func received(atLeast count: Int) async -> [UInt8] {
         await wait { $0.received.count >= count || $0.hasEnded || $0.failure != nil }
@@ -163,7 +164,7 @@ actor TestPeer: TransportHandler {
     private func flush() {
         guard let transport else { return }
         while !outgoing.isEmpty {
-            // In two pieces, as a real writer does with a header and a body.
+            // In two buffers, as a real writer does with a header and a body.
             let middle = outgoing.count / 2
             let outcome = unsafe outgoing.withUnsafeBytes {
                 unsafe transport.write([
@@ -190,12 +191,12 @@ actor TestPeer: TransportHandler {
     }
 }
 
-/// A server for tests: gives every link that it accepts to a `TestPeer`.
+/// A server for tests. It gives every link that it accepts to a `TestPeer`.
 actor TestServer: ListenerHandler {
     nonisolated let loop: SimulatedEventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
     private let echoes: Bool
-    /// Written at once to whoever connects.
+    /// Written at once on each new link.
     private let banner: [UInt8]
     private let tls: (any TLSContext)?
     private var listener: (any Listener)?
@@ -219,7 +220,7 @@ actor TestServer: ListenerHandler {
 
     nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
         let peer = TestPeer(on: loop, echoes: echoes)
-        nonisolated(unsafe) var transport = transport  // from this moment it is the peer's
+        nonisolated(unsafe) var transport = transport  // owned by the peer from here on
         var receiver: any TransportHandler = peer
         if let engine = try? tls?.makeEngine(for: "") {
             let secured = unsafe SecuredTransport(engine, on: loop, handler: peer, over: transport)
@@ -236,12 +237,12 @@ actor TestServer: ListenerHandler {
 }
 
 extension SimulatedNetwork {
-    /// The address of `host`, made if there is none.
+    /// The address of `host`, which is created if it does not exist.
     func address(_ host: String, port: UInt16 = 7000) -> SocketAddress {
         guard let address = HostAddress(self.host(host)) else { preconditionFailure("a host without an address") }
         return address.socketAddress(port: port)
     }
 }
 
-/// `count` bytes that differ by place.
+/// `count` bytes whose values depend on their positions.
 func pattern(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) } }

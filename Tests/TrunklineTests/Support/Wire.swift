@@ -3,21 +3,22 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// What the tests of behaviour run over: plaintext, or TLS with `TRUNKLINE_TLS`. The same tests, the same assertions.
+/// The transport of the tests of behaviour: plaintext, or TLS if `TRUNKLINE_TLS` is set. The tests and their
+/// assertions are the same.
 enum Wire {
     static let isSecured = TestEnvironment.usesTLS
 
-    /// Made when somebody needs it, so that plaintext needs no library.
+    /// Created on demand, so that plaintext tests need no TLS library.
     private static let (root, identity) = {
         do throws(TransportError) {
             let authority = try TestAuthority()
             return (authority.root, try authority.identity(forNames: ["127.0.0.1", "localhost", "db"]))
         } catch {
-            fatalError("there is no TLS to test: \(error)")
+            fatalError("TLS cannot be tested: \(error)")
         }
     }()
 
-    /// The same server, for the names that the tests have for it.
+    /// The same server options, over TLS with a certificate for every name that the tests use.
     static func server(_ options: LoopbackServer.Options, overTLS: Bool = isSecured) -> LoopbackServer.Options {
         guard overTLS, options.tls == nil else { return options }
         return LoopbackServer.Options {
@@ -26,7 +27,7 @@ enum Wire {
         }
     }
 
-    /// The same client, which believes that server.
+    /// The same client options, with trust in that certificate.
     static func client(_ options: ClientOptions, overTLS: Bool = isSecured) -> ClientOptions {
         guard overTLS else { return options }
         return ClientOptions {
@@ -36,12 +37,12 @@ enum Wire {
         }
     }
 
-    /// The same endpoint.
+    /// The same endpoint, secured over TLS.
     static func endpoint(_ endpoint: Endpoint, overTLS: Bool = isSecured) -> Endpoint {
         overTLS ? endpoint.secured() : endpoint
     }
 
-    /// A real server; whoever starts it stops it.
+    /// Starts a real server. The caller must stop it.
     static func startServer(
         at address: SocketAddress = .loopback(port: 0),
         speaking codec: some FrameCodec,
@@ -63,7 +64,7 @@ func withServer<Result>(
 }
 
 extension SimulatedNetwork {
-    /// A simulated server; whoever starts it stops it.
+    /// Starts a simulated server. The caller must stop it.
     func serve(
         at endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -75,7 +76,7 @@ extension SimulatedNetwork {
         return try await startServer(at: endpoint, speaking: codec, options: options, handler: handler)
     }
 
-    /// A client of simulated servers; whoever makes it closes it.
+    /// Creates a client of simulated servers. The caller must close it.
     func client(
         of endpoints: [Endpoint],
         speaking codec: some FrameCodec,
@@ -86,7 +87,7 @@ extension SimulatedNetwork {
         return Client(to: endpoints, speaking: codec, options: Wire.client(options, overTLS: overTLS), on: loops)
     }
 
-    /// A bare connection to simulated servers; whoever makes it closes it.
+    /// Creates a connection to simulated servers, without a client. The caller must close it.
     func connection(
         to endpoints: [Endpoint],
         speaking codec: some FrameCodec,
@@ -100,7 +101,7 @@ extension SimulatedNetwork {
 }
 
 extension ConnectionOptions {
-    /// What `options` of a client say for a connection alone.
+    /// Takes the options of a connection from those of a client.
     init(_ options: ClientOptions) {
         self.init()
         (connecting, tls, reconnecting) = (options.connecting, options.tls, options.reconnecting)
@@ -110,7 +111,7 @@ extension ConnectionOptions {
 }
 
 extension TestAuthority {
-    /// TLS for a bare server at `name`.
+    /// The TLS context of a server with the name `name`.
     func serverContext(for name: String = "db") throws -> any TLSContext {
         let identity = try identity(for: name)
         var settings = TLSSettings(.server(verifiesClients: false))

@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// TLS that begins in mid-connection.
+/// TLS that begins on an established connection.
 @Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {
     private func run(
         _ reaction: Reaction,
@@ -47,7 +47,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("bytes in plaintext behind the agreement are a violation", .timeLimit(.minutes(5)))
+    @Test("plaintext bytes after the agreement are a protocol violation", .timeLimit(.minutes(5)))
     func injected() async throws {
         let injected: [Reaction] = [
             .sequence([.reply("go on"), .reply("injected"), .startTLS]),
@@ -60,14 +60,14 @@ import TrunklineTesting
                 var reports = client.disconnects.makeAsyncIterator()
                 await #expect(throws: ClientError.self) { try await client.connect() }
                 let report = await reports.next()
-                // This server takes what answers its ping for a violation too, and may be the first to say so.
+                // This server takes the answer to its ping for a violation, too, and may be the first to report one.
                 #expect(report?.cause == .protocolViolation || report?.cause == .closedByServer)
                 #expect(await server.journal.requests.allSatisfy { $0.type == 0x411 })
             }
         }
     }
 
-    @Test("a server that is not who it says gets no more than the question", .timeLimit(.minutes(5)))
+    @Test("a server with the wrong name receives only the first request", .timeLimit(.minutes(5)))
     func wrongName() async throws {
         try await run(.sequence([.reply("go on"), .startTLS]), identity: ["elsewhere"]) { server, client in
             var reports = client.disconnects.makeAsyncIterator()
@@ -79,7 +79,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("TLS begins once, and after the answers", .timeLimit(.minutes(5)))
+    @Test("TLS can begin only once, and after the responses", .timeLimit(.minutes(5)))
     func once() async throws {
         try await run(.sequence([.reply("go on"), .startTLS])) { link in
             _ = try await link.send(Request(type: 0x411))

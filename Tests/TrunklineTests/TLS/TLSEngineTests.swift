@@ -4,9 +4,9 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// The engine without any socket.
+/// The TLS engine without a socket.
 @Suite(.tags(.realThreads)) struct TLSEngineTests {
-    /// A client's engine and a server's, joined by hand.
+    /// A client's engine and a server's engine, which the test connects.
     private final class Pair {
         let client, server: OpenSSLEngine
 
@@ -25,14 +25,15 @@ import TrunklineTesting
             settings.roots = [try authority.root.load()]
             settings.identity = try await authority.identity(for: "server").load()
             let context = try OpenSSLContext(settings)
-            // SSL_CTRL_SET_MAX_SEND_FRAGMENT: what is longer, as a session with the client's certificate, takes two records.
+            // SSL_CTRL_SET_MAX_SEND_FRAGMENT: a longer message, such as a session with the client's certificate,
+            // takes two records.
             if asksForCertificates {
                 _ = unsafe context.library.api.pointee.SSL_CTX_ctrl(context.pointer, 52, 512, nil)
             }
             server = try OpenSSLEngine(context, name: "", isServer: true)
         }
 
-        /// Lets both take turns until neither has anything to say.
+        /// Lets both sides take turns. Returns whether each of them has completed the handshake.
         func shakeHands() throws -> (client: Bool, server: Bool) {
             var (clientIsDone, serverIsDone) = (false, false)
             for _ in 0..<8 {
@@ -49,7 +50,7 @@ import TrunklineTesting
             }
         }
 
-        /// Returns whether the engine could write now.
+        /// Returns whether the engine was able to write.
         @discardableResult
         static func write(_ bytes: [UInt8], to engine: OpenSSLEngine) throws(TransportError) -> Bool {
             try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
@@ -57,7 +58,7 @@ import TrunklineTesting
             }
         }
 
-        /// What `engine` decrypts of `input`, and how the reading ended.
+        /// The bytes that `engine` decrypts from `input`, and how reading ended.
         static func read(_ input: [UInt8], by engine: OpenSSLEngine) -> (bytes: [UInt8], end: TLSReadOutcome) {
             var memory = [UInt8](repeating: 0, count: 1000)
             var bytes: [UInt8] = []
@@ -72,7 +73,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("bytes arrive as they were written, however they are cut", arguments: [1, 5, 17, 16_000, 70_000])
+    @Test("bytes arrive as they were written, however they are split", arguments: [1, 5, 17, 16_000, 70_000])
     func cut(size: Int) async throws {
         let pair = try await Pair()
         #expect(try pair.shakeHands() == (true, true))
@@ -87,7 +88,7 @@ import TrunklineTesting
         #expect(received == sent)
     }
 
-    @Test("the peer may ask for new keys at any time, and gets them")
+    @Test("the peer may request new keys at any time")
     func keyUpdate() async throws {
         let pair = try await Pair(minimumVersion: .tls13)
         #expect(try pair.shakeHands() == (true, true))
@@ -100,8 +101,9 @@ import TrunklineTesting
         }
     }
 
-    /// The client with a certificate is done, and `said` is what the server, who has it now, says first.
-    private func untilTheVerdict() async throws -> (pair: Pair, said: [UInt8]) {
+    /// A client that has completed the handshake with a certificate. `said` is what the server sends first after it has
+    /// received the certificate.
+    private func beforeTheVerdict() async throws -> (pair: Pair, said: [UInt8]) {
         let pair = try await Pair(minimumVersion: .tls13, asksForCertificates: true)
         for _ in 0..<8 where pair.client.session == nil || pair.server.session == nil {
             _ = try Pair.handshake(pair.client, with: pair.server.outgoing.takeAll())
@@ -111,30 +113,30 @@ import TrunklineTesting
         return (pair, pair.server.outgoing.takeAll())
     }
 
-    @Test("a part of what a server says first is no verdict on the client")
+    @Test("a part of the server's first message is not a verdict on the client")
     func half() async throws {
-        let (pair, said) = try await untilTheVerdict()
+        let (pair, said) = try await beforeTheVerdict()
         #expect(try Pair.handshake(pair.client, with: Array(said.prefix(10))))
         #expect(pair.client.awaitsVerdict)
         #expect(try Pair.handshake(pair.client, with: Array(said.dropFirst(10))))
         #expect(!pair.client.awaitsVerdict)
     }
 
-    /// The end was taken out of the input by looking for the verdict, and nobody heard of it.
-    @Test("a server that accepts the client and takes leave is heard")
-    func leave() async throws {
-        let (pair, said) = try await untilTheVerdict()
+    /// Regression: the check for the verdict removed the end from the input, and the end was not reported.
+    @Test("the end is reported if a server accepts the client and closes")
+    func close() async throws {
+        let (pair, said) = try await beforeTheVerdict()
         pair.server.finishWriting()
         #expect(try Pair.handshake(pair.client, with: said + pair.server.outgoing.takeAll()))
         #expect(!pair.client.awaitsVerdict && pair.client.hasMore)
         guard case .end = Pair.read([], by: pair.client).end else { Issue.record("the end was lost"); return }
     }
 
-    /// Encrypting failed, and the link with it, while a session from the server had come only in part.
-    @Test("writing waits for the rest of what TLS itself is being told")
+    /// Regression: encrypting failed, and with it the link, while a session from the server had arrived only in part.
+    @Test("writing waits for the rest of a message of TLS itself")
     func waits() async throws {
-        let (pair, said) = try await untilTheVerdict()
-        // The first record is a whole one, and not the whole message.
+        let (pair, said) = try await beforeTheVerdict()
+        // The first record is complete, but does not contain the whole message.
         let first = 5 + Int(said[3]) << 8 + Int(said[4])
         #expect(first < said.count)
         #expect(try Pair.handshake(pair.client, with: Array(said.prefix(first))))
@@ -146,7 +148,7 @@ import TrunklineTesting
         #expect(Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes == [4, 5])
     }
 
-    @Test("every byte that is corrupted on the way is noticed")
+    @Test("every corrupted byte is detected")
     func corrupted() async throws {
         for position in stride(from: 0, through: 40, by: 5) {
             let pair = try await Pair()
@@ -157,7 +159,7 @@ import TrunklineTesting
             bytes[position] ^= 0x40
             let (received, end) = Pair.read(bytes, by: pair.server)
             #expect(received.isEmpty)
-            // A length that is larger now makes it wait for the rest.
+            // If the length is larger now, the engine waits for the rest.
             switch end {
             case .failed(let error): if case .tls = error.code {} else { Issue.record("\(error)") }
             case .needsInput: #expect(3...4 ~= position)
@@ -166,7 +168,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("no bytes from a peer trap, hang or pass for a handshake")
+    @Test("no bytes from a peer trap, hang or count as a handshake")
     func garbage() async throws {
         var random = SeededGenerator(seed: 7)
         for _ in 0..<300 {
@@ -174,7 +176,7 @@ import TrunklineTesting
             var bytes = (0..<Int.random(in: 1...200, using: &random)).map { _ in
                 UInt8.random(in: 0...255, using: &random)
             }
-            // Half of them look like TLS at first.
+            // Half of the inputs begin like TLS.
             if Bool.random(using: &random) { bytes = [0x16, 3, 3, 0, UInt8(min(255, bytes.count))] + bytes }
             let outcome = Result {
                 try unsafe bytes.withUnsafeBytes { memory in
@@ -186,7 +188,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("a library that is not there is said to be missing, with what to install")
+    @Test("the error for a missing library says what to install")
     func missing() {
         let error = #expect(throws: TransportError.self) {
             try OpenSSL(firstOf: [("libnothing.so.9", "libnothing.so.8")])
@@ -196,7 +198,7 @@ import TrunklineTesting
         #expect(error?.message.contains("libnothing.so.8") == true)
     }
 
-    @Test("a pin is read as it is written in configurations")
+    @Test("a pin can be read in every form that configurations use")
     func pins() {
         let base64 = "r/mIkG3eEpVdm+u/ko/cwxzOMo1bk4TyHIlByibiA5E="
         let pin = PublicKeyPin(base64: base64)

@@ -2,9 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Handshakes that come to nothing because of what is at the other end.
+/// TLS handshakes that fail because of the other side.
 @Suite(.tags(.realThreads)) struct TLSHandshakeLoopbackTests {
-    /// A plaintext server of which clients expect TLS, and the report of the one attempt.
+    /// Makes one attempt to connect over TLS to a plaintext server. Returns its error and its report.
     private func attempt(on server: LoopbackServer) async throws -> (error: ClientError?, report: DisconnectReport?) {
         let options = ClientOptions { options in
             options.reconnecting.maximumAttempts = 1
@@ -20,7 +20,7 @@ import TrunklineTesting
         return (error, report)
     }
 
-    @Test("a server that speaks something else first", .timeLimit(.minutes(5)))
+    @Test("a server that sends something else first", .timeLimit(.minutes(5)))
     func notTLS() async throws {
         let server = try await LoopbackServer.start(
             speaking: .standard,
@@ -32,7 +32,7 @@ import TrunklineTesting
         #expect(report?.phase == .securing)
     }
 
-    @Test("a server that resets the connection within the handshake", .timeLimit(.minutes(5)))
+    @Test("a server that resets the connection during the TLS handshake", .timeLimit(.minutes(5)))
     func reset() async throws {
         let server = try await LoopbackServer.start(
             speaking: .standard,
@@ -40,11 +40,12 @@ import TrunklineTesting
         )
         let (error, report) = try await attempt(on: server)
         #expect(error?.code == .unavailable && error?.fate == .notSent)
-        // How far it had come by then depends on who is faster. Time may mend it: the server may have been on its way out.
+        // How far the handshake had come depends on timing. The failure is not permanent: the server may have been
+        // shutting down.
         #expect(report?.cause == .reset || report?.cause == .closedByServer)
     }
 
-    @Test("a client in plaintext gets nothing from a server with TLS", .timeLimit(.minutes(5)))
+    @Test("a plaintext client gets nothing from a server with TLS", .timeLimit(.minutes(5)))
     func plaintextClient() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")
@@ -62,8 +63,8 @@ import TrunklineTesting
         await server.stop()
     }
 
-    @Test("a permanent failure is not hammered", .timeLimit(.minutes(5)))
-    func paced() throws {
+    @Test("attempts after a permanent failure are limited", .timeLimit(.minutes(5)))
+    func limitedAttempts() throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "elsewhere")
         let network = SimulatedNetwork(seed: 3)
@@ -75,7 +76,7 @@ import TrunklineTesting
             )
             let options = ClientOptions { $0.tls.roots = .only(authority.root) }
             let client = Client(to: "tls://db:7443", speaking: .standard, options: options, on: network.loops)
-            // Somebody asks every 10 ms for a minute.
+            // A caller sends a request every 10 ms for a minute.
             for _ in 0..<6000 {
                 let error = await failure { () throws(ClientError) in
                     try await client.send(ask("secret"), options: CallOptions(waitsForReady: false))

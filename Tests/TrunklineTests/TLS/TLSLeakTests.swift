@@ -5,11 +5,12 @@ import TrunklineTesting
 extension HeavyTests {
     @Suite(.timeLimit(.minutes(10)))
     struct TLSLeakTests {
-        /// How often: `TRUNKLINE_STRESS_TLS_CYCLES`, or 300.
+        /// The number of cycles: `TRUNKLINE_STRESS_TLS_CYCLES`, or 300.
         private static let cycles = TestEnvironment.stressTLSCycles ?? 300
 
-        /// Links come, go, break and are let go within the handshake. Other tests run at the same time and take memory of
-        /// their own, so the bound is wide: a connection of OpenSSL's that leaks per cycle breaks it at ten thousand.
+        /// Links are opened, closed, broken, and closed during the handshake. Other tests run at the same time
+        /// and allocate memory, so the bound is wide. If one OpenSSL connection leaks per cycle, ten thousand
+        /// cycles exceed it.
         @Test func linksOverTLSLeaveNothingBehind() async throws {
             let authority = try TestAuthority()
             let identity = try authority.identity(for: "127.0.0.1")
@@ -47,7 +48,7 @@ extension HeavyTests {
                                 try await client.connect()
                                 await client.closeNow()
                             default:
-                                _ = client.start(ask("a"))  // let go while it connects
+                                _ = client.start(ask("a"))  // closed while it connects
                                 await client.closeNow()
                             }
                         }

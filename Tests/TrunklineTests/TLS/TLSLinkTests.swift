@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// TLS in a simulated network: the engine has no socket of its own, so handshakes take virtual time only.
+/// TLS in a simulated network. The engine has no socket, so handshakes take virtual time only.
 @Suite(.simulated) struct TLSLinkTests {
     private static let authority = Result { () throws(TransportError) in try TestAuthority() }
 
@@ -40,7 +40,7 @@ import TrunklineTesting
         #expect(network.openLinks == 0)
     }
 
-    @Test("requests are answered, however the network cuts what is sent", arguments: 0..<UInt64(20))
+    @Test("requests are answered, however the network splits the bytes", arguments: 0..<UInt64(20))
     func cut(seed: UInt64) throws {
         var conditions = NetworkConditions()
         conditions.fragmentation = 1
@@ -55,7 +55,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("a link that is reset is replaced, and its session taken up again")
+    @Test("a link that is reset is replaced, and its TLS session is resumed")
     func resets() throws {
         try run(seed: 1) { _, server, client in
             for _ in 0..<5 {
@@ -66,7 +66,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("a server that stalls within the handshake costs the time to connect, and no more")
+    @Test("a server that stalls during the TLS handshake ends the attempt at its timeout")
     func stalls() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
@@ -86,14 +86,15 @@ import TrunklineTesting
         }
     }
 
-    /// Everything was encrypted, so that nothing seemed to be left to write, and closing did not wait for the socket.
-    @Test func closingWaitsForWhatIsEncryptedAndNotYetSent() throws {
+    /// Regression: everything was encrypted, so nothing seemed to be left to write, and closing did not wait
+    /// for the socket.
+    @Test func closingWaitsForEncryptedBytesThatAreNotSentYet() throws {
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow) = (1000, 1000)
         try run(seed: 1, conditions: conditions) { network, server, client in
             try await client.connect()
             await server.pauseReading()
-            // Given up when all of it is encrypted: no request is left that closing would wait for.
+            // The message times out when all of it is encrypted, so there is no request that closing would wait for.
             let error = await #expect(throws: ClientError.self) {
                 try await client.post(Request(type: 0x410, body: filled(40_000)), timeout: .milliseconds(100))
             }
@@ -109,12 +110,13 @@ import TrunklineTesting
         }
     }
 
-    // MARK: Servers that want to know who calls
+    // MARK: Client certificates
 
     private static let clients = Result { () throws(TransportError) in try TestAuthority(named: "clients") }
 
-    /// The client was done with the handshake, sent its request, and the reset that this led to took the alert with it.
-    @Test func nothingIsSentBeforeTheServerHasRefusedTheClient() throws {
+    /// Regression: the client had completed the handshake and sent its request. This caused a reset, which
+    /// discarded the alert.
+    @Test func nothingIsSentBeforeTheServerRejectsTheClient() throws {
         let root = try Self.clients.get().root
         var conditions = NetworkConditions()
         conditions.latency = .milliseconds(50)...(.milliseconds(50))
@@ -124,7 +126,7 @@ import TrunklineTesting
         }
     }
 
-    /// When a link with a certificate is ready, with everything after the handshake taking `latency`.
+    /// The time until a link with a client certificate is ready, if everything after the handshake takes `latency`.
     private func connecting(thenAfter latency: Duration) throws -> Duration {
         let root = try Self.clients.get().root
         let identity = try Self.clients.get().identity(for: "worker-7", usage: .client)
@@ -151,14 +153,14 @@ import TrunklineTesting
         return result.withLock { $0 }
     }
 
-    @Test func aLinkWithACertificateIsReadyWhenTheServerHasSpoken() throws {
+    @Test func aLinkWithACertificateIsReadyWhenTheServerHasSentData() throws {
         let took = try connecting(thenAfter: .milliseconds(50))
         #expect(.milliseconds(300)..<(.milliseconds(310)) ~= took)
     }
 
-    @Test func aServerThatSaysNothingIsNotAwaitedForLong() throws {
+    @Test func aLinkWithACertificateDoesNotWaitLongForASilentServer() throws {
         let took = try connecting(thenAfter: .seconds(5))
-        // Done after 200 ms, and the handshake has taken 100 of them.
+        // The handshake is complete after 200 ms, 100 ms of which it has taken itself.
         #expect(.milliseconds(400)..<(.milliseconds(410)) ~= took)
     }
 }

@@ -22,7 +22,7 @@ struct SecuredPair {
             to: server.endpoint,
             speaking: .standard,
             options: ClientOptions {
-                // A machine with much else to do is no reason to try again.
+                // A busy machine must not cause a retry.
                 $0.connecting.timeout = patience
                 $0.requests.timeout = patience
                 $0.tls.roots = .only(root)
@@ -37,7 +37,7 @@ struct SecuredPair {
     }
 }
 
-/// Runs one request that must fail for want of TLS, and returns why.
+/// Sends one request that must fail because of TLS. Returns the reason.
 func failure(_ client: Client, _ server: LoopbackServer) async throws -> TLSFailure? {
     var reports = client.disconnects.makeAsyncIterator()
     let error = await #expect(throws: ClientError.self) { try await client.send(Request(type: 0x410, body: "secret")) }
@@ -70,7 +70,7 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("a thousand requests at once over TLS have their own answers", .timeLimit(.minutes(5)))
+    @Test("a thousand concurrent requests over TLS get their own responses", .timeLimit(.minutes(5)))
     func many() async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
@@ -86,7 +86,7 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("a certificate below an intermediate authority is believed if the chain is there", .timeLimit(.minutes(5)))
+    @Test("a certificate below an intermediate authority is trusted if the chain is complete", .timeLimit(.minutes(5)))
     func chain() async throws {
         let authority = try TestAuthority()
         let intermediate = try authority.intermediate()
@@ -95,7 +95,7 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("the next link takes the session up again", .timeLimit(.minutes(5)), arguments: [TLSVersion.tls12, .tls13])
+    @Test("the next link resumes the TLS session", .timeLimit(.minutes(5)), arguments: [TLSVersion.tls12, .tls13])
     func resumes(version: TLSVersion) async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
@@ -122,7 +122,7 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("a client is known by its certificate", .timeLimit(.minutes(5)))
+    @Test("a client identifies itself by its certificate", .timeLimit(.minutes(5)))
     func clientCertificate() async throws {
         let authority = try TestAuthority()
         let clients = try TestAuthority(named: "clients")
@@ -138,7 +138,7 @@ extension TransportError {
     }
 }
 
-/// Whatever is wrong with a certificate: no byte of a request leaves the client, and the error says what it was.
+/// Whatever is wrong with a certificate, no byte of a request leaves the client, and the error gives the reason.
 @Suite(.tags(.realThreads)) struct TLSCertificateLoopbackTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -167,7 +167,7 @@ extension TransportError {
             $0.names = ["*.example.test"]
             $0.serverName = "a.example.test"
         },
-        Case("a name with the root's dot", nil) {
+        Case("a name with a trailing dot", nil) {
             $0.names = ["a.example.test"]
             $0.serverName = "a.example.test."
         },
@@ -185,7 +185,7 @@ extension TransportError {
             $0.serverName = "b.example.test"
         },
         Case("another address", .nameMismatch) { $0.names = ["127.0.0.2"] },
-        Case("the address as if it were a name", .nameMismatch) {
+        Case("a name in place of the address", .nameMismatch) {
             $0.names = ["localhost"]
         },
         Case("a wildcard for two labels", .nameMismatch) {
@@ -229,7 +229,7 @@ extension TransportError {
     }
 
     @Test(
-        "a server that speaks other application protocols is refused",
+        "a server without a common application protocol is refused",
         .timeLimit(.minutes(5)),
         arguments: [[], ["other"]]
     )
@@ -270,14 +270,14 @@ extension TransportError {
             #expect(await pair.server.journal.resumptionCount == 1)
         } else {
             #expect(try await failure(pair.client, pair.server) == .pinMismatch)
-            // Nor has the server seen who the client is.
+            // The server has not seen the client's certificate either.
             #expect(await pair.server.journal.handshakeCount == 0)
         }
         await pair.end()
     }
 
     @Test(
-        "a client without the right certificate reaches no server",
+        "a client without the right certificate sends no request to a server",
         .timeLimit(.minutes(5)),
         arguments: [true, false]
     )
@@ -291,8 +291,8 @@ extension TransportError {
             server: { $0.clientRoots = clients.root },
             client: { $0.identity = identity }
         )
-        // When the server is slow to say so, the client has sent something by then, which nobody decrypts: the rest is shown
-        // in virtual time.
+        // If the server is slow to reject it, the client has sent something by then, which the server does not decrypt.
+        // The rest is tested in virtual time.
         let error = await #expect(throws: ClientError.self) { try await pair.client.send(Request(type: 0x410)) }
         #expect(error?.code == .tlsFailed)
         #expect((error?.cause as? TransportError)?.code == .tls(.alert(hasOne ? 48 : 116)))
@@ -301,14 +301,14 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("a server that vouches for itself is not believed", .timeLimit(.minutes(5)))
+    @Test("a self-signed certificate is not trusted", .timeLimit(.minutes(5)))
     func selfSigned() async throws {
         let pair = try await SecuredPair(try TestAuthority().selfSigned(), trusting: try TestAuthority().root)
         #expect(try await failure(pair.client, pair.server) == .untrusted)
         await pair.end()
     }
 
-    @Test("pins hold without verification too", .timeLimit(.minutes(5)), arguments: [true, false])
+    @Test("pins are checked without verification, too", .timeLimit(.minutes(5)), arguments: [true, false])
     func pinsAlone(isRight: Bool) async throws {
         let authority = try TestAuthority()
         let server = try TestAuthority()
@@ -329,9 +329,9 @@ extension TransportError {
         await pair.end()
     }
 
-    /// OpenSSL takes ".example.test" for every name that ends like this.
-    @Test("half a name is none", .timeLimit(.minutes(5)), arguments: [".example.test", "a..example.test", "."])
-    func halfAName(name: String) async throws {
+    /// OpenSSL accepts ".example.test" for every name with this suffix.
+    @Test("a partial name is invalid", .timeLimit(.minutes(5)), arguments: [".example.test", "a..example.test", "."])
+    func partialName(name: String) async throws {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(
             try authority.identity(for: "a.example.test"),
@@ -342,8 +342,8 @@ extension TransportError {
         await pair.end()
     }
 
-    /// The vault was away for a moment: that was taken for a refusal by the server.
-    @Test("who has no passphrase now is asked again", .timeLimit(.minutes(5)))
+    /// Regression: the vault was unavailable for a moment, which counted as a refusal by the server.
+    @Test("a passphrase that is not available is requested again", .timeLimit(.minutes(5)))
     func passphraseLater() async throws {
         struct VaultIsAway: Error {}
         let authority = try TestAuthority()
@@ -370,14 +370,14 @@ extension TransportError {
         #expect(report?.cause == .tls && report?.phase == .securing)
         #expect((report?.error as? TransportError)?.code == .tls(.noPassphrase))
         #expect((report?.error as? TransportError)?.message.contains("VaultIsAway") == true)
-        // Nobody who looks around finds it.
+        // The description of the client contains no secrets.
         var text = ""
         dump(pair.client, to: &text)
         #expect(!text.contains("open sesame") && !text.contains("PRIVATE KEY"))
         await pair.end()
     }
 
-    @Test("verification can be given up, in so many words", .timeLimit(.minutes(5)))
+    @Test("verification can be disabled explicitly", .timeLimit(.minutes(5)))
     func insecure() async throws {
         let pair = try await SecuredPair(
             try TestAuthority().identity(for: "elsewhere"),
@@ -388,7 +388,7 @@ extension TransportError {
         await pair.end()
     }
 
-    @Test("a key that does not fit, or cannot be read, is a matter of configuration", .timeLimit(.minutes(5)))
+    @Test("a key that does not match, or cannot be read, is a configuration error", .timeLimit(.minutes(5)))
     func configuration() async throws {
         let authority = try TestAuthority()
         let one = try authority.identity(for: "a", usage: .client)

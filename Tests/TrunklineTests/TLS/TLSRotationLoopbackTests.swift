@@ -12,7 +12,7 @@ import TrunklineTesting
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
     }
 
-    /// Puts `text` in the place of the file `name`, as those do who rotate: nobody reads half of it.
+    /// Replaces the file `name` with `text` by a rename, as rotation tools do, so that no process reads half of it.
     private func replace(_ name: String, with text: PEM) throws {
         try text.write(toFile: "\(directory)/\(name).new")
         guard unsafe rename("\(directory)/\(name).new", "\(directory)/\(name)") == 0 else {
@@ -49,7 +49,7 @@ import TrunklineTesting
         let client = Client(to: before.endpoint, speaking: .standard, options: options)
         try await expectEcho("before", by: client)
 
-        // Another server, which knows the new clients alone, and is known by another root.
+        // Another server, which accepts only the new clients, and whose certificate has another root.
         let successor = try TestAuthority()
         let after = try await server(new, try successor.identity(for: "127.0.0.1"))
         let second = try new.identity(for: "worker", usage: .client)
@@ -61,14 +61,14 @@ import TrunklineTesting
         try await expectEcho("after", by: client)
         #expect(await after.journal.handshakeCount == 1)
 
-        // In the middle of a rotation: what a file said is not believed any longer, and nobody's request fails for it.
+        // During a rotation: the previous content of the file is no longer trusted, but no request fails.
         var reports = client.disconnects.makeAsyncIterator()
         try FileManager.default.removeItem(atPath: "\(directory)/roots.pem")
         await client.suspend()
         await client.resume()
         async let reply = client.send(ask("waits"), timeout: .after(patience))
         var report = await reports.next()
-        while let other = report, other.phase != .securing { report = await reports.next() }  // of links that ended
+        while let other = report, other.phase != .securing { report = await reports.next() }  // of ended links
         let error = report?.error as? TransportError
         #expect(report?.phase == .securing && error?.code == .tls(.configuration))
         #expect(error?.message.contains("roots.pem") == true)
@@ -79,7 +79,8 @@ import TrunklineTesting
         await after.stop()
     }
 
-    /// Files that change are noticed while there is a link: the next one is made with them, and no request waits or fails.
+    /// Changed files are noticed while there is a link. The next link is established with them, and no request
+    /// waits or fails.
     @Test("a link is replaced when its certificate has changed", .timeLimit(.minutes(1)))
     func renewsTheLink() async throws {
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -106,7 +107,7 @@ import TrunklineTesting
         let client = Client(to: server.endpoint, speaking: .standard, options: options)
         try await expectEcho("first", by: client)
         for rotation in 1...3 {
-            // Half of it at first, which fits nothing: the link stays.
+            // At first only half of the pair, which does not match: the link stays.
             let next = try workers.identity(for: "worker", usage: .client)
             try replace("worker.pem", with: next.certificates)
             for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }

@@ -3,7 +3,7 @@ import Trunkline
 
 @testable import TrunklineTesting
 
-/// TLS between two bare peers in a simulated network: what a transport owes its owner, whoever that is.
+/// TLS between two peers in a simulated network: what a transport guarantees to its owner.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct TLSTransportTests {
     struct Contexts: Sendable {
@@ -30,7 +30,7 @@ struct TLSTransportTests {
         func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
     }
 
-    /// Runs `body` with two peers that are connected; in the end no link may be left.
+    /// Runs `body` with two connected peers. At the end no link may be open.
     private func run(
         _ network: SimulatedNetwork,
         banner: [UInt8] = [],
@@ -59,12 +59,12 @@ struct TLSTransportTests {
         return conditions
     }
 
-    // MARK: Everything at once
+    // MARK: Random runs
 
-    @Test("every byte arrives in order, however narrow the network and whoever pauses")
+    @Test("every byte arrives in order, however narrow the network and whichever side pauses")
     func everyByteArrives() async throws {
         for seed in 0..<UInt64(300) {
-            // The simulation keeps the thread to itself: others get their turn between two of them.
+            // A simulation occupies the thread. Other tests run between two of them.
             await Task.yield()
             try exchange(seed: seed)
         }
@@ -96,7 +96,7 @@ struct TLSTransportTests {
         }
     }
 
-    /// Writes in parts, some at once and some later, and ends the direction.
+    /// Writes in parts, some at once and some later, and then ends the direction.
     private static func write(
         _ bytes: [UInt8],
         as peer: TestPeer,
@@ -109,7 +109,7 @@ struct TLSTransportTests {
             let part = rest.prefix(random.element(of: [1, 100, 16_384, 100_000]))
             rest = rest.dropFirst(part.count)
             await peer.write(Array(part))
-            // The first few only: a hundred thousand single bytes would take for ever.
+            // Only the first parts may be small: a hundred thousand single bytes would take too long.
             if Bool.random(using: &random) || part.count < 200 { try await pair.pass(.milliseconds(1)) }
             if part.count < 200, bytes.count - rest.count > 2000 {
                 await peer.write(Array(rest))
@@ -128,18 +128,19 @@ struct TLSTransportTests {
         await peer.setReading(true)
     }
 
-    // MARK: One by one
+    // MARK: Single cases
 
-    /// A socket with room is no news before the handshake is over: asking for it made the loop go round and round.
-    @Test func whoWaitsToWriteDuringTheHandshakeIsToldAfterIt() throws {
+    /// Room in the socket is not reported before the handshake is over. Regression: waiting for it kept the
+    /// event loop busy.
+    @Test func aWriterThatWaitsDuringTheHandshakeContinuesAfterIt() throws {
         try run(SimulatedNetwork(seed: 1, conditions: narrow), banner: pattern(5000)) { pair in
             #expect(await pair.client.received(atLeast: 5000) == pattern(5000))
             #expect(await pair.server.events.first == "connected")
         }
     }
 
-    /// With as much ciphertext waiting as there may be, writing answered that it had taken no bytes at all, instead of
-    /// that it would block, and whoever asked again was told the same.
+    /// Regression: with as much ciphertext waiting as allowed, a write reported that it had taken no bytes, instead of
+    /// `wouldBlock`. A writer that tried again got the same result.
     @Test func aFullTransportWouldBlock() throws {
         try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
             await pair.server.setReading(false)
@@ -152,9 +153,9 @@ struct TLSTransportTests {
         }
     }
 
-    /// The write that failed was that of ciphertext, of which the owner knows nothing: it was told neither that it can go on
-    /// nor that it cannot, and without reading it waited for ever.
-    @Test func whoWaitsToWriteHearsThatThePeerIsGone() throws {
+    /// Regression: the write that failed was a write of ciphertext, which the owner does not know of. The owner was
+    /// notified neither of room nor of the failure. Without reading, it waited for ever.
+    @Test func aWaitingWriterLearnsOfAReset() throws {
         try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
             await pair.client.setReading(false)
             await pair.server.setReading(false)
@@ -166,10 +167,10 @@ struct TLSTransportTests {
         }
     }
 
-    /// Encrypted bytes were taken although the socket refused them, so that a request that had gone nowhere might have been
-    /// carried out, and was not sent again.
+    /// Regression: encrypted bytes were accepted although the socket refused them. A request that was never sent then
+    /// had the fate `unknown`, and was not retried.
     @Test(arguments: [100, 300_000])
-    func whatTheSocketRefusesIsNotTaken(count: Int) throws {
+    func bytesThatTheSocketRefusesAreNotAccepted(count: Int) throws {
         try run(SimulatedNetwork(seed: 1)) { pair in
             await pair.client.setReading(false)
             await pair.server.reset()
@@ -180,10 +181,10 @@ struct TLSTransportTests {
         }
     }
 
-    /// What TLS holds is in no kernel that would go on sending it: a second after the end it was thrown away, and at once
-    /// when the peer had finished before.
+    /// The kernel does not have the bytes that TLS holds, so it cannot send them later. Regression: they were discarded
+    /// a second after the end, and at once if the peer had finished before.
     @Test(arguments: [false, true])
-    func whatIsHeldWhenItsWriterLeavesStillArrives(peerHasFinished: Bool) throws {
+    func heldBytesArriveAfterTheirWriterHasClosed(peerHasFinished: Bool) throws {
         try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
             await pair.client.setReading(false)
             await pair.server.write(pattern(40_000))
@@ -192,7 +193,7 @@ struct TLSTransportTests {
                 await pair.client.finish()
                 await pair.server.ended()
             }
-            await pair.server.leave()
+            await pair.server.closeLingering()
             try await pair.pass(.seconds(5))
             await pair.client.setReading(true)
             await pair.client.ended()
@@ -201,12 +202,12 @@ struct TLSTransportTests {
         }
     }
 
-    /// Every question of TLS' own was answered into memory, whether anybody took the answers or not.
-    @Test func aPeerThatAsksAndDoesNotListenIsNotReadForEver() throws {
+    /// Regression: every TLS message was answered into memory, whether the peer read the answers or not.
+    @Test func aPeerThatRequestsKeysAndDoesNotReadIsNotReadForEver() throws {
         try run(SimulatedNetwork(seed: 1, conditions: narrow)) { pair in
             await pair.server.setReading(false)
             for _ in 0..<500 {
-                await pair.server.askForKeys(100)
+                await pair.server.requestKeys(100)
                 try await pair.pass(.milliseconds(100))
             }
             try await pair.pass(.seconds(60))
@@ -221,9 +222,9 @@ struct TLSTransportTests {
 
     // MARK: Engines
 
-    /// The last bytes and the end come in one piece as a rule. The engine told of the bytes and forgot the end, so that an
-    /// orderly close was taken for a stream cut short.
-    @Test func theEndRightBehindTheBytesIsNotForgotten() throws {
+    /// The last bytes and the end usually arrive together. Regression: the engine returned the bytes and forgot the
+    /// end, so an orderly close counted as a truncated stream.
+    @Test func anEndThatArrivesWithTheLastBytesIsReported() throws {
         let contexts = try Self.contexts.get()
         let (client, server) = (try contexts.client.makeEngine(for: "db"), try contexts.server.makeEngine(for: ""))
         func move<Value>(
@@ -266,8 +267,8 @@ struct TLSTransportTests {
         guard case .end = second else { Issue.record("\(second)"); return }
     }
 
-    /// A socket that is never quite done made the bytes that were sent long ago stay.
-    @Test func whatWasSentIsNotKept() throws {
+    /// Regression: while a socket always had something left to write, bytes that had been sent long ago were kept.
+    @Test func sentBytesAreNotKept() throws {
         var buffer = CiphertextBuffer()
         var sent: [UInt8] = []
         let part = pattern(1000)
@@ -290,7 +291,7 @@ extension SeededGenerator {
         values[Int.random(in: values.indices, using: &self)]
     }
 
-    /// Another sequence, for somebody who takes numbers at the same time.
+    /// Another sequence, for a task that uses random numbers at the same time.
     fileprivate func shifted(by number: UInt64) -> SeededGenerator {
         var generator = self
         return SeededGenerator(seed: generator.next() &+ number)

@@ -3,15 +3,15 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// Servers that close TLS links without close_notify. It is reported as what it is, a stream that was cut short. Only
-/// where nothing can be missing, with no frame begun and no request out, is it as good as an orderly close, after which
-/// a request does not wait for the back-off.
+/// Servers that close TLS links without close_notify. The report says that the stream was truncated. If nothing can be
+/// missing, because no frame has begun and no request is in flight, this counts as an orderly close, after which a
+/// request does not wait for the back-off.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct TruncationTests {
-    enum Moment: CaseIterable { case inQuiet, withinAFrame, withARequestOut }
+    enum Moment: CaseIterable { case idle, withinAFrame, withARequestInFlight }
 
     @Test(arguments: Moment.allCases)
-    func anEndWithoutCloseNotifyIsOrderlyOnlyWhereNothingIsMissing(_ moment: Moment) throws {
+    func anEndWithoutCloseNotifyIsOrderlyOnlyIfNothingIsMissing(_ moment: Moment) throws {
         let authority = try TestAuthority()
         let network = SimulatedNetwork(seed: 1)
         let server = TestServer(on: network.loop, tls: try authority.serverContext())
@@ -29,9 +29,9 @@ struct TruncationTests {
             let peer = await server.peers[0]
             var lost: PendingRequest<Response>?
             switch moment {
-            case .inQuiet: break
+            case .idle: break
             case .withinAFrame: await peer.write([0])
-            case .withARequestOut:
+            case .withARequestInFlight:
                 await peer.setReading(false)
                 lost = client.start(ask("lost"))
                 try await network.clock.sleep(for: .seconds(1))
@@ -40,12 +40,12 @@ struct TruncationTests {
             let report = await reports.next()
             #expect((report?.error as? TransportError)?.code == .tls(.truncated))
             #expect(report?.cause == .tls && report?.endedBy == .network)
-            #expect(report?.requestsLost == (moment == .withARequestOut ? 1 : 0))
+            #expect(report?.requestsLost == (moment == .withARequestInFlight ? 1 : 0))
             if let lost { #expect(await failure(of: lost)?.fate == .unknown) }
             let began = network.clock.now.offset
             try await expectEcho("second", by: client)
             let took = network.clock.now.offset - began
-            #expect(moment == .inQuiet ? took < .milliseconds(200) : took > .seconds(29), "\(took)")
+            #expect(moment == .idle ? took < .milliseconds(200) : took > .seconds(29), "\(took)")
             await client.closeNow()
             for peer in await server.peers { await peer.close() }
             await server.stop()

@@ -3,8 +3,8 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// `post` and `write` return when the kernel has the last byte, over TLS too, where up to 64 KiB of encrypted bytes may
-/// wait for the socket.
+/// `post` and `write` return when the kernel has the last byte. This holds over TLS, too, where up to 64 KiB of
+/// encrypted bytes may wait for the socket.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct WriteCompletionTests {
     private struct Scene: Sendable {
@@ -17,7 +17,8 @@ struct WriteCompletionTests {
 
         func pass(_ duration: Duration) async throws { try await network.clock.sleep(for: duration) }
 
-        /// Writes more than the socket takes by the connection of its own, which closes meanwhile, or not.
+        /// Writes more than the socket takes on the connection without a client, which closes meanwhile if
+        /// `closing` is true.
         func expectWrite(of body: Bytes, closing: Bool) async throws {
             try await connection.write(Frame(.request, type: 0x410, body: "first"))
             let peer = await server.peers[1]
@@ -39,7 +40,7 @@ struct WriteCompletionTests {
         }
     }
 
-    /// Runs `body` with a client, and a connection of its own, of a server over TLS that does not read.
+    /// Runs `body` with a client, and a connection without a client, of a server over TLS that does not read.
     private func run(_ body: @escaping @Sendable (Scene) async throws -> Void) throws {
         let authority = try TestAuthority()
         let tls = try authority.serverContext()
@@ -84,10 +85,10 @@ struct WriteCompletionTests {
         }
     }
 
-    /// Small enough for TLS to encrypt at once, and too large for the socket.
+    /// Small enough for TLS to encrypt at once, but too large for the socket.
     fileprivate static let body = filled(20_000)
 
-    @Test func postReturnsWhenTheLastByteIsWithTheSocket() throws {
+    @Test func postReturnsWhenTheSocketHasTheLastByte() throws {
         try run { scene in
             let posting = Progress()
             async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
@@ -115,8 +116,8 @@ struct WriteCompletionTests {
         }
     }
 
-    /// TLS takes more as soon as there is room: a busy link always has something that waits for the socket.
-    @Test func postsOnABusyLinkReturnWhenTheirOwnBytesAreWithTheSocket() throws {
+    /// TLS accepts more bytes as soon as there is room, so a busy link always has bytes that wait for the socket.
+    @Test func postsOnABusyLinkReturnWhenTheSocketHasTheirOwnBytes() throws {
         try run { scene in
             let posting = Progress()
             await withTaskGroup(of: Void.self) { group in
@@ -135,8 +136,8 @@ struct WriteCompletionTests {
         }
     }
 
-    /// They returned when everything on the link was with the socket.
-    @Test func partsOnABusyLinkReturnWhenTheirOwnBytesAreWithTheSocket() throws {
+    /// Regression: the calls returned only when the socket had all bytes of the link.
+    @Test func partsOnABusyLinkReturnWhenTheSocketHasTheirOwnBytes() throws {
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow) = (2000, 2000)
         let network = SimulatedNetwork(seed: 1, conditions: conditions)
@@ -167,10 +168,10 @@ struct WriteCompletionTests {
         }
     }
 
-    /// With an empty outbound queue and no caller who waits, a closing connection did not learn when TLS had no bytes left: it
-    /// looked every 2 s.
+    /// Regression: with an empty outbound queue and no waiting caller, a closing connection did not learn when TLS had
+    /// no bytes left. It checked this every 2 s.
     @Test(arguments: [false, true])
-    func closingEndsWhenTheLastByteOfWhatWasGivenUpIsWithTheSocket(isMessage: Bool) throws {
+    func closingEndsWhenTheSocketHasTheLastByteOfAnAbandonedRequest(isMessage: Bool) throws {
         try run { scene in
             let request = Request(type: 0x410, body: Self.body)
             let error = await failure { () throws(ClientError) in
@@ -188,14 +189,14 @@ struct WriteCompletionTests {
             await closing
             let took = scene.network.clock.now.offset - began
             #expect(took >= .milliseconds(4500) && took < .seconds(5), "\(took)")
-            // And the cancel frame.
+            // Including the cancel frame.
             let count = 20_012 + (isMessage ? 0 : 12)
             #expect(await scene.peer.received(atLeast: count).count == count)
         }
     }
 
-    /// It may have been carried out: the server has a part of it, and perhaps all.
-    @Test func aLinkThatIsLostMeanwhileLeavesTheFateUnknown() throws {
+    /// The message may have been carried out: the server has a part of it, and perhaps all.
+    @Test func losingTheLinkDuringAPostLeavesTheFateUnknown() throws {
         try run { scene in
             let posting = Progress()
             async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
@@ -207,8 +208,9 @@ struct WriteCompletionTests {
         }
     }
 
-    /// What waits for the socket goes with the link: its writer returned too early, or not before its deadline.
-    @Test func aPostOnALinkThatDrainsMeanwhileReturnsWhenTheLastByteIsWithTheSocket() throws {
+    /// Bytes that wait for the socket stay with their link. Regression: their caller returned too early, or not
+    /// before its deadline.
+    @Test func aPostOnALinkThatBeginsToDrainReturnsWhenTheSocketHasTheLastByte() throws {
         try run { scene in
             let posting = Progress()
             async let post: Void = posting.note { try await scene.client.post(Request(type: 0x410, body: Self.body)) }
@@ -232,22 +234,23 @@ struct WriteCompletionTests {
         }
     }
 
-    @Test func writeReturnsWhenTheLastByteIsWithTheSocket() throws {
+    @Test func writeReturnsWhenTheSocketHasTheLastByte() throws {
         try run { scene in
             try await scene.expectWrite(of: Self.body, closing: false)
         }
     }
 
-    /// Everything was encrypted, at once or later, so that nothing seemed to be left to write: closing cut it off.
+    /// Regression: everything was encrypted, at once or later, so nothing seemed to be left to write.
+    /// Closing discarded it.
     @Test(arguments: [body, filled(200_000)])
-    func aWriteOnAConnectionThatClosesMeanwhileReturnsWhenTheLastByteIsWithTheSocket(body: Bytes) throws {
+    func aWriteOnAClosingConnectionReturnsWhenTheSocketHasTheLastByte(body: Bytes) throws {
         try run { scene in
             try await scene.expectWrite(of: body, closing: true)
         }
     }
 }
 
-/// How tasks ended.
+/// The number of tasks that have ended, and the latest outcome.
 private final class Progress: Sendable {
     private let state = Lock((count: 0, outcome: String?.none))
 

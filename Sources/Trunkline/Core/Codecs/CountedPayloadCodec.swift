@@ -1,5 +1,7 @@
-/// Frames that begin with text which says how many bytes follow: a line and a counted payload, as in NATS and memcached's
-/// text protocol, or header lines, an empty line and a payload, as in the Language Server Protocol.
+/// A codec for frames that begin with a text, called the head. The head says how many bytes of payload follow.
+///
+/// The head is a line, as in NATS and memcached's text protocol, or a block of header lines, as in the Language Server
+/// Protocol:
 ///
 ///     head  "\r\n"                                 a line alone
 ///     head  "\r\n"  payload  "\r\n"                with `payloadEnd: "\r\n"`
@@ -12,44 +14,50 @@
 /// .requests { head in head.hasPrefix("set ") ? .count(inWord: 4, of: head) : .absent }
 /// .reading { frame in
 ///     if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
-///     if frame.head.hasSuffix("ERROR") { frame.isErrorResponse = true }
+///     if frame.head == "ERROR" { frame.isErrorResponse = true }
 /// }
 /// ```
 ///
-/// The text is `frame.head`, without what ends it; the payload is `frame.body`, without what ends it. Set both on a request:
-/// `request.head = "set key 0 0 5"`, or have `writing(_:)` make the head.
+/// ``Frame/head`` holds the head and ``Frame/body`` the payload, both without their terminators. Set both on a request,
+/// as in `request.head = "set key 0 0 5"`, or create the head in ``writing(_:)``.
 ///
-/// A head that is malformed or too long, and a payload that is too long or has no end where it should, end the link: where the
-/// next frame begins is not known then.
+/// An invalid head, a head or payload that is too long, and a payload that is not followed by `payloadEnd` end the
+/// link, because the start of the next frame is then unknown.
 public struct CountedPayloadCodec: FrameCodec {
-    /// What a head says about the payload behind it.
+    /// The payload that a head announces.
     public enum Payload: Sendable, Hashable {
-        /// No payload follows, and nothing that ends one.
+        /// No payload follows, and no `payloadEnd`.
         case absent
-        /// A payload of so many bytes, perhaps 0, and then what ends it.
+        /// A payload of this many bytes follows, and then `payloadEnd`. The number may be 0.
         case bytes(Int)
-        /// The head cannot be that of a frame, for this reason. Leave bytes of the head out of it.
+        /// The head is invalid, for this reason. The reason appears in logs, so it must not contain bytes of the head.
         case malformed(String)
 
-        /// The decimal number in a word of `head`; words are separated by spaces or tabs.
+        /// Reads the payload size, a decimal number, from a word of `head`. Words are separated by spaces or tabs.
         ///
-        /// `malformed` when there is no such word, or it is anything but 1 to 18 digits.
-        ///
-        /// - Parameter index: 0 for the first word; -1 for the last one, as in NATS's `MSG`.
+        /// - Parameters:
+        ///   - index: The index of the word, from 0. A negative index counts from the end: -1 is the last word, as in
+        ///     NATS's `MSG`.
+        ///   - head: The head of a received frame.
+        /// - Returns: The size, or ``malformed(_:)`` if there is no such word, or if it does not consist of 1 to 18
+        ///   digits.
         public static func count(inWord index: Int, of head: Bytes) -> Payload {
             let words = head.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
             let number = index < 0 ? words.count + index : index
             guard words.indices.contains(number) else {
                 let missing = index < 0 ? "\(-index) from the end" : "\(index + 1)"
-                return .malformed("the head has \(words.count) words, word \(missing) is missing")
+                return .malformed("the head has \(words.count) words; word \(missing) is missing")
             }
             return Payload(decimal: words[number], of: "word \(number + 1)")
         }
 
-        /// The decimal number in the header line `name: number` of `head`, whose lines are separated by CRLF. The case of
-        /// ASCII letters in `name` does not matter.
+        /// Reads the payload size from the header line `name: number` of `head`, whose lines are separated by CRLF.
         ///
-        /// `malformed` when there is no such line or more than one, or its value is anything but 1 to 18 digits.
+        /// - Parameters:
+        ///   - name: The name of the header field. The case of ASCII letters does not matter.
+        ///   - head: The head of a received frame.
+        /// - Returns: The size, or ``malformed(_:)`` if there is no such line or more than one, or if its value does
+        ///   not consist of 1 to 18 digits.
         public static func count(inField name: String, of head: Bytes) -> Payload {
             var found: Payload?
             for line in head.parts(separatedBy: "\r\n") {
@@ -74,40 +82,45 @@ public struct CountedPayloadCodec: FrameCodec {
         }
     }
 
-    /// How responses find their requests.
+    /// How responses are matched with their requests.
     public let matching: ResponseMatching
-    /// The largest whole frame in bytes, both ends included, both ways.
+    /// The largest whole frame in bytes, both ends included, in both directions.
     package let maximumFrameSize: Int
-    /// The largest head in bytes with what ends it, both ways.
+    /// The largest head in bytes, `headEnd` included, in both directions.
     package let maximumHeadSize: Int
 
     private let headEnd: Bytes
     private let payloadEnd: Bytes
-    /// What the heads of requests, and of all that comes back, say about their payloads.
+    /// The closures that return what a head says about its payload: one for requests, one for frames from the server.
     private var requestPayload: @Sendable (Bytes) -> Payload
     private let responsePayload: @Sendable (Bytes) -> Payload
     private var reading = FrameReading()
     private var writing: FrameReading.Rule?
 
-    // MARK: Of the frame at the front of the input
+    // MARK: State of the frame at the front of the input
 
-    /// No end of the head begins before here.
+    /// The offset at which the search for `headEnd` continues.
     private var searched = 0
     /// The sizes of an incomplete frame whose head is known.
     private var awaited: (head: Int, payload: Int, total: Int)?
 
-    /// Frames of a head and, if it says so, a payload.
+    /// Creates a codec for frames that consist of a head and, if the head says so, a payload. Invalid arguments stop
+    /// the program.
     ///
     /// - Parameters:
-    ///   - headEnd: One byte or more behind the head: `"\r\n"` for a line, `"\r\n\r\n"` for lines up to an empty one.
-    ///   - payloadEnd: What stands behind a payload; nothing unless given.
-    ///   - maximumHeadSize: The largest head in bytes with what ends it, both ways.
-    ///   - maximumFrameSize: The largest whole frame in bytes, both ways.
-    ///   - matching: How responses find their requests; in order unless given. By serial, `reading(_:)` has to set the
-    ///     serial of responses and `writing(_:)` to put that of requests where it belongs.
-    ///   - file, line: Named when the program is stopped for arguments that make no codec.
-    ///   - payload: What the head of a received frame says about its payload. Called on the client's loop, for each
-    ///     frame: it must not block.
+    ///   - headEnd: The terminator of the head, at least one byte: `"\r\n"` for a single line, `"\r\n\r\n"` for header
+    ///     lines that end with an empty line.
+    ///   - payloadEnd: The terminator of the payload; empty by default.
+    ///   - maximumHeadSize: The largest head in bytes, `headEnd` included, in both directions. The default is 8,192.
+    ///   - maximumFrameSize: The largest whole frame in bytes, both terminators included, in both directions; at least
+    ///     `maximumHeadSize`. The default is 16 MiB.
+    ///   - matching: How responses are matched with their requests; in order by default. If they are matched by serial,
+    ///     ``reading(_:)`` must set the serial of received frames, and ``writing(_:)`` must put the serial into sent
+    ///     ones.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
+    ///   - payload: Returns what the head of a received frame says about its payload. Called on the event loop for
+    ///     every frame, so it must not block.
     public init(
         headEnd: Bytes = "\r\n",
         payloadEnd: Bytes = "",
@@ -122,20 +135,23 @@ public struct CountedPayloadCodec: FrameCodec {
             require(condition, "CountedPayloadCodec: \(mistake)", file, line)
         }
         let (head, frame) = ("maximumHeadSize \(maximumHeadSize)", "maximumFrameSize \(maximumFrameSize)")
-        demand(!headEnd.isEmpty, "nothing ends the head")
-        demand(maximumHeadSize >= headEnd.count, "\(head) leaves no room for the end of the head")
+        demand(!headEnd.isEmpty, "headEnd is empty")
+        demand(maximumHeadSize >= headEnd.count, "\(head) is less than the \(headEnd.count) bytes of headEnd")
         demand(maximumFrameSize >= maximumHeadSize, "\(frame) is below \(head)")
         self.headEnd = headEnd
         self.payloadEnd = payloadEnd
         self.maximumHeadSize = maximumHeadSize
-        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
+        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // larger than any memory; no sum below overflows
         self.matching = matching
         requestPayload = payload
         responsePayload = payload
     }
 
-    /// The same where the heads of requests are not those of responses: what they say about their payloads, and what a test
-    /// server makes of them, which receives them as requests.
+    /// Returns a copy of this codec for protocols in which heads of requests differ from those of responses.
+    ///
+    /// - Parameters:
+    ///   - payload: Returns what the head of a request says about its payload.
+    ///   - rule: Sets properties of a request that a test server received, for example its serial.
     public func requests(
         payload: @escaping @Sendable (_ head: Bytes) -> Payload,
         reading rule: (@Sendable (inout Frame) -> Void)? = nil
@@ -146,9 +162,16 @@ public struct CountedPayloadCodec: FrameCodec {
         return codec
     }
 
-    /// The same with heartbeats: a client sends a frame without payload whose head is `ping`, which the server answers with
-    /// the head `pong`, or the other way round. No other frame may have these heads. Heads that cannot be sent stop the
-    /// program.
+    /// Returns a copy of this codec with heartbeats: frames without a payload whose head is `ping`, answered by frames
+    /// whose head is `pong`.
+    ///
+    /// Both sides may send pings. No other frame may have these heads. A head that cannot be sent stops the program.
+    ///
+    /// - Parameters:
+    ///   - ping: The head of a ping.
+    ///   - pong: The head of its answer.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public func heartbeat(
         ping: Bytes,
         pong: Bytes,
@@ -163,40 +186,49 @@ public struct CountedPayloadCodec: FrameCodec {
         return with(\.reading.heartbeat, (ping, pong))
     }
 
-    /// Returns a codec that passes every received frame except heartbeats to `rule`, in place of an earlier rule.
+    /// Returns a copy of this codec in which `rule` sets the kind and other properties of received frames. It replaces
+    /// an earlier rule.
     ///
-    /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
-    /// `serial`, `isErrorResponse`, `status`, `body`; or call `markMalformed(_:)` for one that is not acceptable. A frame that
-    /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
+    /// `rule` is called for every frame that the client receives, except heartbeats. At first, the frame is a
+    /// `response` and not an error response. The rule may change any property (`kind`, `serial`, `isErrorResponse`,
+    /// `status`, `body`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a frame, set its kind to
+    /// `pong`. The rule is called on the event loop, so it must not block.
     ///
-    /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
-    /// not.
+    /// A test server also applies the rule to the frames that it sends. It cannot send a frame to which the rule gives
+    /// another kind.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
         with(\.reading.rule, rule)
     }
 
-    /// The same with a say about every frame that is sent, by either side, and that is no heartbeat; in place of an earlier
-    /// one. `rule` makes or completes `head` (`"Content-Length: \(frame.body.count)"`) and puts the serial where it belongs.
-    /// It may be called more than once for a frame, on the client's loop.
+    /// Returns a copy of this codec in which `rule` completes every frame before it is sent. It replaces an earlier
+    /// rule.
+    ///
+    /// The rule sets the head, as in `frame.head = "Content-Length: \(frame.body.count)"`, or adds to it, for example
+    /// the serial. It is called for all frames except heartbeats, sent by the client or by a test server. It may be
+    /// called more than once for a frame. It is called on the event loop, so it must not block.
     public func writing(_ rule: @escaping @Sendable (inout Frame) -> Void) -> CountedPayloadCodec {
         with(\.writing, rule)
     }
 
-    /// Returns a codec in which `key` says what a push is about (`Client.pushes(forKey:buffering:)`), in place of an earlier one: for
-    /// NATS a word of `push.head`.
+    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// In NATS, for example, the key is a word of `push.head`. It replaces an earlier closure. For the rules that `key`
+    /// must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Bytes in
+    // MARK: Decoding
 
-    /// Takes one frame from the front of `input`; `nil` when it is not complete.
+    /// Consumes one frame at the front of `input` and returns it, or returns `nil` if it is incomplete.
     ///
-    /// Throws `illegalLength` for a head without an end within `maximumHeadSize`, and as soon as its head is there for a frame
-    /// above `maximumFrameSize`; `malformed` for a head that the closure says is; and `unexpectedBytes` when a payload is not
-    /// followed by what ends it.
+    /// - Parameter input: The received bytes that are not decoded yet.
+    /// - Throws: An error that ends the link:
+    ///   - `illegalLength` if the head does not end within `maximumHeadSize`, and for a frame above `maximumFrameSize`
+    ///     as soon as its head has arrived;
+    ///   - `malformed` for a head that the closure declares malformed;
+    ///   - `unexpectedBytes` if a payload is not followed by `payloadEnd`.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        // In case somebody has changed buffers.
+        // The caller may have switched to another buffer.
         if searched > input.count || awaited.map({ $0.head > input.count }) == true { (searched, awaited) = (0, nil) }
         if let awaited, input.count < awaited.total {
             input.await(awaited.total)
@@ -227,12 +259,12 @@ public struct CountedPayloadCodec: FrameCodec {
         }
         guard let body = input.readBytes(payload), let end = input.readBytes(payloadEnd.count) else { return nil }
         guard end == payloadEnd else {
-            throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by its end")
+            throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by payloadEnd")
         }
         return frame(head, body)
     }
 
-    /// The size of the head at the front of `input`; `nil` when its end is not there yet.
+    /// Returns the size of the head at the front of `input`, or `nil` if its end has not arrived.
     private mutating func headCount(in input: borrowing ReceiveBuffer) throws(FrameError) -> Int? {
         if let offset = input.firstOffset(of: headEnd, from: searched), offset + headEnd.count <= maximumHeadSize {
             return offset
@@ -244,7 +276,7 @@ public struct CountedPayloadCodec: FrameCodec {
         return nil
     }
 
-    /// The size of the payload behind `head`; `nil` for none.
+    /// Returns the size of the payload that follows `head`, or `nil` for none.
     private func payloadCount(of head: Bytes, isRequest: Bool) throws(FrameError) -> Int? {
         switch isRequest ? requestPayload(head) : responsePayload(head) {
         case .absent: return nil
@@ -253,7 +285,7 @@ public struct CountedPayloadCodec: FrameCodec {
             guard count >= 0, count <= most else {
                 throw FrameError(
                     .illegalLength,
-                    "a payload of \(count) bytes; a frame may have \(maximumFrameSize) bytes (maximumFrameSize)"
+                    "invalid payload size \(count): a frame has at most \(maximumFrameSize) bytes (maximumFrameSize)"
                 )
             }
             return count
@@ -267,16 +299,25 @@ public struct CountedPayloadCodec: FrameCodec {
         return frame
     }
 
-    // MARK: Bytes out
+    // MARK: Encoding
 
-    /// Appends the head, and the body where the head says that a payload follows, each with its end.
+    /// Appends the head and, if the head says that a payload follows, the body, each with its terminator.
     ///
-    /// Throws `illegalLength` for a frame that is too long; `malformed` for a head with a line end that could be taken for its
-    /// own end, that the closure calls malformed, or that says another size than the body's; and `unknownType` for a frame
-    /// that its receiver would take for something else, for a ping without `heartbeat` and for a cancellation.
+    /// Many servers accept a lone LF or CR as a line end, whatever their protocol says. So if `headEnd` is one line
+    /// end, the head must not contain CR or LF. If it is two line ends, the head may contain complete line ends between
+    /// its lines, but no other CR or LF.
     ///
-    /// Many servers end a line at a lone LF or CR, whatever their protocol says. So, where `headEnd` is a line end, a head has
-    /// neither; where it is two of them, it has whole line ends between its lines and no others.
+    /// - Parameters:
+    ///   - frame: The frame to send.
+    ///   - output: The buffer to append to.
+    /// - Throws:
+    ///   - `illegalLength` for a head above `maximumHeadSize` or a frame above `maximumFrameSize`;
+    ///   - `malformed` for a head with a line end that a server could read as the end of the head, for a head that the
+    ///     closure declares malformed, for a body whose size differs from what the head says, and for a serial or an
+    ///     error response that its receiver would not read as such;
+    ///   - `unknownType` for a frame that its receiver would read as another kind of frame, for a ping or pong without
+    ///     ``heartbeat(ping:pong:file:line:)``, and for a cancel frame if the codec has neither a rule for
+    ///     ``writing(_:)`` nor a rule for reading requests (`requests(payload:reading:)`).
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         if let head = try reading.heartbeatText(of: frame) {
             output.append(head)
@@ -289,10 +330,10 @@ public struct CountedPayloadCodec: FrameCodec {
         try checkEnd(of: head)
         let payload = try payloadCount(of: head, isRequest: !reading.isServerSide)
         guard payload ?? 0 == body.count else {
-            throw FrameError(.malformed, "the body has \(body.count) bytes, its head says \(payload ?? 0)")
+            throw FrameError(.malformed, "the body has \(body.count) bytes, but its head says \(payload ?? 0)")
         }
         if payload == nil, reading.heartbeatKind(of: head) != nil {
-            throw FrameError(.unknownType, "this head is a heartbeat's")
+            throw FrameError(.unknownType, "the head is reserved for heartbeats")
         }
         try checkReception(of: frame, as: head, body)
         output.append(head)
@@ -302,43 +343,44 @@ public struct CountedPayloadCodec: FrameCodec {
         output.append(payloadEnd)
     }
 
-    /// Checks that a receiver that looks for the end from the front, and takes a lone LF or CR for a line end, finds the end
-    /// right behind `head`.
+    /// Checks that a receiver that searches from the front, and accepts a lone LF or CR as a line end, finds the
+    /// terminator directly after `head`.
     private func checkEnd(of head: Bytes) throws(FrameError) {
         guard head.count + headEnd.count <= maximumHeadSize else {
             throw FrameError(
                 .illegalLength,
-                "the head has \(head.count) bytes, with its end more than \(maximumHeadSize) (maximumHeadSize)"
+                "the head has \(head.count) bytes; with headEnd it exceeds \(maximumHeadSize) bytes (maximumHeadSize)"
             )
         }
         guard (head + headEnd).firstIndex(of: headEnd) == head.count else {
-            throw FrameError(.malformed, "the head contains what ends it")
+            throw FrameError(.malformed, "the head contains headEnd")
         }
         guard headEnd.allSatisfy(\.isLineBreak), head.contains(where: \.isLineBreak) else { return }
         let lineEnd = Bytes(headEnd.prefix(headEnd.count / 2))
         let isBlock = ["\r\n", "\n", "\r"].contains(lineEnd) && headEnd == lineEnd + lineEnd
         let lines = isBlock ? head.parts(separatedBy: lineEnd) : [head]
         guard lines[0].first != nil, !lines.contains(where: { $0.contains(where: \.isLineBreak) }) else {
-            throw FrameError(.malformed, "the head contains a CR or LF that could be taken for its end")
+            throw FrameError(.malformed, "the head contains a CR or LF that could be read as its end")
         }
     }
 
-    /// Refuses what the other side would take for something else: in order, that shifts the responses that follow.
+    /// Throws for a frame that its receiver would read as another kind of frame. In a protocol matched in order, every
+    /// later response would go to the wrong request.
     private func checkReception(of frame: Frame, as head: Bytes, _ body: Bytes) throws(FrameError) {
-        // A client's responses and parts are for servers that take them for such.
+        // On the client side, only cancel frames are checked: a server may handle responses and parts of its clients.
         guard reading.isServerSide || frame.kind == .cancel else { return }
         var received = Frame(reading.isServerSide ? .response : .request, head: head, body: body)
         try reading.checkReception(of: frame, as: &received)
         guard matching == .inOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
         else {
             let receiver = reading.receiver
-            throw FrameError(.malformed, "the \(receiver) does not find the serial \(frame.serial) in this frame")
+            throw FrameError(.malformed, "the \(receiver) would not read the serial \(frame.serial) from this frame")
         }
     }
 }
 
-// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
-// who wraps a codec would call those.
+// Implements what the library calls for `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec` directly: whether the
+// codec has these capabilities depends on how it was created.
 // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension CountedPayloadCodec {
     public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, head: $0.ping) } }
@@ -349,13 +391,24 @@ extension CountedPayloadCodec {
 }
 
 extension Frame {
-    /// The text before the payload, in protocols of a `CountedPayloadCodec`, without what ends it; empty where there is none.
+    /// The text before the payload, without its terminator, in protocols of a ``CountedPayloadCodec``; empty if there
+    /// is none.
+    ///
+    /// This is the byte field with the name `head` (``subscript(bytes:)``). A custom codec can set that field to use
+    /// this property.
     public var head: Bytes {
         get { self[bytes: "head"] ?? Bytes() }
         set { self[bytes: "head"] = newValue.isEmpty ? nil : newValue }
     }
 
-    /// Makes a frame with `head` before its payload, `body`.
+    /// Creates a frame with a head and a payload.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind of the frame.
+    ///   - serial: The serial number.
+    ///   - isErrorResponse: Whether the server reports an error with this response.
+    ///   - head: The text before the payload, without its terminator.
+    ///   - body: The payload.
     public init(
         _ kind: Kind,
         serial: SerialNumber = 0,

@@ -1,4 +1,5 @@
-/// Frames that end with a delimiter of one or several bytes, as lines of text do. Responses match requests in order.
+/// A codec for frames that end with a delimiter of one or more bytes, such as lines of text. Responses are matched in
+/// order.
 ///
 ///     body  delimiter
 ///     body  delimiter  body  delimiter        with `parts: 2`: a header, a separator and a body
@@ -12,42 +13,47 @@
 ///     }
 /// ```
 ///
-/// A frame of several parts is seen with everything but its last delimiter in `frame.body`, and is sent so:
-/// `frame.body.parts(separatedBy: "\r\n")` takes it apart.
+/// The body of a frame with several parts holds everything except the last delimiter, in both directions.
+/// `frame.body.parts(separatedBy: "\r\n")` splits it.
 ///
-/// `encode` looks for the whole delimiter only, so with `"\r\n"` a lone LF or CR in a body is sent as it is: remove both from
-/// bodies that come from elsewhere, since many servers end a line there.
+/// Encoding rejects a body that contains the whole delimiter, but not a body that contains a part of it: with `"\r\n"`,
+/// a lone LF or CR is sent as it is. Many servers end a line there, so remove both from text that does not come from
+/// your own code.
 ///
-/// A received frame that is too long costs that frame and nothing else: it is delivered with the `malformedReason`
-/// `illegalLength` and the first bytes of its body, as many as a frame may have, and what follows up to its last
-/// delimiter is dropped as it arrives.
+/// A received frame that is too long does not end the link. It is delivered with the ``Frame/malformedReason``
+/// `illegalLength` and the beginning of its body, up to the maximum size of a body. The rest, up to the last delimiter
+/// of the frame, is discarded as it arrives.
 public struct DelimitedCodec: FrameCodec {
-    /// The largest whole frame in bytes, delimiters included, both ways.
+    /// The largest whole frame in bytes, delimiters included, in both directions.
     package let maximumFrameSize: Int
 
     private let delimiter: Bytes
     private let parts: Int
     private var reading = FrameReading()
-    /// The lengths at which the delimiter's beginning is its end as well: behind a body that ends with all the rest of it,
-    /// it would be found before the body has ended.
+    /// The lengths at which a prefix of the delimiter is also a suffix of it. If a body ends with the bytes of the
+    /// delimiter that precede such a suffix, the receiver would find a delimiter that begins within the body.
     private let overlaps: [Int]
 
-    // MARK: Of the frame at the front of the input
+    // MARK: State of the frame at the front of the input
 
-    /// No delimiter that has not been found begins before here.
+    /// The offset at which the search for the next delimiter continues.
     private var searched = 0
-    /// How many of its delimiters were found.
+    /// The number of delimiters of this frame that were found.
     private var found = 0
-    /// How many delimiters are still to be passed of a frame that was too long.
+    /// The number of delimiters still to be skipped of a frame that was too long.
     private var passing = 0
 
-    /// Frames of `parts` bodies, each with `delimiter` behind it.
+    /// Creates a codec for frames that end with `delimiter`, or that consist of several parts with a delimiter after
+    /// each. Invalid arguments stop the program.
     ///
     /// - Parameters:
-    ///   - delimiter: One byte or more: `"\n"`, `"\r\n"`, `[0xFF]`. Looked for from the front of each frame.
-    ///   - parts: How many delimiters a frame has, at least 1.
-    ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, both ways.
-    ///   - file, line: Named when the program is stopped for arguments that make no codec.
+    ///   - delimiter: The bytes after each part, at least one byte, such as `"\n"`, `"\r\n"` or `[0xFF]`. The codec
+    ///     searches for it from the beginning of each frame.
+    ///   - parts: The number of parts in a frame, each followed by a delimiter; at least 1. The default is 1.
+    ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, in both directions. The default is
+    ///     8,192. An incomplete frame is kept in memory up to this size.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public init(
         delimiter: Bytes,
         parts: Int = 1,
@@ -59,7 +65,7 @@ public struct DelimitedCodec: FrameCodec {
             require(condition, "DelimitedCodec: \(mistake)", file, line)
         }
         demand(!delimiter.isEmpty, "the delimiter is empty")
-        demand(parts >= 1, "a frame has at least one part, not \(parts)")
+        demand(parts >= 1, "parts must be at least 1, not \(parts)")
         let hasRoom = maximumFrameSize / delimiter.count >= parts
         demand(hasRoom, "maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters")
         self.delimiter = delimiter
@@ -68,7 +74,7 @@ public struct DelimitedCodec: FrameCodec {
         overlaps = (1..<delimiter.count).filter { Bytes(delimiter.suffix($0)) == Bytes(delimiter.prefix($0)) }
     }
 
-    /// Frames of `parts` bodies, each with the byte `delimiter` behind it; see `init(delimiter:parts:maximumFrameSize:)`.
+    /// Creates a codec for frames that end with one byte; see `init(delimiter:parts:maximumFrameSize:)`.
     package init(
         delimiter: UInt8,
         parts: Int = 1,
@@ -79,9 +85,17 @@ public struct DelimitedCodec: FrameCodec {
         self.init(delimiter: [delimiter], parts: parts, maximumFrameSize: maximumFrameSize, file: file, line: line)
     }
 
-    /// The same with heartbeats: a client sends a frame with the body `ping`, which the server answers with the body
-    /// `pong`, or the other way round. No other frame may have these bodies. A body that cannot be sent, for one because
-    /// the delimiter is in it, stops the program.
+    /// Returns a copy of this codec with heartbeats: frames with the body `ping`, answered by frames with the body
+    /// `pong`.
+    ///
+    /// Both sides may send pings. No other frame may have these bodies. A body that cannot be sent, for example because
+    /// it contains the delimiter, stops the program.
+    ///
+    /// - Parameters:
+    ///   - ping: The body of a ping.
+    ///   - pong: The body of its answer.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public func heartbeat(
         ping: Bytes,
         pong: Bytes,
@@ -96,33 +110,37 @@ public struct DelimitedCodec: FrameCodec {
         return with(\.reading.heartbeat, (ping, pong))
     }
 
-    /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
+    /// Returns a copy of this codec in which `rule` sets the kind and other properties of received frames. It replaces
+    /// an earlier rule.
     ///
-    /// `rule` gets it as a `response` that is not an error response and may change everything about it: `kind`,
-    /// `isErrorResponse`, `status`, `type`; or call `markMalformed(_:)` for one that is not acceptable. A frame that is to be
-    /// ignored is a `pong`. It gets malformed frames too, which are what they are for all that. Called on the client's
-    /// loop: it must not block.
+    /// `rule` is called for every frame that the client receives, except heartbeats. At first, the frame is a
+    /// `response` and not an error response. The rule may change any property (`kind`, `isErrorResponse`, `status`,
+    /// `type`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a frame, set its kind to `pong`.
+    /// The rule also receives frames that are too long; they stay malformed. It is called on the event loop, so it must
+    /// not block.
     ///
-    /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
-    /// not.
+    /// A test server also applies the rule to the frames that it sends. It cannot send a frame to which the rule gives
+    /// another kind.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> DelimitedCodec {
         with(\.reading.rule, rule)
     }
 
-    /// In order.
+    /// Always ``ResponseMatching/inOrder``: frames have no serial number.
     public var matching: ResponseMatching { .inOrder }
 
-    /// The same codec, for which `key` says what a push is about (`Client.pushes(forKey:buffering:)`).
+    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// It replaces an earlier closure. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> DelimitedCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Bytes in
+    // MARK: Decoding
 
-    /// Takes one frame from the front of `input`; `nil` when its last delimiter is not there yet. Throws nothing.
+    /// Consumes one frame at the front of `input` and returns it, or returns `nil` if its last delimiter has not
+    /// arrived. Never throws.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard passRest(in: &input) else { return nil }
-        // In case somebody has changed buffers.
+        // The caller may have switched to another buffer.
         if searched > input.count { (searched, found) = (0, 0) }
         while let offset = input.firstOffset(of: delimiter, from: searched) {
             let end = offset + delimiter.count
@@ -144,19 +162,19 @@ public struct DelimitedCodec: FrameCodec {
         return endlessFrame(in: &input)
     }
 
-    /// The beginning of a frame that is too long, with which it is done. The rest is left to be passed over.
+    /// Returns the beginning of a frame that is too long and finishes it. `passRest` discards the rest later.
     private mutating func endlessFrame(in input: inout ReceiveBuffer) -> Frame? {
         let limit = maximumFrameSize - delimiter.count
         guard let body = input.readBytes(limit) else { return nil }
-        // A delimiter that begins right behind this would be found already, as is one that ends a little later. A byte more
-        // is taken in any case: where only empty frames are allowed the body has none.
+        // If a delimiter that was found already ends after `limit`, skip it too. Skip at least one byte: if `limit` is
+        // 0, `body` is empty, and a returned frame must consume something.
         input.skip(max(1, searched - limit))
         passing = parts - found
         (searched, found) = (0, 0)
         return frame(body, malformedReason: .illegalLength)
     }
 
-    /// Drops what there is of a frame that was too long. Returns whether its end has come.
+    /// Discards what has arrived of a frame that was too long. Returns whether its end has arrived.
     private mutating func passRest(in input: inout ReceiveBuffer) -> Bool {
         while passing > 0 {
             guard let offset = input.firstOffset(of: delimiter) else {
@@ -176,13 +194,19 @@ public struct DelimitedCodec: FrameCodec {
         return frame
     }
 
-    // MARK: Bytes out
+    // MARK: Encoding
 
     /// Appends the body of `frame` and the delimiter.
     ///
-    /// Throws `illegalLength` for a frame that is too long; `malformed` for a body in which the delimiter stands, or with
-    /// whose end it would come too early, unless between two parts; and `unknownType` for a frame that its receiver would
-    /// take for something else, for a ping without `heartbeat` and for a cancellation.
+    /// - Parameters:
+    ///   - frame: The frame to send.
+    ///   - output: The buffer to append to.
+    /// - Throws:
+    ///   - `illegalLength` for a frame that is too long;
+    ///   - `malformed` for a body with too many or too few delimiters, and for a body whose last bytes together with
+    ///     the delimiter contain an earlier delimiter;
+    ///   - `unknownType` for a frame that its receiver would read as another kind of frame, for a ping or pong without
+    ///     ``heartbeat(ping:pong:file:line:)``, and for a cancellation.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         let body = try reading.body(of: frame)
         try check(body)
@@ -192,17 +216,18 @@ public struct DelimitedCodec: FrameCodec {
 
     private func check(_ body: Bytes) throws(FrameError) {
         guard body.count <= maximumFrameSize - delimiter.count else {
-            let sizes = "\(body.count) bytes and a delimiter of \(delimiter.count)"
-            throw FrameError(.illegalLength, "\(sizes) are more than \(maximumFrameSize)")
+            let sizes = "a body of \(body.count) bytes and a delimiter of \(delimiter.count) bytes"
+            throw FrameError(.illegalLength, "\(sizes) exceed \(maximumFrameSize) bytes (maximumFrameSize)")
         }
-        // Who looks for delimiters from the front has to find the last one right behind `body`.
+        // A receiver that searches for delimiters from the front must find the last one directly after `body`.
         var start = 0
         var count = 0
         while let index = body.firstIndex(of: delimiter, from: start) {
             start = index + delimiter.count
             count += 1
         }
-        // As "\n--\n" would behind the body "a\n--": it stands in "a\n--\n--\n" from the second byte on.
+        // Example: after the body "a\n--", the delimiter "\n--\n" would be found in "a\n--\n--\n" from the second byte
+        // on.
         let startsEarly = overlaps.contains { length in
             let tail = delimiter.count - length
             return body.count - tail >= start && Bytes(body.suffix(tail)) == Bytes(delimiter.prefix(tail))
@@ -210,15 +235,18 @@ public struct DelimitedCodec: FrameCodec {
         guard count == parts - 1, !startsEarly else {
             let reason =
                 parts == 1
-                ? "the delimiter stands within the body"
-                : "the body has \(count + 1) parts, and the frame \(parts)"
-            throw FrameError(.malformed, startsEarly ? "the body ends with the beginning of the delimiter" : reason)
+                ? "the body contains the delimiter"
+                : "the body has \(count + 1) parts, but a frame of this codec has \(parts)"
+            throw FrameError(
+                .malformed,
+                startsEarly ? "the body ends with bytes of the delimiter, so the frame would end too early" : reason
+            )
         }
     }
 }
 
-// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
-// who wraps a codec would call those.
+// Implements what the library calls for `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec` directly: whether the
+// codec has these capabilities depends on how it was created.
 // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension DelimitedCodec {
     public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }

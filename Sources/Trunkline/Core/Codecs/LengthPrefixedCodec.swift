@@ -1,4 +1,5 @@
-/// Frames that begin with their length. Responses match requests in order, or by a serial number within the body.
+/// A codec for frames that begin with their length. Responses are matched in order, or by a serial number within the
+/// body.
 ///
 ///     length  body
 ///
@@ -7,25 +8,34 @@
 /// let other = LengthPrefixedCodec(.varint, maximumFrameSize: 64 * 1024)
 /// ```
 ///
-/// The body of a frame is everything behind the length, the serial number included: leave room for it in a request.
-/// A length above the limit ends the link, as it may be anything but a length.
+/// The body of a frame is everything after the length, including the serial number: leave room for the serial in the
+/// body of a request.
+///
+/// A received length above the limit ends the link, because the start of the next frame is then unknown.
 public struct LengthPrefixedCodec: FrameCodec {
-    /// How the length is written.
+    /// The format of the length.
     public struct Length: Sendable, Hashable {
         /// 1 to 8 bytes; `nil` for a varint.
         let width: Int?
         let order: ByteOrder
-        /// Whether it counts its own bytes.
+        /// Whether the length counts its own bytes.
         let countsItself: Bool
 
         fileprivate var maximum: UInt64 { .max >> UInt64(64 - 8 * (width ?? 8)) }
 
-        /// A variable-length integer of at most ten bytes, seven bits in each, the lowest first (LEB128).
+        /// A variable-length integer (LEB128) of at most ten bytes: seven bits in each byte, the lowest first.
         ///
-        /// Sent in as few bytes as it needs; received with needless zeros at its end it is taken all the same.
+        /// It is sent in as few bytes as possible. A received length may have more bytes than necessary.
         public static let varint = Length(width: nil, order: .littleEndian, countsItself: false)
 
-        /// An unsigned integer of `width` bytes, 1 to 8, that counts the body, and its own bytes too if `countingItself`.
+        /// Returns an unsigned integer of `width` bytes.
+        ///
+        /// - Parameters:
+        ///   - width: The number of bytes, 1 to 8. Another width stops the program.
+        ///   - order: The order of the bytes.
+        ///   - countingItself: Whether the length counts its own bytes in addition to the body's.
+        ///   - file: The file that the failure message names. The default is the caller's.
+        ///   - line: The line that the failure message names. The default is the caller's.
         public static func integer(
             width: Int,
             order: ByteOrder = .bigEndian,
@@ -37,30 +47,32 @@ public struct LengthPrefixedCodec: FrameCodec {
             return Length(width: width, order: order, countsItself: countingItself)
         }
 
-        /// The length at the front of `input` and how many bytes it has; `nil` when it is not all there yet.
+        /// Returns the length at the front of `input` and its size in bytes, or `nil` if it is incomplete.
         fileprivate func read(from input: borrowing ReceiveBuffer) throws(FrameError) -> (value: UInt64, width: Int)? {
             guard let width else { return try input.varint() }
             return input.integer(at: 0, width: width, order: order).map { ($0, width) }
         }
     }
 
-    /// The largest whole frame in bytes, length included, both ways.
+    /// The largest whole frame in bytes, length included, in both directions.
     package let maximumFrameSize: Int
     private let length: Length
-    /// Where the serial number and the type are within the body.
+    /// The positions of the serial number and the type within the body.
     private var serial: Slot?
     private var type: Slot?
-    /// Those that there are of both, in the order in which they are in the body.
+    /// The positions that are set, in the order of their offsets.
     private var places: [(slot: Slot, holdsType: Bool)] = []
     private var serials: ClosedRange<SerialNumber> = 0...0
     private var reading = FrameReading()
 
-    /// Frames that begin with `length`, matched in order.
+    /// Creates a codec for frames that begin with `length`, matched in order.
     ///
     /// - Parameters:
-    ///   - length: How the length is written.
-    ///   - maximumFrameSize: The largest whole frame in bytes, length included, both ways.
-    ///   - file, line: Named when the program is stopped for a limit that leaves no room for the length.
+    ///   - length: The format of the length.
+    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. The default is 16
+    ///     MiB. A limit that leaves no room for the length stops the program.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public init(
         _ length: Length,
         maximumFrameSize: Int = 16 * 1024 * 1024,
@@ -72,17 +84,19 @@ public struct LengthPrefixedCodec: FrameCodec {
         let hasRoom = maximumFrameSize >= least
         require(hasRoom, "LengthPrefixedCodec: \(limit) is less than the \(least) bytes of a length", file, line)
         self.length = length
-        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // far beyond any memory, and no sum overflows
+        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // larger than any memory; no sum below overflows
     }
 
-    /// Frames that begin with an integer of type `length`, matched in order.
+    /// Creates a codec for frames that begin with an integer of type `length`, matched in order.
     ///
     /// - Parameters:
     ///   - length: `UInt8.self`, `UInt16.self`, `UInt32.self` or `UInt64.self`.
-    ///   - order: The order of its bytes.
-    ///   - countingItself: Whether it counts its own bytes besides the body's.
-    ///   - maximumFrameSize: The largest whole frame in bytes, length included, both ways.
-    ///   - file, line: Named when the program is stopped for a limit that leaves no room for the length.
+    ///   - order: The order of the bytes.
+    ///   - countingItself: Whether the length counts its own bytes in addition to the body's.
+    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. The default is 16
+    ///     MiB. A limit that leaves no room for the length stops the program.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public init<Value: FixedWidthInteger & UnsignedInteger>(
         _ length: Value.Type,
         order: ByteOrder = .bigEndian,
@@ -100,19 +114,29 @@ public struct LengthPrefixedCodec: FrameCodec {
         )
     }
 
-    /// The most that a body can have, by the limit and by what the length can say.
+    /// The size of the largest body that both `maximumFrameSize` and the length field allow.
     private var largestBody: Int {
         let width = length.width ?? 1
         return min(maximumFrameSize - width, Int(clamping: length.maximum) - (length.countsItself ? width : 0))
     }
 
-    /// The same, matched by a serial number that stands in the body, `offset` bytes from its beginning. The codec writes it
-    /// there, over what the request has there: leave as many bytes free, or they are lost. A `FrameLayout` whose
-    /// `Field.serial` follows a `Field.length` that counts `.rest` has the same bytes on the wire and keeps the serial
-    /// number out of `frame.body`.
+    /// Returns a copy of this codec that matches responses by a serial number within the body.
     ///
-    /// `numbers` are those that the client hands out, up to what the type holds at most; a received frame with another one
-    /// is a push. A place beyond the longest body stops the program.
+    /// The codec writes the serial number over the bytes of the body at `offset`, so a request must leave that many
+    /// bytes free there. A ``FrameLayout`` whose ``Field/serial(_:order:)`` follows a
+    /// ``Field/length(_:counting:order:)`` that counts `.rest` has the same bytes on the wire and keeps the serial
+    /// number out of ``Frame/body``.
+    ///
+    /// A received frame whose serial is not one of `numbers` is a push, unless ``reading(_:)`` decides otherwise.
+    ///
+    /// - Parameters:
+    ///   - offset: The distance of the first byte from the beginning of the body, in bytes. A position beyond the
+    ///     longest body stops the program.
+    ///   - type: The type of the integer: `UInt8.self`, `UInt16.self`, `UInt32.self` or `UInt64.self`.
+    ///   - order: The order of the bytes.
+    ///   - numbers: The serials that the client uses, limited to those that fit in the type; `1...` by default.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public func serial<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
@@ -125,7 +149,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         let place = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
         let range = Trunkline.numbers(of: numbers)
         guard range != noNumbers, range.lowerBound <= place.maximum else {
-            fatalError("LengthPrefixedCodec: no serial number fits \(type)", file: file, line: line)
+            fatalError("LengthPrefixedCodec: none of the serial numbers fits \(type)", file: file, line: line)
         }
         codec.serial = place
         codec.serials = range.clamped(to: 0...place.maximum)
@@ -133,8 +157,18 @@ public struct LengthPrefixedCodec: FrameCodec {
         return codec
     }
 
-    /// The same with `frame.type`, at most 4 bytes, in the body, `offset` bytes from its beginning, written there as the
-    /// serial number is. What the types mean is for `reading` to say. A place beyond the longest body stops the program.
+    /// Returns a copy of this codec that reads and writes ``Frame/type`` within the body.
+    ///
+    /// The codec writes the type over the bytes of the body at `offset`, as it does with the serial number.
+    /// ``reading(_:)`` decides what a type means.
+    ///
+    /// - Parameters:
+    ///   - offset: The distance of the first byte from the beginning of the body, in bytes. A position beyond the
+    ///     longest body stops the program.
+    ///   - type: The type of the integer, at most 4 bytes wide.
+    ///   - order: The order of the bytes.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public func type<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
         _ type: Value.Type,
@@ -150,14 +184,14 @@ public struct LengthPrefixedCodec: FrameCodec {
         return codec
     }
 
-    /// A place within the body; stops the program unless it is within the longest.
+    /// Returns a position within the body. Stops the program unless it is within the longest body.
     private func place(at offset: Int, width: Int, _ order: ByteOrder, _ file: StaticString, _ line: UInt) -> Slot {
         let most = largestBody
         let place = "\(width) bytes at offset \(offset)"
         let isWithin = width <= most && offset <= most - width
         require(width <= 8, "LengthPrefixedCodec: a number has at most 8 bytes, not \(width)", file, line)
-        require(offset >= 0, "LengthPrefixedCodec: nothing is at offset \(offset)", file, line)
-        require(isWithin, "LengthPrefixedCodec: no body has \(place), the longest has \(most)", file, line)
+        require(offset >= 0, "LengthPrefixedCodec: the offset must be at least 0, not \(offset)", file, line)
+        require(isWithin, "LengthPrefixedCodec: \(place) exceed the longest body (\(most) bytes)", file, line)
         return Slot(offset: offset, width: width, order: order, region: .header)
     }
 
@@ -165,12 +199,20 @@ public struct LengthPrefixedCodec: FrameCodec {
         places = [serial.map { ($0, false) }, type.map { ($0, true) }].compactMap { $0 }
         places.sort { $0.slot.offset < $1.slot.offset }
         let isOverlapping = places.count == 2 && places[0].slot.end > places[1].slot.offset
-        require(!isOverlapping, "LengthPrefixedCodec: the serial number and the type are in the same place", file, line)
+        require(!isOverlapping, "LengthPrefixedCodec: the serial number and the type overlap", file, line)
     }
 
-    /// The same with heartbeats: a client sends a frame with the body `ping`, as it is, which the server answers with the
-    /// body `pong`, or the other way round. No other frame may have these bodies. One that is longer than a body can be
-    /// stops the program.
+    /// Returns a copy of this codec with heartbeats: frames with the body `ping`, answered by frames with the body
+    /// `pong`.
+    ///
+    /// Both sides may send pings. The bodies are sent as they are, without a serial number or a type. No other frame
+    /// may have these bodies. A body that is too long stops the program.
+    ///
+    /// - Parameters:
+    ///   - ping: The body of a ping.
+    ///   - pong: The body of its answer.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     public func heartbeat(
         ping: Bytes,
         pong: Bytes,
@@ -180,46 +222,54 @@ public struct LengthPrefixedCodec: FrameCodec {
         let (count, most) = (max(ping.count, pong.count), largestBody)
         require(
             count <= most,
-            "LengthPrefixedCodec: a heartbeat of \(count) bytes cannot be sent, the longest body has \(most)",
+            "LengthPrefixedCodec: a heartbeat of \(count) bytes cannot be sent; a body has at most \(most)",
             file,
             line
         )
         return with(\.reading.heartbeat, (ping, pong))
     }
 
-    /// The same with a say about every frame that a client receives and that is no heartbeat; in place of an earlier one.
+    /// Returns a copy of this codec in which `rule` sets the kind and other properties of received frames. It replaces
+    /// an earlier rule.
     ///
-    /// `rule` gets it as a `response`, or as a `push` if its serial number is none of the client's, and may change everything
-    /// about it: `kind`, `isErrorResponse`, `status`; or call `markMalformed(_:)` for one that is not acceptable. A frame that
-    /// is to be ignored is a `pong`. Called on the client's loop: it must not block.
+    /// `rule` is called for every frame that the client receives, except heartbeats. At first, the frame is a
+    /// `response`, or a `push` if its serial number is not one of the client's. The rule may change any property
+    /// (`kind`, `isErrorResponse`, `status`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a
+    /// frame, set its kind to `pong`. The rule is called on the event loop, so it must not block.
     ///
-    /// A test server asks it whether the client would take a frame for what it is meant to be, and sends none that it would
-    /// not.
+    /// A test server also applies the rule to the frames that it sends. It cannot send a frame to which the rule gives
+    /// another kind.
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> LengthPrefixedCodec {
         with(\.reading.rule, rule)
     }
 
-    /// By serial number if it has a place, otherwise in order.
+    /// By serial if ``serial(at:_:order:numbers:file:line:)`` was called, otherwise in order.
     public var matching: ResponseMatching { serial == nil ? .inOrder : .serial(serials) }
 
-    /// The same codec, for which `key` says what a push is about (`Client.pushes(forKey:buffering:)`).
+    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// It replaces an earlier closure. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Bytes in
+    // MARK: Decoding
 
-    /// Takes one frame from the front of `input`; `nil` when it is not complete.
+    /// Consumes one frame at the front of `input` and returns it, or returns `nil` if it is incomplete.
     ///
-    /// Throws `illegalLength` for a length above the limit or below what the serial number and the type need, as soon as it
-    /// is there, and `malformed` for a varint of more than ten bytes or 64 bits.
+    /// - Parameter input: The received bytes that are not decoded yet.
+    /// - Throws: An error that ends the link: `illegalLength`, as soon as the length has arrived, if it is above the
+    ///   limit or too small for the serial number and the type; `malformed` for a varint of more than ten bytes or more
+    ///   than 64 bits.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard let (value, width) = try length.read(from: input) else { return nil }
         let least = leastBody
         let most = max(0, maximumFrameSize - width)
         let own = length.countsItself ? width : 0
         guard value >= UInt64(least + own), value <= UInt64(most + own) else {
-            throw FrameError(.illegalLength, "the length is \(value), not within \(least + own)–\(most + own)")
+            throw FrameError(
+                .illegalLength,
+                "the length is \(value), not within \(least + own)–\(most + own) (maximumFrameSize \(maximumFrameSize))"
+            )
         }
         let size = Int(value) - own
         guard input.count >= width + size else {
@@ -239,7 +289,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         return frame
     }
 
-    /// The least that a body must have. Heartbeats need no serial number, nor a type.
+    /// The size of the smallest body. Heartbeats need neither a serial number nor a type.
     private var leastBody: Int {
         let least = max(serial?.end ?? 0, type?.end ?? 0)
         guard let heartbeat = reading.heartbeat else { return least }
@@ -253,16 +303,24 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 
     private func lacking(_ place: Slot, in body: Bytes) -> FrameError {
-        FrameError(.illegalLength, "\(body.count) bytes have no byte \(place.end - 1)")
+        FrameError(
+            .illegalLength,
+            "a body of \(body.count) bytes is too short for the number that ends at byte \(place.end)"
+        )
     }
 
-    // MARK: Bytes out
+    // MARK: Encoding
 
-    /// Appends the length and the body of `frame`, with its serial number and type in their places.
+    /// Appends the length and the body of `frame`, with its serial number and type at their positions.
     ///
-    /// Throws `illegalLength` for a body that is too long, or too short to hold these; `malformed` for a serial number that
-    /// does not fit its place; and `unknownType` for a type that does not, for a frame that its receiver would take for
-    /// something else, for a ping without `heartbeat` and for a cancellation.
+    /// - Parameters:
+    ///   - frame: The frame to send.
+    ///   - output: The buffer to append to.
+    /// - Throws:
+    ///   - `illegalLength` for a body that is too long, or too short for the serial number and the type;
+    ///   - `malformed` for a serial number or type that does not fit its integer;
+    ///   - `unknownType` for a frame that its receiver would read as another kind of frame, for a ping or pong without
+    ///     ``heartbeat(ping:pong:file:line:)``, and for a cancellation.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         let isPush = serial != nil && !serials.contains(frame.serial)
         let body = try reading.body(of: frame, takenFor: isPush ? .push : .response)
@@ -286,10 +344,13 @@ public struct LengthPrefixedCodec: FrameCodec {
         let width = length.width ?? varintWidth(UInt64(body.count))
         let value = UInt64(body.count + (length.countsItself ? width : 0))
         guard value <= length.maximum else {
-            throw FrameError(.illegalLength, "a length of \(width) bytes cannot say \(value)")
+            throw FrameError(.illegalLength, "a length field of \(width) bytes cannot hold \(value)")
         }
         guard body.count <= maximumFrameSize - width else {
-            throw FrameError(.illegalLength, "\(body.count) bytes and their length are more than \(maximumFrameSize)")
+            throw FrameError(
+                .illegalLength,
+                "a body of \(body.count) bytes and its length exceed \(maximumFrameSize) bytes (maximumFrameSize)"
+            )
         }
         if length.width == nil {
             output.append(varint: value)
@@ -299,8 +360,8 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 }
 
-// What the library asks of `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec`, answered as `FrameCodec` wants it: only
-// who wraps a codec would call those.
+// Implements what the library calls for `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec` directly: whether the
+// codec has these capabilities depends on how it was created.
 // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension LengthPrefixedCodec {
     public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }

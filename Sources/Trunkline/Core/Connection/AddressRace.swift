@@ -1,56 +1,60 @@
-/// Which address of a server to connect to, and when: Happy Eyeballs version 2 (RFC 8305), without sockets or clocks.
+/// Decides which address of a server to connect to, and when: Happy Eyeballs version 2 (RFC 8305), without sockets or
+/// clocks.
 ///
 ///     resolving ──first attempt──► connecting ──attemptSucceeded──► over (won)
 ///         └──────── nothing to try ──────┴──── all failed ────────► over (failed)
 ///
-/// The two families are asked for separately. IPv6 comes first and then they take turns (§4), each attempt 250 ms after
-/// the one before, or at once when one fails (§5); the attempts under way go on meanwhile. If IPv4 answers first, IPv6
-/// is waited for a little (§3). The first attempt that is *usable* wins, which is more than connected where a TLS
-/// handshake follows; all others are closed.
+/// IPv6 and IPv4 addresses are looked up separately. Attempts alternate between the families, IPv6 first (§4). An
+/// attempt starts 250 ms after the one before it, or at once when one fails (§5); earlier attempts continue meanwhile.
+/// If the IPv4 answer comes first, the race waits a little for the IPv6 answer (§3).
 ///
-/// Every input returns what is to be done, in that order. Inputs about attempts that are gone change nothing.
+/// The first attempt that is *usable* wins, and all others are closed. Where a TLS handshake follows, a connected
+/// socket is not usable until that handshake is complete.
+///
+/// Every input returns the actions to perform, in order. An input about an attempt that has ended changes nothing.
 package struct AddressRace: Sendable {
-    /// Distinguishes the attempts of one race, from 1.
+    /// The number of an attempt at one address, unique within its race. Starts at 1.
     package typealias AttemptID = Int
 
     package enum Phase: Hashable, Sendable {
-        /// No attempt was started yet. → connecting, over
+        /// No attempt has started. Next states: connecting, over.
         case resolving
-        /// At least one was. → over
+        /// At least one attempt has started. Next state: over.
         case connecting
-        /// Won or failed.
+        /// The race is won or has failed.
         case over
     }
 
     package enum Action: Hashable, Sendable {
-        /// Connect and report `attemptSucceeded` or `attemptFailed`.
+        /// Connect, then report `attemptSucceeded` or `attemptFailed`.
         case connect(SocketAddress, id: AttemptID)
-        /// Call `timerFired` at this instant and at none named before; `nil`: at none.
+        /// Call `timerFired` at this instant instead of any earlier one. `nil` cancels the call.
         case arm(Instant?)
-        /// The attempt has lost: close its socket.
+        /// The attempt has lost. Close its socket.
         case close(AttemptID)
-        /// The attempt has won. The last action of a race.
+        /// The attempt has won. This is the last action of a race.
         case won(AttemptID)
-        /// Every address has failed, or there is none: `error(connectingTo:)` tells. The last action of a race.
+        /// Every address has failed, or there are no addresses. `error(connectingTo:)` returns the reason. This is the
+        /// last action of a race.
         case fail
     }
 
-    /// An attempt, or a name's resolution, that failed.
+    /// A failed attempt or a failed name lookup.
     package struct Failure: Hashable, Sendable {
-        /// Where to; `nil` when it was the resolution of the name.
+        /// The address of the attempt, or `nil` for a name lookup.
         package var address: SocketAddress?
         package var error: TransportError
     }
 
-    /// What the race goes by.
+    /// The settings of a race.
     package struct Policy: Sendable {
-        /// From one attempt to the next; held within 100 ms and 2 s (§8).
+        /// The time from the start of one attempt to the start of the next. Clamped to 100 ms...2 s (§8).
         package let attemptDelay: Duration
-        /// From IPv4's answer, for how long IPv6's is waited for; held within 0 and 2 s.
+        /// How long the race waits for the IPv6 answer after the IPv4 answer. Clamped to 0...2 s.
         package let resolutionDelay: Duration
-        /// The family of the address that sockets are bound to: the other family cannot be reached from it.
+        /// The family of the source address, if there is one. Addresses of the other family cannot be reached from it.
         package var sourceFamily: AddressFamily?
-        /// Addresses of one family beyond so many are not tried: an answer must not keep us busy for ever.
+        /// The maximum number of addresses of one family that are tried. It bounds the length of a race.
         package var maximumPerFamily = 32
 
         package init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
@@ -61,23 +65,23 @@ package struct AddressRace: Sendable {
 
     package let policy: Policy
     package private(set) var phase = Phase.resolving
-    /// What has failed so far, in order.
+    /// The failures so far, in the order in which they happened.
     package private(set) var failures: [Failure] = []
-    /// The attempts under way, in the order they were started.
+    /// The attempts in progress, in the order in which they started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress)] = []
-    /// Those of them whose socket is connected, and which cannot be used before a TLS handshake is over.
+    /// The running attempts whose socket is connected and whose TLS handshake is not complete.
     package private(set) var connected: Set<AttemptID> = []
-    /// Not yet tried, by family; what is of no family counts as IPv4.
+    /// The addresses that have not been tried, by family. A Unix domain socket counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
-    /// Every address ever taken, so that none is tried twice.
+    /// Every address that the race has received. No address is tried twice.
     private var known: Set<SocketAddress> = []
     private var answered: Set<AddressFamily> = []
     private var lastID: AttemptID = 0
     /// The family of the latest attempt.
     private var lastFamily: AddressFamily?
-    /// Before the first attempt: how long IPv6 is waited for.
+    /// Before the first attempt: when the wait for the IPv6 answer ends.
     private var resolutionDeadline = Instant.distantFuture
-    /// When the next attempt may start although others are under way.
+    /// When the next attempt may start while others are in progress.
     private var nextStart = Instant.atOnce
     private var armed: Instant?
 
@@ -85,7 +89,7 @@ package struct AddressRace: Sendable {
 
     // MARK: Inputs
 
-    /// The name was looked up in one family. Only the first answer of a family counts.
+    /// Takes the result of the name lookup for one family. Only the first result of a family counts.
     package mutating func resolved(
         _ family: AddressFamily,
         _ answer: Result<[SocketAddress], TransportError>,
@@ -100,7 +104,7 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
-    /// There was nothing to look up: these are all addresses there are.
+    /// Takes the complete list of addresses, when no name lookup is needed.
     package mutating func resolved(to addresses: [SocketAddress], at now: Instant) -> [Action] {
         guard phase != .over else { return [] }
         answered = [.ipv6, .ipv4]
@@ -108,10 +112,11 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
-    /// The attempt's socket is connected, and its TLS handshake begins. Changes nothing but what a timeout says.
+    /// Records that the attempt's socket is connected and its TLS handshake begins. This affects only the message of
+    /// `timeoutError(connectingTo:after:)`.
     package mutating func attemptConnected(_ id: AttemptID) { connected.insert(id) }
 
-    /// The attempt can be used.
+    /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID) -> [Action] {
         guard phase != .over, running.contains(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
@@ -140,7 +145,8 @@ package struct AddressRace: Sendable {
             guard known.count(where: { ($0.family ?? .ipv4) == family }) < policy.maximumPerFamily else { continue }
             known.insert(address)
             if let source = policy.sourceFamily, let family = address.family, family != source {
-                let message = "connecting to \(address): the source address is \(source.name), this one \(family.name)"
+                let message =
+                    "connecting to \(address): the source address is \(source.name), but this address is \(family.name)"
                 failures.append(Failure(address: address, error: TransportError(.invalidAddress, message)))
             } else {
                 untried[family, default: []].append(address)
@@ -153,7 +159,7 @@ package struct AddressRace: Sendable {
     /// When the next attempt may start.
     private var earliestStart: Instant {
         switch phase {
-        // From an IPv4 source address, nothing that IPv6 says will be of use.
+        // With an IPv4 source address, IPv6 addresses are of no use.
         case .resolving: answered.contains(.ipv6) || policy.sourceFamily == .ipv4 ? .atOnce : resolutionDeadline
         case .connecting, .over: running.isEmpty ? .atOnce : nextStart
         }
@@ -181,7 +187,7 @@ package struct AddressRace: Sendable {
         return actions
     }
 
-    /// Takes the next address: of the family whose turn it is, if it has one.
+    /// Takes the next address: from the family whose turn it is, otherwise from the other family.
     private mutating func nextAddress() -> SocketAddress? {
         let turn = lastFamily?.other ?? .ipv6
         for family in [turn, turn.other] where untried[family]?.isEmpty == false {
@@ -197,17 +203,17 @@ package struct AddressRace: Sendable {
         untried = [:]
     }
 
-    // MARK: What a race that nobody won has to say
+    // MARK: Errors
 
-    /// Why there is no link although every address was tried.
+    /// Returns the error for a race in which every address failed.
     ///
-    /// One failure speaks for itself. Of several, the code and error number are those of the most telling one (a refusal
-    /// says more than a missing route), and the message lists them all. What went wrong with names is left out when
-    /// there were addresses: most names have addresses of one family only.
+    /// A single failure is returned as it is. Of several failures, the code and error number come from the most
+    /// informative one (a refused connection says more than a missing route), and the message lists all of them. Failed
+    /// lookups are left out if there were any addresses, because most names have addresses of one family only.
     package func error(connectingTo name: String) -> TransportError {
         let reported = reportedErrors
         guard let first = reported.first else {
-            return TransportError(.nameResolutionFailed, "resolving \(name): it has no address")
+            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no address")
         }
         if reported.count == 1 { return first }
         let telling = reported.min { $0.code.rank < $1.code.rank } ?? first
@@ -215,7 +221,7 @@ package struct AddressRace: Sendable {
         return TransportError(telling.code, errno: telling.errno, message)
     }
 
-    /// Why there is no link at the end of the time.
+    /// Returns the error for a race that did not end within `timeout`.
     package func timeoutError(connectingTo name: String, after timeout: Duration) -> TransportError {
         if phase == .resolving && running.isEmpty {
             return TransportError(.nameResolutionFailed, "resolving \(name): no answer within \(timeout)")
@@ -231,7 +237,8 @@ package struct AddressRace: Sendable {
     }
 
     private var reportedErrors: [TransportError] {
-        // One family without addresses is no news where the other has some: failed, or still under way.
+        // A family without addresses does not matter if the other family has some, whether they failed or are in
+        // progress.
         let hadAddresses = !running.isEmpty || failures.contains { $0.address != nil }
         var errors: [TransportError] = []
         for failure in failures where failure.address != nil || !hadAddresses {
@@ -241,7 +248,7 @@ package struct AddressRace: Sendable {
         return errors
     }
 
-    /// At most eight of `messages`: enough to see what is wrong.
+    /// Joins at most eight of `messages`, which are enough for a diagnosis.
     private func list(_ messages: [String]) -> String {
         let more = messages.count > 8 ? "; and \(messages.count - 8) more" : ""
         return messages.prefix(8).joined(separator: "; ") + more
@@ -249,12 +256,12 @@ package struct AddressRace: Sendable {
 }
 
 extension Instant {
-    /// Before every instant a clock shows.
+    /// Earlier than every instant that a clock shows.
     fileprivate static let atOnce = Instant(nanoseconds: .min)
 }
 
 extension TransportError.Code {
-    /// The lower, the more it says about the server.
+    /// The lower the rank, the more the code says about the server.
     fileprivate var rank: Int {
         switch self {
         case .tls: 0

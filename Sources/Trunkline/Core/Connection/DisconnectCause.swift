@@ -1,38 +1,45 @@
-/// Why an attempt to connect failed, or a link ended.
+/// The reason why an attempt to connect failed or a link ended.
 @nonexhaustive
 public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
-    /// The host's name could not be resolved.
+    /// The name of the host could not be resolved.
     case nameResolution
-    /// Nobody listens there.
+    /// The connection was refused: no server listens at the address.
     case refused
-    /// There is no way to the address.
+    /// The address cannot be reached, for example because no route leads to it.
     case unreachable
-    /// The local address of the link is gone from this host, or the interface that has it is down. See `options.network`.
+    /// The local address of the link was removed from this host, or the interface that has it is down. See
+    /// ``ClientOptions/Network-swift.struct``.
     case pathLost
-    /// There was no usable link in time.
+    /// The link was not ready in time, for example because the handshake took too long.
+    ///
+    /// This is also the cause if the kernel ended an established link because the peer acknowledged nothing.
     case timedOut
-    /// The peer, or something on the way, reset the connection.
+    /// The peer, or a device on the path, reset the connection.
     case reset
-    /// The server closed the connection in good order.
+    /// The server closed the connection.
     case closedByServer
-    /// The server said that it is about to go.
+    /// The server announced its shutdown (`goAway`).
     case goAway
-    /// The link looked established but gave no sign of life: no complete frame, whatever bytes came.
+    /// The link was established but made no progress: no complete frame arrived, although single bytes may have.
     case halfOpen
-    /// The server answered nothing, or the answers that are due on the link are wanted by nobody any more: see
-    /// `options.liveness.maximumStalls` and `PipeliningCodec.mayPipeline(behind:)`.
+    /// The server stopped answering requests. Either ``ClientOptions/Liveness-swift.struct/maximumStalls`` requests in
+    /// a row timed out, or all responses that are due on the link are for abandoned requests. The second case exists
+    /// only in protocols matched in order; see ``PipeliningCodec/mayPipeline(behind:)``.
     case unanswered
-    /// Requests that were given up held every serial number of the link, or every place below
-    /// `options.requests.maximumInFlight`: see `options.requests.quarantine`.
+    /// No serial number was free, or ``ClientOptions/Requests-swift.struct/maximumInFlight`` was reached, and abandoned
+    /// requests held at least half of the serial numbers or of that limit. The client replaced the link, so that other
+    /// requests could be sent. See ``ClientOptions/Requests-swift.struct/quarantine``.
     case exhausted
-    /// The server sent what the protocol does not allow.
+    /// The server sent something that the protocol does not allow.
     case protocolViolation
-    /// TLS could not be established, or was broken off.
+    /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
     case tls
-    /// The handshake failed: the server refused it, or it took too long.
+    /// The handshake (``ClientOptions/Handshake-swift.struct``) failed: the server refused it, or its closure threw an
+    /// error.
     case handshakeRefused
-    /// We closed it, suspended it, or replaced it by a planned change.
+    /// The client ended the link itself: it was closed or suspended, replaced by a planned change, or ended because too
+    /// many requests failed.
     case closedLocally
-    /// Any other error of the system.
+    /// Any other system error.
     case system
 }

@@ -1,42 +1,43 @@
 /// The order in which endpoints are tried.
 public enum EndpointOrder: Sendable, Hashable {
-    /// As given: the first is preferred.
+    /// The order of the list. The first endpoint is the preferred one.
     case ordered
-    /// In an order of each client's own, drawn once.
+    /// A random order, drawn once for each client. The first endpoint in that order is the preferred one.
     case shuffled
-    /// Drawn once, the heavier (`Endpoint.weight`) the likelier to come early.
+    /// A random order, drawn once for each client, in which endpoints with a greater weight (``Endpoint/weighing(_:)``)
+    /// are more likely to come early.
     case weighted
 }
 
-/// Which endpoint the next attempt goes to: an order, and a memory of what happened that fades.
+/// Chooses the endpoint of the next attempt: an order, and a memory of failures that fades.
 ///
-/// Every endpoint has one turn in a round. Within a round come first those with the least remembered failure, among
-/// these the one that worked last (a client stays where it works), then in order. An endpoint that failed is tried
-/// after the others; none is excluded for good.
+/// Every endpoint has one turn in a round. Within a round, endpoints with the least remembered failure come first.
+/// Among equals, the endpoint that worked last comes first (a client stays where it works), then the order decides. An
+/// endpoint that failed is tried after the others. No endpoint is excluded for good.
 package struct EndpointRing: Sendable {
     struct Entry: Sendable {
         var endpoint: Endpoint
-        /// Failures as they counted at `failedAt`; they count less as they age.
+        /// The weight of the endpoint's failures at `failedAt`. It decays with time.
         var failures = 0.0
         var failedAt = Instant.distantPast
-        /// The server asked not to be tried before.
+        /// Before this instant the endpoint is not tried, because its server asked for that.
         var heldUntil = Instant.distantPast
-        /// It failed for a cause that time does not mend: passed over until its failure is forgotten.
+        /// Whether its last failure was permanent. The endpoint is skipped until the failure is forgotten.
         var isRefused = false
-        /// Whether it was tried since the round began.
+        /// Whether the endpoint was tried in this round.
         var hadTurn = false
     }
 
-    /// More failures than this are not remembered, so that the memory of the worst fades within minutes too.
+    /// The maximum of remembered failures, so that even the worst memory fades within minutes.
     private static let mostFailures = 4.0
-    /// What is left of a failure after three half-lives counts no more.
+    /// Below this value a failure is forgotten: one failure, after three half-lives.
     private static let forgotten = 0.125
 
-    /// In the order of preference.
+    /// The endpoints in the order of preference.
     var entries: [Entry] = []
-    /// The endpoint that worked last and was not left since.
+    /// The endpoint that worked last and that the client has not left since.
     package private(set) var current: Endpoint?
-    /// The next attempt goes there, whatever speaks against it.
+    /// The endpoint of the next attempt, regardless of its failures.
     private var selected: Endpoint?
     let order: EndpointOrder
     private let halfLife: Duration
@@ -56,13 +57,13 @@ package struct EndpointRing: Sendable {
 
     package var endpoints: [Endpoint] { entries.map(\.endpoint) }
     package var isEmpty: Bool { entries.isEmpty }
-    /// The first in order.
+    /// The preferred endpoint: the first in order.
     package var preferred: Endpoint? { entries.first?.endpoint }
     package func contains(_ endpoint: Endpoint) -> Bool { index(of: endpoint) != nil }
 
-    // MARK: Whose turn it is
+    // MARK: Turns
 
-    /// The endpoint of an attempt that begins now; it has had its turn thereby. `nil` if there are no endpoints.
+    /// Returns the endpoint of an attempt that begins now, and counts its turn. `nil` if there are no endpoints.
     package mutating func next(at now: Instant) -> Endpoint? {
         guard let index = nextIndex(at: now) else { return nil }
         entries[index].hadTurn = true
@@ -70,48 +71,49 @@ package struct EndpointRing: Sendable {
         return entries[index].endpoint
     }
 
-    /// Whether there is an endpoint that may be tried now and has not been since the round began.
+    /// Whether an endpoint that may be tried now has had no turn in this round.
     package func hasTurnLeft(at now: Instant) -> Bool {
         selected != nil || entries.contains { !$0.hadTurn && mayBeTried($0, at: now) }
     }
 
-    /// Everybody has a turn again.
+    /// Begins a round: every endpoint has a turn again.
     package mutating func beginRound() {
         for index in entries.indices { entries[index].hadTurn = false }
     }
 
-    /// Before this instant every server asked not to be tried.
+    /// The instant before which no endpoint may be tried, because their servers asked for that. Endpoints with a
+    /// permanent failure do not count, unless all have one.
     package func earliestStart(at now: Instant) -> Instant {
         let open = entries.lazy.filter { !isRefused($0, at: now) }.map(\.heldUntil).min()
         return open ?? entries.lazy.map(\.heldUntil).min() ?? .distantPast
     }
 
-    /// Before this instant the server at `endpoint` asked not to be tried.
+    /// The instant before which `endpoint` may not be tried, because its server asked for that.
     package func earliestStart(of endpoint: Endpoint) -> Instant {
         index(of: endpoint).map { entries[$0].heldUntil } ?? .distantPast
     }
 
-    /// Whether all failed for causes that time does not mend.
+    /// Whether every endpoint has a permanent failure.
     package func areAllRefused(at now: Instant) -> Bool {
         entries.allSatisfy { isRefused($0, at: now) }
     }
 
-    /// Whether nothing speaks against `endpoint`.
+    /// Whether `endpoint` may be tried now and has no remembered failure.
     package func isHealthy(_ endpoint: Endpoint, at now: Instant) -> Bool {
         index(of: endpoint).map { isHealthy(entries[$0], at: now) } ?? false
     }
 
-    /// Whether there is an endpoint other than `endpoint` that nothing speaks against.
+    /// Whether an endpoint other than `endpoint` may be tried now and has no remembered failure.
     package func hasHealthyAlternative(to endpoint: Endpoint, at now: Instant) -> Bool {
         entries.contains { $0.endpoint != endpoint && isHealthy($0, at: now) }
     }
 
-    // MARK: What happened
+    // MARK: Outcomes
 
-    /// There was no link to `endpoint`, or it did not last.
+    /// Records that an attempt at `endpoint` failed, or that a link to it did not last.
     ///
-    /// - Parameter isPermanent: Time does not mend it: the endpoint is passed over until the failure is forgotten, or
-    ///   `pardon()`.
+    /// - Parameter isPermanent: Whether the failure is permanent: the endpoint is skipped until the failure is
+    ///   forgotten, or until `forgetPermanentFailures()`.
     package mutating func failed(_ endpoint: Endpoint, at now: Instant, isPermanent: Bool = false) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = min(Self.mostFailures, decayed(entries[index], at: now) + 1)
@@ -119,7 +121,7 @@ package struct EndpointRing: Sendable {
         if isPermanent { entries[index].isRefused = true }
     }
 
-    /// The link to `endpoint` is ready.
+    /// Records that a link to `endpoint` is ready. Its failures are forgotten.
     package mutating func succeeded(_ endpoint: Endpoint) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = 0
@@ -128,42 +130,42 @@ package struct EndpointRing: Sendable {
         current = endpoint
     }
 
-    /// The server at `endpoint` asks not to be tried before `instant`.
+    /// Records that the server at `endpoint` asked not to be tried before `instant`.
     package mutating func hold(_ endpoint: Endpoint, until instant: Instant) {
         guard let index = index(of: endpoint) else { return }
         entries[index].heldUntil = max(entries[index].heldUntil, instant)
     }
 
-    /// `endpoint` is left although it works: all others come first.
+    /// Records that the client leaves `endpoint` although it works: all other endpoints come first.
     package mutating func leave(_ endpoint: Endpoint, at now: Instant) {
         failed(endpoint, at: now)
         if let index = index(of: endpoint) { entries[index].hadTurn = true }
         if current == endpoint { current = nil }
     }
 
-    /// Forgets who failed for causes that time does not mend: somebody asks anew.
-    package mutating func pardon() {
+    /// Forgets which failures were permanent, because a new request wants a link.
+    package mutating func forgetPermanentFailures() {
         for index in entries.indices { entries[index].isRefused = false }
     }
 
-    // MARK: What somebody wants
+    // MARK: Commands
 
-    /// Makes `endpoint` the next to be tried. False when it is none of the ring's, and nothing changes: a ring holds
-    /// what it was given, by `replace(with:)` if need be.
+    /// Makes `endpoint` the next to be tried. Returns false, and changes nothing, if the endpoint is not in the ring.
+    /// `replace(with:)` adds endpoints.
     package mutating func select(_ endpoint: Endpoint) -> Bool {
         guard contains(endpoint) else { return false }
         selected = endpoint
         return true
     }
 
-    /// Has these endpoints from now on, in the round that is under way. Those that stay keep their memory, and in a
-    /// drawn order their places relative to each other. Of equal endpoints the first counts.
+    /// Replaces the endpoints, within the current round. Endpoints that stay keep their memory and, in a random order,
+    /// their places relative to each other. Of equal endpoints the first counts.
     package mutating func replace(with endpoints: [Endpoint]) {
         var replaced: [Entry] = []
         var known = Set<Endpoint>()
         for endpoint in endpoints where known.insert(endpoint).inserted {
             var entry = index(of: endpoint).map { entries[$0] } ?? Entry(endpoint: endpoint)
-            entry.endpoint = endpoint  // its weight may be another
+            entry.endpoint = endpoint  // its weight may have changed
             replaced.append(entry)
         }
         entries = replaced
@@ -182,7 +184,7 @@ package struct EndpointRing: Sendable {
         entries.indices.min { rank($0, at: now) < rank($1, at: now) }
     }
 
-    /// The least goes first.
+    /// The rank of an endpoint; the lowest goes first.
     private func rank(_ index: Int, at now: Instant) -> (Int, Int64, Double, Int, Int) {
         let entry = entries[index]
         if entry.endpoint == selected { return (-1, 0, 0, 0, 0) }
@@ -209,7 +211,8 @@ package struct EndpointRing: Sendable {
         return failures < Self.forgotten ? 0 : failures
     }
 
-    /// Halved with every half-life; in a straight line between, which needs no exponential function.
+    /// The failures, halved with every half-life and interpolated linearly between, which needs no exponential
+    /// function.
     private func decayed(_ entry: Entry, at now: Instant) -> Double {
         guard entry.failures > 0 else { return 0 }
         let period = halfLife.clampedNanoseconds
@@ -220,31 +223,31 @@ package struct EndpointRing: Sendable {
         return entry.failures * Double(sign: .plus, exponent: -Int(age / period), significand: 1 - rest / 2)
     }
 
-    // MARK: An order of each client's own
+    // MARK: Random order
 
-    /// Puts the entries in the order that the seed draws.
+    /// Puts the entries in the order that the seed determines.
     ///
-    /// A race: each endpoint arrives after a time drawn from the exponential distribution whose rate is its weight, so
-    /// that of any two the one with twice the weight is first twice as often. The draw depends on nothing but the seed
-    /// and the endpoint (weighted rendezvous hashing), so that those that stay when others come and go keep their
-    /// places relative to each other.
+    /// The order is that of a race: each endpoint arrives after a time drawn from the exponential distribution whose
+    /// rate is its weight. So of any two endpoints, the one with twice the weight is first twice as often. The arrival
+    /// depends only on the seed and the endpoint (weighted rendezvous hashing). So endpoints that stay keep their
+    /// places relative to each other when others are added or removed.
     mutating func draw() {
         let arrivals = entries.enumerated().map { index, entry in (arrival(of: entry.endpoint), index, entry) }
         entries = arrivals.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.map(\.2)
     }
 
     private func arrival(of endpoint: Endpoint) -> Double {
-        // FNV-1a, as the standard library's hashes differ from process to process.
+        // FNV-1a, because the hashes of the standard library differ from process to process.
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in endpoint.description.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0100_0000_01b3 }
         var generator = SeededGenerator(seed: seed ^ hash)
-        // Above zero, whose logarithm is none.
+        // Greater than zero, which has no logarithm.
         let uniform = 1 - generator.nextUnit()
         let weight = order == .weighted ? endpoint.weight : 1
         return weight > 0 ? -Self.logarithm(uniform) / weight : .infinity
     }
 
-    /// The natural logarithm of a positive number, to about eight digits: this module imports no library that has it.
+    /// The natural logarithm of a positive number, to about eight digits. This module imports no library that has it.
     static func logarithm(_ value: Double) -> Double {
         let z = (value.significand - 1) / (value.significand + 1)  // at most a third
         var (sum, power) = (0.0, z)
@@ -257,6 +260,6 @@ package struct EndpointRing: Sendable {
 }
 
 extension SeededGenerator {
-    /// Draws evenly from 0 up to, not including, 1.
+    /// Returns a number drawn evenly from 0 up to, but not including, 1.
     package mutating func nextUnit() -> Double { Double(next() >> 11) * 0x1p-53 }
 }

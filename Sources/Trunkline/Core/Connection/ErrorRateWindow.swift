@@ -1,7 +1,7 @@
-/// What share of an endpoint's requests failed lately.
+/// The share of an endpoint's requests that failed recently.
 ///
-/// Counting is one increment, and takes no time: `roll(to:)`, once per turn of the loop, says what time it is. The
-/// window slides by tenths, so it reaches back between nine and ten tenths of its length.
+/// Counting is one increment and takes no time argument. `roll(to:)`, called once per turn of the event loop, sets the
+/// time. The window slides by tenths, so it reaches back between nine and ten tenths of its length.
 package struct ErrorRateWindow: Sendable {
     private struct Counts: Sendable {
         var ended = 0
@@ -13,46 +13,48 @@ package struct ErrorRateWindow: Sendable {
     private let share: Double
     private let minimumRequests: Int
     private let bucketLength: Duration
-    /// The tenth that is under way.
+    /// The counts of the current tenth.
     private var present = Counts()
     /// The sum of `past`.
     private var sum = Counts()
-    /// The nine tenths before, as a ring. Never grows.
+    /// The counts of the nine tenths before, as a ring. Never grows.
     private var past = [Counts](repeating: Counts(), count: bucketCount - 1)
-    /// The oldest of `past`.
+    /// The index of the oldest element of `past`.
     private var oldest = 0
-    /// The end of the tenth under way; `nil` until time is told for the first time.
+    /// The end of the current tenth; `nil` before the first `roll(to:)`.
     private var end: Instant?
 
+    /// Creates a window without counts.
+    ///
     /// - Parameters:
-    ///   - share: From which share of failed requests on it is too much, above 0 up to 1.
-    ///   - minimumRequests: Fewer than these say nothing; at least 1.
-    ///   - window: How far back it looks; at least 10 ns.
+    ///   - share: The share of failed requests at or above which the rate is exceeded: above 0, at most 1.
+    ///   - minimumRequests: The minimum number of requests within the window for the rate to be exceeded; at least 1.
+    ///   - window: How far back the window reaches; at least 10 ns.
     package init(share: Double, minimumRequests: Int, window: Duration) {
         self.share = share
         self.minimumRequests = max(1, minimumRequests)
         bucketLength = max(.nanoseconds(1), .nanoseconds(window.clampedNanoseconds / Int64(Self.bucketCount)))
     }
 
-    /// A request was answered, be it with an error of the server's.
+    /// Counts requests that were answered, including those answered with an error.
     package mutating func countAnswered(_ count: Int = 1) { present.ended &+= count }
 
-    /// A request timed out, or was lost with its link.
+    /// Counts a request that timed out or was lost with its link.
     package mutating func countFailed() {
         present.ended &+= 1
         present.failed &+= 1
     }
 
-    /// Whether it is too much.
+    /// Whether the share of failed requests is too high.
     package var isExceeded: Bool {
         let failed = sum.failed + present.failed
-        // The usual case first: this is asked every turn.
+        // The usual case comes first, because this is evaluated in every turn.
         guard failed > 0 else { return false }
         let ended = sum.ended + present.ended
         return ended >= minimumRequests && Double(failed) >= share * Double(ended)
     }
 
-    /// It is `now`: what is older than the window counts no more.
+    /// Sets the time to `now` and discards the counts that are older than the window.
     package mutating func roll(to now: Instant) {
         guard let end else { return self.end = now.advanced(by: bucketLength) }
         guard now >= end else { return }
@@ -66,7 +68,7 @@ package struct ErrorRateWindow: Sendable {
         self.end = end.advanced(by: .nanoseconds(bucketLength.clampedNanoseconds * (late + 1)))
     }
 
-    /// Forgets everything: the endpoint is another now.
+    /// Discards all counts, because the client uses another endpoint.
     package mutating func reset() {
         present = Counts()
         sum = Counts()

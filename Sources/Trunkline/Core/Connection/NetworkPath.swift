@@ -1,25 +1,26 @@
-/// The way of packets from this host to a server, according to the system's routing tables.
+/// The path of packets from this host to a server, according to the routing tables of the system.
 ///
-/// It does not tell whether the server, or any router on the way, answers. Paths are equal when interface, source address, next
-/// router and the mark of a tunnel are.
+/// The path does not show whether the server, or any router on the way, responds. Two paths are equal if their
+/// interface, source address, gateway and tunnel flag are equal.
 @nonexhaustive
 public enum NetworkPath: Sendable, Hashable, CustomStringConvertible {
-    /// Not known: no address of the server is known yet, or the network is not monitored (`options.network.isMonitored` is false,
-    /// or the system does not allow it).
+    /// The path is unknown: no address of the server is known yet, or the network is not monitored
+    /// (``ClientOptions/Network-swift.struct/isMonitored`` is false, or the system does not allow it).
     case unknown
-    /// The server has a loopback address or a Unix domain socket. No change of the network concerns it, and it is known without
-    /// monitoring. Another address of this host has a route, through the loopback interface.
+    /// The server has a loopback address or a Unix domain socket. Changes of the network do not affect it, and this
+    /// path is known even if the network is not monitored. Another address of this host has a ``route(_:)`` through the
+    /// loopback interface instead.
     case local
-    /// No route leads to the server: the tables have none, or one that drops packets, or its interface is down or has no
-    /// carrier.
+    /// No route leads to the server: the routing tables have no route, the route drops packets, or its interface is
+    /// down or has no carrier.
     case noRoute
     /// Packets take this route.
     case route(NetworkRoute)
 
-    /// Whether packets have a way to the server, as far as is known.
+    /// Whether packets can reach the server, as far as is known. True for an unknown path.
     package var isUsable: Bool { self != .noRoute }
 
-    /// The path in words, such as `eth0 from 10.0.0.2 via 10.0.0.1`.
+    /// The path as text, such as `eth0 from 10.0.0.2 via 10.0.0.1`, `this host`, `no route` or `unknown path`.
     public var description: String {
         switch self {
         case .unknown: "unknown path"
@@ -32,14 +33,15 @@ public enum NetworkPath: Sendable, Hashable, CustomStringConvertible {
 
 /// A route from this host to a server.
 public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
-    /// The name of the interface that packets leave by, such as `eth0`.
+    /// The name of the interface through which packets leave, such as `eth0`.
     public let interface: String
-    /// The IP address of the next router; `nil` where the server is on the interface's own network, and on Darwin.
+    /// The IP address of the next router. `nil` if the server is on the network of the interface, and always `nil` on
+    /// Darwin.
     public let gateway: String?
-    /// Whether the interface is a tunnel, such as a VPN's, whose packets travel inside those of another interface. By the kind of
-    /// the interface on Linux, by its name and flags on Darwin.
+    /// Whether the interface is a tunnel, such as that of a VPN, whose packets travel inside those of another
+    /// interface. Determined by the kind of the interface on Linux, and by its name and flags on Darwin.
     public let isTunnel: Bool
-    /// The address that a new socket gets, with port 0.
+    /// The local address that a new socket gets, with port 0.
     package let source: SocketAddress?
 
     package init(interface: String, source: SocketAddress?, gateway: String? = nil, isTunnel: Bool = false) {
@@ -49,10 +51,10 @@ public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
         self.isTunnel = isTunnel
     }
 
-    /// The IP address of this host that packets carry; `nil` if the system does not tell.
+    /// The source IP address of the packets; `nil` if the system does not report it.
     public var sourceAddress: String? { source?.host }
 
-    /// The route in words, such as `eth0 from 10.0.0.2 via 10.0.0.1`.
+    /// The route as text, such as `eth0 from 10.0.0.2 via 10.0.0.1`.
     public var description: String {
         var text = interface + (isTunnel ? " (tunnel)" : "")
         if let sourceAddress { text += " from \(sourceAddress)" }

@@ -1,4 +1,4 @@
-/// Does not replace a link that failed or was lost: where options have no policy.
+/// The policy for options without one: it gives up after every failed attempt and every lost link.
 package struct NoRetries: ReconnectPolicy {
     package init() {}
 

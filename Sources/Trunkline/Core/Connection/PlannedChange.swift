@@ -1,49 +1,51 @@
-/// A planned change of the link: the next one is made ready while the present one goes on.
+/// A planned change: the next link is prepared while the present one stays in use.
 ///
-/// If it fails, the present link stays as it is, and the change is tried again at the pace of the reconnect policy.
+/// If an attempt fails, the present link stays as it is. The reconnect policy decides when the next attempt of the
+/// change begins.
 package struct PlannedChange: Equatable, Sendable {
-    /// Why the link is to be replaced.
+    /// Why the link is replaced.
     package enum Reason: Sendable {
-        /// Its server has said that it goes.
+        /// The server has announced its shutdown.
         case goAway
-        /// Somebody has chosen another endpoint.
+        /// The caller has chosen another endpoint.
         case choice
-        /// Its endpoint is in the list no more.
+        /// The endpoint was removed from the list.
         case removal
-        /// The preferred endpoint is to be tried again.
+        /// It is time to return to the preferred endpoint.
         case preference
-        /// It is old, its certificates are, or a new link would take a better path.
+        /// The link is old, its certificates have changed, a new link would take a better path, or the caller asked for
+        /// a renewal.
         case renewal
 
-        /// The cause in the report of the link that was replaced.
+        /// The cause in the report of the replaced link.
         package var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
     }
 
     package var reason: Reason
-    /// Where the next link leads to; `nil` for the endpoint whose turn it is.
+    /// The endpoint of the next link; `nil` for the endpoint whose turn it is.
     var target: Endpoint?
-    /// Under way; `nil` while it waits for the next.
+    /// The attempt in progress; `nil` while the change waits for its next attempt.
     package var attempt: ReconnectMachine.Attempt?
     /// When the next attempt begins.
     var until = Instant.distantPast
-    /// Attempts that failed.
+    /// The number of failed attempts of this change.
     var failures = 0
-    /// Waits between attempts, and those before that led to a link without work.
+    /// The number of waits between attempts, including earlier waits that led to a link without work.
     var round: Int
 
-    /// Whether it waits for an endpoint that does not have to be: the link may be renewed meanwhile.
+    /// Whether the change waits for an optional endpoint, so that the present link may be renewed meanwhile.
     var isRenewable: Bool { attempt == nil && (reason == .choice || reason == .preference) }
 
-    /// Whether another link to the present endpoint comes first when the present one has ended. An attempt at an endpoint that
-    /// somebody has chosen goes on: where links are short it would never come to its end.
+    /// Whether another link to the present endpoint comes first when the present link has ended. An attempt at an
+    /// endpoint that the caller has chosen continues instead: if links are short, it would never complete otherwise.
     var mayBePostponed: Bool { isRenewable || reason == .preference }
 }
 
 /// Planned changes.
 extension ReconnectMachine {
-    /// A link that begins.
+    /// The result of `linkReady`: a link that begins.
     package struct Beginning: Equatable, Sendable {
-        /// The session that it replaces, which is to be drained for this reason.
+        /// The session that the link replaces. It must be drained, for this reason.
         package let replaced: Replaced?
 
         package struct Replaced: Equatable, Sendable {
@@ -52,9 +54,9 @@ extension ReconnectMachine {
         }
     }
 
-    /// Replaces the link by another to the same endpoint, unless it is being replaced already.
+    /// Replaces the link by another to the same endpoint, unless a replacement is already in progress.
     ///
-    /// A change to an endpoint that cannot be reached waits until this one is over.
+    /// A change to an endpoint that cannot be reached waits until this one is complete.
     package mutating func renew(at now: Instant) -> Action {
         guard case .ready(let session) = state, change?.isRenewable ?? true, let linkEndpoint else { return .none }
         postponed = change
@@ -63,7 +65,7 @@ extension ReconnectMachine {
         return begin(.renewal, to: target, from: session, at: now)
     }
 
-    /// Makes the next link. Where links must not overlap, the present one drains at once.
+    /// Begins a planned change. If links must not overlap, the present link drains at once.
     mutating func begin(
         _ reason: PlannedChange.Reason,
         to target: Endpoint?,
@@ -82,7 +84,7 @@ extension ReconnectMachine {
         return goOnWithChange(at: now)
     }
 
-    /// The next attempt of the change.
+    /// Begins the next attempt of the change.
     private mutating func goOnWithChange(at now: Instant) -> Action {
         guard let change else { return .none }
         if let target = change.target, !ring.select(target) { return dropChange(at: now) }
@@ -93,7 +95,7 @@ extension ReconnectMachine {
         return .connect(attempt)
     }
 
-    /// The change's attempt has failed. The ring knows it already.
+    /// Handles a failed attempt of the change. The ring has recorded the failure already.
     mutating func changeFailed(_ cause: DisconnectCause, isPermanent: Bool, at now: Instant) -> Action {
         guard var change else { return .none }
         change.attempt = nil
@@ -106,12 +108,12 @@ extension ReconnectMachine {
         return restBetweenAttempts(after: cause, at: now)
     }
 
-    /// The change's next attempt begins without waiting any longer.
+    /// Begins the next attempt of the change without further wait.
     mutating func attemptChangeNow(at now: Instant) -> Action {
         change.map { $0.attempt == nil } ?? false ? goOnWithChange(at: now) : .none
     }
 
-    /// Waits for the change's next attempt.
+    /// Waits for the next attempt of the change.
     mutating func restBetweenAttempts(after cause: DisconnectCause, at now: Instant) -> Action {
         guard let change else { return .none }
         let failure = ReconnectFailure(
@@ -127,29 +129,29 @@ extension ReconnectMachine {
         return waitForPlans
     }
 
-    /// Before this instant the servers asked not to be tried.
+    /// The instant before which the endpoints of the change may not be tried, because their servers asked for that.
     func earliestStart(of change: PlannedChange, at now: Instant) -> Instant {
         change.target.map { ring.earliestStart(of: $0) } ?? ring.earliestStart(at: now)
     }
 
-    /// Goes on with a change that was postponed, unless the link leads there now.
+    /// Resumes a postponed change, unless the link leads to its endpoint now.
     mutating func resumePostponed() {
         guard let postponed = postponed.take(), let target = postponed.target, target != linkEndpoint else { return }
         change = postponed
         change?.attempt = nil
     }
 
-    /// Makes the attempt under way once more, from its beginning and to the same endpoint.
+    /// Restarts the attempt in progress, to the same endpoint.
     package mutating func restartAttempt(at now: Instant) -> Action {
         guard let attempt else { return .none }
         _ = ring.select(attempt.endpoint)
         return change == nil ? connect(at: now) : goOnWithChange(at: now)
     }
 
-    /// The next instant that the link's plans name.
+    /// Waits for the next instant at which a change, a return or a renewal is due.
     var waitForPlans: Action { deadline.map { .wait(until: $0) } ?? .none }
 
-    /// Gives the change up: the present link stays as it is.
+    /// Gives up the change. The present link stays as it is.
     package mutating func dropChange(at now: Instant) -> Action {
         guard let dropped = change.take() else { return .none }
         change = postponed.take()
@@ -158,7 +160,7 @@ extension ReconnectMachine {
         return .rest
     }
 
-    /// The change's link is ready: ends the one that it replaces, and returns that.
+    /// Ends the link that the change replaces, because the next link is ready. Returns the replaced link.
     mutating func endChanged(at now: Instant) -> Beginning.Replaced? {
         guard case .ready(let session) = state, let change else { return nil }
         let hasProvedItself = endReady(isReplaced: true, at: now)
@@ -170,7 +172,8 @@ extension ReconnectMachine {
         return Beginning.Replaced(session: session, reason: change.reason)
     }
 
-    /// The link is lost while `change` is under way: its attempt is the next one. Returns whether there is one.
+    /// Handles the loss of the link during `change`: the attempt of the change becomes the next attempt. Returns false
+    /// if no attempt is in progress.
     mutating func goOn(with change: PlannedChange) -> Bool {
         if let attempt = change.attempt {
             state = .connecting(attempt)
@@ -181,24 +184,25 @@ extension ReconnectMachine {
         return false
     }
 
-    /// The server of the link, at `endpoint`, says that it goes. The link is used until the next one is ready.
+    /// Handles the announced shutdown of the server at `endpoint`. The link is used until the next one is ready.
     mutating func replaceGoing(_ endpoint: Endpoint, at now: Instant) -> Action {
-        // An attempt that leads elsewhere goes on.
+        // An attempt at another endpoint continues.
         if let attempt = change?.attempt, attempt.endpoint != endpoint { return .none }
         if let change, change.reason == .goAway {
-            // A server that repeats it changes nothing of the pace, or it could make us connect without end.
+            // A repeated announcement does not change the pace. Otherwise a server could make the client connect
+            // without end.
             guard change.attempt == nil else { return .none }
             let until = max(change.until, ring.earliestStart(at: now))
             self.change?.until = until
             return .wait(until: until)
         }
-        // What somebody has chosen has the first turn.
+        // The endpoint that the caller has chosen has the first turn.
         if let change, change.reason == .choice, let target = change.target { _ = ring.select(target) }
         change = PlannedChange(reason: .goAway, target: nil, round: hasProvedItself(at: now) ? 0 : round)
         return ring.hasTurnLeft(at: now) ? goOnWithChange(at: now) : restBetweenAttempts(after: .goAway, at: now)
     }
 
-    /// An instant has come that the link's plans named.
+    /// Handles an instant at which a change, a return or a renewal is due.
     mutating func changeDue(at now: Instant) -> Action {
         guard case .ready(let session) = state, let linkEndpoint else { return .none }
         if let change {
@@ -221,22 +225,22 @@ extension ReconnectMachine {
                 ring.beginRound()
                 return begin(.preference, to: preferred, from: session, at: now)
             } else {
-                // It failed lately. A working link is not given up for that.
+                // The preferred endpoint failed recently. A working link is not given up for it.
                 self.returnAt = now.advanced(by: max(stay, .seconds(1)))
             }
         }
         return waitForPlans
     }
 
-    /// Sees about the preferred endpoint later, if the link is to another.
+    /// Plans the return to the preferred endpoint, if the link leads to another one.
     mutating func planReturn(at now: Instant, after least: Duration = .zero) {
         guard let stay = policy.returnsToPreferredAfter, let preferred = ring.preferred, preferred != linkEndpoint
         else { return returnAt = nil }
         returnAt = now.advanced(by: max(stay, least))
     }
 
-    /// Replaces the link when it is old: up to a tenth earlier than the policy says, lest all clients of a server that has
-    /// restarted replace theirs at the same time.
+    /// Plans the renewal of the link for its age: up to a tenth earlier than the policy says, so that the clients of a
+    /// server that has restarted do not all replace their links at the same time.
     mutating func planRenewal(at now: Instant) {
         guard let age = policy.maximumLinkAge else { return agedAt = nil }
         let nanoseconds = Double(max(1_000_000, age.clampedNanoseconds)) * (1 - 0.1 * generator.nextUnit())

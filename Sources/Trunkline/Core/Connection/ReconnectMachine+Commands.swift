@@ -1,7 +1,6 @@
-/// What somebody says who knows better.
+/// Commands of the caller and of the server.
 extension ReconnectMachine {
-    /// Connects without waiting any longer, be it for a server's hint. The waits to come are as long as they would have
-    /// been.
+    /// Connects without further wait, even if a server has asked for one. The length of later waits does not change.
     package mutating func reconnectNow(at now: Instant) -> Action {
         switch state {
         case .idle where ring.isEmpty: .giveUp
@@ -11,7 +10,7 @@ extension ReconnectMachine {
         }
     }
 
-    /// Ends the link or the attempt; no other follows until `resume`.
+    /// Ends the link or the attempt. No other attempt begins until `resume`.
     package mutating func suspend(at now: Instant) -> Action {
         switch state {
         case .suspended, .closed: return .none
@@ -33,7 +32,8 @@ extension ReconnectMachine {
         }
     }
 
-    /// Ends the suspension, and connects if there was or is demand: at once, unless every server asked for more time.
+    /// Ends the suspension, and connects if there was demand before or during it: at once, unless every server has
+    /// asked for a delay.
     package mutating func resume(at now: Instant) -> Action {
         guard state == .suspended else { return .none }
         state = .idle
@@ -41,8 +41,9 @@ extension ReconnectMachine {
         return isWanted ? start(at: now) : .none
     }
 
-    /// Goes to `endpoint`, from wherever it is: a link to another is replaced when the next is ready, an attempt or a wait
-    /// ends. Without demand, and while suspended, it is where the next attempt goes. `nil` when there is no such endpoint.
+    /// Moves to `endpoint`. A link to another endpoint is replaced when the next link is ready; an attempt or a wait
+    /// ends. Without demand, and while suspended, the next attempt goes to `endpoint`. Returns `nil` if the endpoint is
+    /// not in the list.
     package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
         switch state {
@@ -68,20 +69,23 @@ extension ReconnectMachine {
         }
     }
 
-    /// Leaves the endpoint of the link of `session` for another, if there is one.
+    /// Leaves the endpoint of the link of `session` for another one, if there is one. What follows depends on
+    /// `departure`:
     ///
-    /// A server that is about to go is left in any case: with `Policy.sendsAfterGoAway`, when the next link is ready. Where it
-    /// is the only one, the next is made after the policy's wait.
-    ///
-    /// Otherwise the link is of no more use, and drains at once. An error rate moves on only to an endpoint that has not failed
-    /// lately. After the last response of a link that said nothing of a time, or when the link is of no more use, the next link
-    /// is made at once and to the same endpoint. A server that answers nothing has failed: where it is the only one, the next
-    /// link is made after the policy's wait.
+    /// - `goAway`: The endpoint is left in any case. With `Policy.sendsAfterGoAway`, the link is used until the next
+    ///   one is ready; otherwise it drains at once. If the endpoint is the only one, the next attempt begins after the
+    ///   wait of the policy.
+    /// - `errorRate`: The link drains at once, and the next attempt goes to an endpoint that has not failed recently.
+    ///   Without such an endpoint, nothing changes.
+    /// - `lastResponse`, `unanswered` and `exhausted`: The link drains at once, and the next attempt begins at once. It
+    ///   goes to the same endpoint, unless the server gave a hint (`retryAfter`).
+    /// - `silence`: The link drains at once, and the endpoint has failed. If it is the only one, the next attempt
+    ///   begins after the wait of the policy.
     ///
     /// - Parameters:
-    ///   - demand: Who needs another link. Without demand, none follows on `goAway`.
-    ///   - retryAfter: The server's hint: it is not tried again earlier than this.
-    ///   - isLinkEnding: Nothing more comes on the link: it drains at once in any case.
+    ///   - demand: What needs another link. Without demand, no attempt follows `goAway`.
+    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
+    ///   - isLinkEnding: Whether nothing more arrives on the link. If true, it drains at once in any case.
     package mutating func leave(
         _ session: UInt64,
         because departure: Departure,
@@ -104,7 +108,7 @@ extension ReconnectMachine {
         let isOver = departure == .lastResponse || departure == .unanswered || departure == .exhausted
         if isOver, retryAfter == nil, let change, change.mayBePostponed, change.target != endpoint {
             postponed = change
-            // Links that are short must not become as many attempts elsewhere.
+            // Otherwise every short link would cause another attempt at the other endpoint.
             if change.attempt != nil { postponed?.until = now.advanced(by: Self.networkPace) }
         } else if let attempt = change?.attempt, !isUnneeded, departure != .silence || attempt.endpoint != endpoint {
             _ = endReady(wasSilent: departure == .silence, at: now)
@@ -133,11 +137,11 @@ extension ReconnectMachine {
         return .drain(session: session, then: askPolicy(for: demand, at: now))
     }
 
-    /// Has these endpoints from now on.
+    /// Replaces the list of endpoints.
     ///
-    /// A link to one that is gone is replaced when the next is ready, and an attempt there is given up for another. With an
-    /// empty list a link stays until it is lost; otherwise it gives up. The policy's wait goes on: those who are told of new
-    /// servers are told at the same time.
+    /// A link to a removed endpoint is replaced when the next link is ready. An attempt at a removed endpoint ends, and
+    /// another one begins. With an empty list a link stays until it is lost; without a link, the machine gives up. The
+    /// wait of the policy continues, because many clients may receive a new list at the same time.
     package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
         guard state != .closed else { return .none }
         ring.replace(with: endpoints)
@@ -148,11 +152,11 @@ extension ReconnectMachine {
             return connect(at: now)
         case .waiting(let until, _, _):
             if ring.isEmpty { return connect(at: now) }
-            // A hint of servers that are gone keeps nobody from the new ones.
+            // The hint of a removed server must not delay an attempt at a new one.
             let earliest = max(policyUntil, ring.earliestStart(at: now))
             return earliest < until ? wait(until: earliest) : .none
         case .noNetwork:
-            // Those that are new may have a route.
+            // The new endpoints may have a route.
             return connect(at: now)
         case .ready(let session):
             var isDropped = false
@@ -162,7 +166,7 @@ extension ReconnectMachine {
             }
             let isGone = !ring.isEmpty && linkEndpoint.map { !ring.contains($0) } ?? false
             if change != nil {
-                // Should that fail, it may be any.
+                // If the attempt fails, the next one may go to any endpoint.
                 if isGone {
                     change?.reason = .removal
                     change?.target = nil
@@ -173,16 +177,16 @@ extension ReconnectMachine {
                 ring.beginRound()
                 return begin(.removal, to: nil, from: session, at: now)
             }
-            // Another may be the preferred one now.
+            // The preferred endpoint may be another one now.
             planReturn(at: now)
             return isDropped ? .rest : waitForPlans
         }
     }
 
-    /// Has these endpoints from now on. A link or an attempt stays, even if its endpoint is none of them.
+    /// Replaces the list of endpoints, but keeps a link or an attempt even if its endpoint is not in the list.
     package mutating func extendEndpoints(_ endpoints: [Endpoint]) { ring.replace(with: endpoints) }
 
-    /// No link is wanted ever again.
+    /// Closes the machine for good.
     package mutating func close() {
         state = .closed
         readySince = nil

@@ -1,6 +1,7 @@
-/// What becomes of attempts and links, and the rules by which another follows.
+/// The outcomes of attempts and links, and the rules for the next attempt.
 extension ReconnectMachine {
-    /// A request, or a new reader of pushes, needs a link. After an orderly end it does not wait for the policy's delay.
+    /// Handles the demand for a link, by a request or a new reader of pushes. After an orderly end, the attempt does
+    /// not wait for the delay of the policy.
     package mutating func linkNeeded(at now: Instant) -> Action {
         switch state {
         case .idle: return start(at: now)
@@ -12,8 +13,8 @@ extension ReconnectMachine {
         }
     }
 
-    /// The attempt `id` has a link that is ready to be used: returns the session that it replaces, if it was a planned change.
-    /// `nil` when the attempt is an old one and the link is to be closed.
+    /// Handles the ready link of attempt `id`. Returns the session that the link replaces, if it belongs to a planned
+    /// change. Returns `nil` if the attempt is an old one; its link must be closed.
     package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> Beginning? {
         guard let attempt, attempt.id == id else { return nil }
         let isSame = linkEndpoint == attempt.endpoint
@@ -28,14 +29,16 @@ extension ReconnectMachine {
         return Beginning(replaced: replaced)
     }
 
-    /// The attempt `id` has failed: the next endpoint is tried at once, and after the last one there is a wait.
+    /// Handles the failure of attempt `id`: the next endpoint is tried at once, and after the last one there is a wait.
     ///
     /// - Parameters:
-    ///   - isPermanent: Time does not mend it: the endpoint is left out of the rounds, and when all are, it gives up.
-    ///   - retryAfter: The server's hint: it is not tried again earlier than this, nor much later.
-    ///   - hasRoute: Whether a route leads to any endpoint. Without one this is no failure of the endpoint.
-    ///   - isOfThisHost: This host knows the failure by itself: without a route there is no further attempt until one appears.
-    ///   - looksAgain: Whether there is one all the same, now and then.
+    ///   - isPermanent: Whether the failure is permanent. The endpoint is left out of the rounds, and when all
+    ///     endpoints are, the machine gives up.
+    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
+    ///   - hasRoute: Whether a route leads to any endpoint. Without a route, this is not a failure of the endpoint.
+    ///   - isOfThisHost: Whether the cause lies in this host. If true and there is no route, attempts pause until a
+    ///     route appears.
+    ///   - looksAgain: Whether such a pause ends after `longestPause` even if no route appears.
     package mutating func attemptFailed(
         _ id: UInt64,
         _ cause: DisconnectCause,
@@ -47,7 +50,7 @@ extension ReconnectMachine {
         at now: Instant
     ) -> Action {
         guard let attempt, attempt.id == id else { return .none }
-        // What is wrong for good is so on every route.
+        // A permanent failure is the same on every route.
         let hasRoute = hasRoute || isPermanent
         if hasRoute {
             ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
@@ -63,15 +66,16 @@ extension ReconnectMachine {
         return ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now)
     }
 
-    /// The link of `session` is lost, not by our doing.
+    /// Handles the loss of the link of `session`, which the client did not cause.
     ///
     /// - Parameters:
-    ///   - isOrderly: The server closed the link in order.
-    ///   - wasQuiet: No request was in flight on it.
-    ///   - demand: Who needs another link.
-    ///   - countsAgainstEndpoint: Its endpoint has failed, however long the link was ready.
-    ///   - isOurNetwork: Its path is gone, by which no endpoint has failed: the next link is made at once, but not again within
-    ///     `networkPace`.
+    ///   - isOrderly: Whether the server closed the link cleanly.
+    ///   - wasQuiet: Whether no request was in flight on the link.
+    ///   - demand: What needs another link.
+    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed.
+    ///   - countsAgainstEndpoint: Whether this is a failure of the endpoint, regardless of how long the link was ready.
+    ///   - isOurNetwork: Whether the path of the link was lost. Then the endpoint has not failed, and the next attempt
+    ///     begins at once, but only once within `networkPace`.
     package mutating func linkLost(
         _ session: UInt64,
         _ cause: DisconnectCause,
@@ -90,7 +94,7 @@ extension ReconnectMachine {
         let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
         if let endpoint, !isOurNetwork {
-            // Where links break, or do nothing, another endpoint may be better.
+            // If links break, or do no work, another endpoint may be better.
             if countsAgainstEndpoint || !(wasStable || hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
             hold(endpoint, for: retryAfter, at: now)
         }
@@ -102,7 +106,7 @@ extension ReconnectMachine {
             case .retry = decision(by: policy.reconnect)
         {
             lastPrompt = now
-            // Endpoints that had their turn had it in another network.
+            // The attempts of this round were made on another network.
             ring.beginRound()
             return connect(at: now)
         }
@@ -110,7 +114,7 @@ extension ReconnectMachine {
         return askPolicy(for: demand, at: now)
     }
 
-    /// The instant that `.wait(until:)`, or `deadline`, named has come.
+    /// Handles the instant that `.wait(until:)` or `deadline` named.
     package mutating func timerFired(at now: Instant) -> Action {
         switch state {
         case .waiting(let until, _, _): return until <= now ? connect(at: now) : .wait(until: until)
@@ -122,10 +126,11 @@ extension ReconnectMachine {
 
     // MARK: Rules
 
-    /// Whether as many attempts in a row have failed, or led to links that did no work, as the policy allows.
+    /// Whether the number of attempts in a row that failed, or led to links that did no work, has reached the maximum
+    /// of the policy.
     var hasUsedUpAttempts: Bool { policy.maximumAttempts.map { failures >= $0 } ?? false }
 
-    /// An attempt, or what is left of the wait that giving up began with.
+    /// Begins an attempt, or waits for what is left of the wait that began when the machine gave up.
     mutating func start(at now: Instant) -> Action {
         guard !ring.isEmpty else { return .giveUp }
         policyUntil = restUntil
@@ -133,7 +138,8 @@ extension ReconnectMachine {
         return earliest > now ? wait(until: earliest) : connect(at: now)
     }
 
-    /// After an orderly end a request does not wait for as long as the policy says, but for what a server asked for.
+    /// Connects soon after an orderly end, without the delay of the policy. A delay that a server has asked for still
+    /// applies.
     private mutating func connectPromptly(before until: Instant, at now: Instant) -> Action {
         guard let promptFrom else { return .none }
         let earliest = max(promptFrom, ring.earliestStart(at: now))
@@ -141,13 +147,14 @@ extension ReconnectMachine {
         return earliest < until ? wait(until: earliest) : .none
     }
 
-    /// When a request may connect after an orderly end.
+    /// Draws the instant from which a request may connect after an orderly end.
     private mutating func drawPromptStart(at now: Instant) {
         let (floor, jitter) = Self.promptDelay
         promptFrom = now.advanced(by: floor + jitter * generator.nextUnit())
     }
 
-    /// No link is needed for now: the next request connects, not before the wait is over that would have come now.
+    /// Goes to `idle`, because no link is needed now. The next request connects, but not before the end of the wait
+    /// that would follow now.
     mutating func rest(at now: Instant) -> Action {
         restUntil = promptFrom ?? restAfterPolicy(at: now)
         ring.beginRound()
@@ -172,10 +179,10 @@ extension ReconnectMachine {
         return .wait(until: until)
     }
 
-    /// Waits for as long as the policy says, and as the servers asked for, or gives up. A request that waits after an
-    /// orderly end shortens the wait.
+    /// Waits for as long as the policy decides and the servers have asked for, or gives up. If a request waits after an
+    /// orderly end, the wait of the policy is shorter.
     mutating func askPolicy(for demand: Demand = .request, at now: Instant) -> Action {
-        // Without endpoints it is not the policy that gives up: the rest is as long as its wait would have been.
+        // Without endpoints, it is not the policy that gives up. The pause is as long as the wait of the policy.
         guard !ring.isEmpty else { return giveUp(at: now) }
         guard case .retry(let delay) = decision(by: policy.reconnect) else {
             return giveUp(at: now, policyGaveUp: true)
@@ -186,18 +193,19 @@ extension ReconnectMachine {
         return wait(until: max(policyUntil, ring.earliestStart(at: now)))
     }
 
-    /// Gives up, and rests for as long as the next wait would have been: demand goes on, and must not become a storm.
+    /// Gives up. No attempt begins until the end of what would have been the next wait: continued demand must not cause
+    /// a flood of attempts.
     mutating func giveUp(at now: Instant, policyGaveUp: Bool = false) -> Action {
         restUntil = restAfterPolicy(at: now, policyGaveUp: policyGaveUp)
         if let promptFrom { restUntil = min(restUntil, promptFrom) }
         failures = 0
-        ring.pardon()
+        ring.forgetPermanentFailures()
         ring.beginRound()
         state = .idle
         return .giveUp
     }
 
-    /// The end of the policy's next wait, or of `Backoff()`'s where the policy gives up.
+    /// The end of the policy's next wait, or of the wait of `Backoff()` if the policy gives up.
     private mutating func restAfterPolicy(at now: Instant, policyGaveUp: Bool = false) -> Instant {
         var rest = policyGaveUp ? ReconnectDecision.giveUp : decision(by: policy.reconnect)
         if rest == .giveUp { rest = decision(by: Backoff()) }
@@ -206,7 +214,7 @@ extension ReconnectMachine {
         return now.advanced(by: max(.zero, delay))
     }
 
-    /// Whether the link that is ready has done work, or would have if it ended now.
+    /// Whether the ready link has proved itself, or would have if it ended now.
     func hasProvedItself(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
         let lifetime = lifetime(at: now)
         return hasAnswered || hasDelivered && lifetime >= Self.pushProof || inOrder && hadHandshake
@@ -216,12 +224,13 @@ extension ReconnectMachine {
     /// How long the link has been ready.
     func lifetime(at now: Instant) -> Duration { readySince.map { now.since($0) } ?? .zero }
 
-    /// The link is no more. Returns whether it has proved itself: then earlier failures are forgotten.
+    /// Ends the ready link. Returns whether it has proved itself; if so, earlier failures are forgotten.
     ///
     /// - Parameters:
-    ///   - inOrder: It ended in order with nothing in flight, so a handshake on it is proof enough.
-    ///   - wasSilent: Its server said nothing, so its lifetime is no proof.
-    ///   - isReplaced: The next link is ready, and its round goes on.
+    ///   - inOrder: Whether the link had an orderly end with nothing in flight. Then a handshake on it is sufficient
+    ///     proof.
+    ///   - wasSilent: Whether the server sent nothing. Then its lifetime is no proof.
+    ///   - isReplaced: Whether the next link is ready. Then the current round continues.
     mutating func endReady(
         inOrder: Bool = false,
         wasSilent: Bool = false,
@@ -234,7 +243,8 @@ extension ReconnectMachine {
             failures = 0
             round = 0
         }
-        // Servers that send us from one to the other get one turn each, as if they could not be reached.
+        // After a shorter link the round continues: servers that each close soon after connecting get one turn each, as
+        // if they could not be reached.
         if lifetime >= policy.stableAfter, !isReplaced { ring.beginRound() }
         readySince = nil
         returnAt = nil
@@ -244,7 +254,8 @@ extension ReconnectMachine {
         return hasProvedItself
     }
 
-    /// Keeps from `endpoint` for as long as its server asked for, and up to a tenth more, lest all come back at once.
+    /// Holds `endpoint` for as long as its server asked for, plus up to a tenth, so that its clients do not all come
+    /// back at once.
     mutating func hold(_ endpoint: Endpoint, for hint: Duration?, at now: Instant) {
         guard let hint, hint > .zero else { return }
         let nanoseconds = min(hint, Self.longestHint).clampedNanoseconds

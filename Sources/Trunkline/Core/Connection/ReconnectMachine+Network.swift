@@ -1,6 +1,7 @@
-/// What changes of the host's network mean for attempts.
+/// The effects of network changes on attempts.
 extension ReconnectMachine {
-    /// No route leads to any endpoint: there is no attempt until one appears. What failed for that says nothing of the servers.
+    /// Pauses attempts until a route appears, because no route leads to any endpoint. A failure without a route says
+    /// nothing about the servers.
     mutating func pause(looksAgain: Bool, at now: Instant) -> Action {
         guard !ring.isEmpty, case .retry = decision(by: policy.reconnect)
         else { return giveUp(at: now, policyGaveUp: true) }
@@ -10,10 +11,10 @@ extension ReconnectMachine {
         return .rest
     }
 
-    /// The network is another than before, and by now a route leads to an endpoint: the next attempt is made soon, and the
-    /// policy starts anew.
+    /// Handles a changed network in which a route leads to an endpoint: the next attempt begins soon, and the policy
+    /// starts over.
     ///
-    /// - Parameter isAttemptConcerned: What is under way was begun on a path that is no more.
+    /// - Parameter isAttemptConcerned: Whether the attempt in progress began on a path that no longer exists.
     package mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
         switch state {
         case .closed, .suspended: return .none
@@ -50,7 +51,8 @@ extension ReconnectMachine {
         }
     }
 
-    /// No route leads to any endpoint any more, as it seems: an attempt finds out, which fails at once if that is so.
+    /// Handles a network in which no route seems to lead to any endpoint. An attempt verifies that: it fails at once if
+    /// there is no route.
     package mutating func networkLost(at now: Instant) -> Action {
         guard now.since(lastPrompt) >= Self.networkPace else { return .none }
         switch state {
@@ -64,7 +66,7 @@ extension ReconnectMachine {
         }
     }
 
-    /// A new link would take a better path: replaces the present one, at most once in `networkPace`.
+    /// Replaces the present link, because a new one would take a better path; at most once within `networkPace`.
     package mutating func takeBetterPath(at now: Instant) -> Action {
         let earliest = lastPrompt.advanced(by: Self.networkPace)
         guard earliest > now else {
@@ -80,7 +82,7 @@ extension ReconnectMachine {
 
     private mutating func startAnew() { (failures, round) = (0, 0) }
 
-    /// Waits until `start`, and for as long as servers have asked for; but no longer than `until`.
+    /// Waits until `start`, and for as long as servers have asked for, but not beyond `until`.
     private mutating func connectLater(
         at start: Instant,
         unlessBefore until: Instant = .distantFuture,
@@ -92,7 +94,7 @@ extension ReconnectMachine {
         return wait(until: earliest)
     }
 
-    /// When the next attempt may begin.
+    /// Draws when the next attempt may begin.
     private mutating func soon(at now: Instant, isPaced: Bool) -> Instant {
         let start = now.advanced(by: Self.networkJitter * generator.nextUnit())
         return isPaced ? max(start, lastPrompt.advanced(by: Self.networkPace)) : start

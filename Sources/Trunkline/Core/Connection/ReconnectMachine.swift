@@ -1,5 +1,5 @@
-/// Whether there is a link, and if not, when to try for one, and where. The rules of reconnecting and failover, without
-/// sockets or clocks.
+/// Decides whether there is a link, and if not, when and where the next attempt begins: the rules of reconnecting and
+/// failover, without sockets or clocks.
 ///
 ///                    ┌──────────── another endpoint's turn ─┐
 ///                    ▼                                      │ fails
@@ -12,36 +12,45 @@
 ///      │             └──┘ planned change
 ///      └── resume ── suspended ◄── suspend ── (any)          closed ◄── close ── (any)
 ///
-/// At most one attempt exists at a time: that of `connecting`, or that of a planned change (`PlannedChange`), which makes the
-/// next link while the present one goes on. Every attempt and every link has a number, which travels with the effect and
-/// comes back with its outcome; an outcome with an old number changes nothing.
+/// At most one attempt exists at a time: that of `connecting`, or that of a planned change (`PlannedChange`), which
+/// prepares the next link while the present one stays in use. Every attempt and every link has a number. The number
+/// travels with the action and comes back with its outcome. An outcome with an old number changes nothing.
 ///
 /// A *round* gives every endpoint one turn, one right after the other. Between rounds, and after every lost link, the
-/// policy says how long to wait. Waits are counted from one link that proved itself to the next, giving up or not, so
-/// that steady demand cannot turn a server that is down into one that is stormed. A link proves itself by an answer
-/// (`linkAnswered`), by a push and a lifetime of `pushProof`, by an orderly end after a handshake, or by lasting for
-/// `Policy.stableAfter`.
+/// policy decides how long to wait. The number of waits grows until a link proves itself. Giving up does not reset it,
+/// so steady demand cannot flood a server that is down with attempts.
+///
+/// A link proves itself in one of these ways:
+/// - It answered a request (`linkAnswered`).
+/// - It delivered a push and was ready for at least `pushProof`.
+/// - It began with a handshake, and the server closed it cleanly with no request in flight.
+/// - It was ready for `Policy.stableAfter`, and the client did not leave it because of silence.
 package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
-        /// No link, and none is needed, or it was given up. → connecting, waiting, suspended, closed
+        /// There is no link, because none is needed or the machine gave up. Next states: connecting, waiting,
+        /// suspended, closed.
         case idle
-        /// One attempt is under way, up to its link being ready. → ready, connecting, waiting, noNetwork, idle, suspended, closed
+        /// One attempt is in progress, until its link is ready. Next states: ready, connecting, waiting, noNetwork,
+        /// idle, suspended, closed.
         case connecting(Attempt)
-        /// There is a link, and perhaps a planned change. → ready (the next link), waiting, connecting, idle, suspended, closed
+        /// There is a link, and perhaps a planned change. Next states: ready (the next link), waiting, connecting,
+        /// idle, suspended, closed.
         case ready(session: UInt64)
-        /// No link until then, for `cause`; `attempt` is the number of the next. → connecting, noNetwork, idle, suspended, closed
+        /// There is no link until `until`, because of `cause`. `attempt` is the number of the next attempt. Next
+        /// states: connecting, idle, suspended, closed.
         case waiting(until: Instant, attempt: Int, cause: DisconnectCause)
-        /// No link, and no attempt, as no route leads to any endpoint. → waiting, connecting, idle, suspended, closed
+        /// There is no link and no attempt, because no route leads to any endpoint. Next states: waiting, connecting,
+        /// idle, suspended, closed.
         case noNetwork(cause: DisconnectCause)
-        /// No link, whoever wants one. → idle, connecting, waiting, closed
+        /// There is no link, even if requests wait for one. Next states: idle, connecting, waiting, closed.
         case suspended
-        /// For good.
+        /// There is no link any more. A final state.
         case closed
     }
 
-    /// One attempt to connect.
+    /// One attempt to connect to one endpoint.
     package struct Attempt: Equatable, Sendable {
-        /// Distinguishes it from every other attempt of this machine, and is its link's session number.
+        /// The number of the attempt, unique within this machine. It is also the session number of the attempt's link.
         package var id: UInt64
         /// One more than the number of attempts in a row that failed or led to a link that did no work.
         package var number: Int
@@ -50,39 +59,39 @@ package struct ReconnectMachine: Sendable {
 
     package indirect enum Action: Equatable, Sendable {
         case none
-        /// Connect to the attempt's endpoint and report `linkReady` or `attemptFailed` with its id. What there is of
-        /// an earlier attempt is to be dropped.
+        /// Discard what is left of an earlier attempt. Connect to the attempt's endpoint, then report `linkReady` or
+        /// `attemptFailed` with the attempt's ID.
         case connect(Attempt)
-        /// Call `timerFired` at this instant. What there is of an earlier attempt is to be dropped.
+        /// Discard what is left of an earlier attempt. Call `timerFired` at this instant.
         case wait(until: Instant)
-        /// Drop what there is of an attempt, and call `timerFired` at `deadline`.
+        /// Discard what is left of an attempt. Call `timerFired` at `deadline`.
         case rest
-        /// Close the link of this session, and drop what there is of an attempt: it was we who ended it.
+        /// Discard what is left of an attempt. Close the link of this session, as ended by the client.
         case close(session: UInt64)
-        /// The link of this session is ready no more: nothing new goes out on it, what is out may still be answered.
-        /// Then perform the other action.
+        /// Drain the link of this session: it takes no new requests, and those in flight may still be answered. Then
+        /// perform the other action.
         case drain(session: UInt64, then: Action)
-        /// There is no server: whoever waits for a link is told so.
+        /// No server is available: fail the callers that wait for a link.
         case giveUp
     }
 
-    /// Why an endpoint that works is left.
+    /// Why the client leaves an endpoint that works.
     package enum Departure: Sendable, CaseIterable {
-        /// Its server said that it is about to go.
+        /// The server announced its shutdown.
         case goAway
         /// Too many of its requests fail.
         case errorRate
-        /// Its server answers no more on this link, as servers do after so many requests: nothing speaks against the
-        /// next one.
+        /// The server has sent its last response on this link, for example because it limits the requests per link.
+        /// This does not count against the next link.
         case lastResponse
-        /// Nobody wants the answers any more that are due on this link.
+        /// The responses that are due on this link are all for abandoned requests.
         case unanswered
-        /// Requests that were given up hold what the next ones need: serial numbers, or places below the limit.
+        /// Abandoned requests hold the serial numbers, or the places below `maximumInFlight`, that other requests need.
         case exhausted
-        /// Its server answers nothing at all.
+        /// The server answers nothing.
         case silence
 
-        /// What to say of the link.
+        /// The cause in the report of the link.
         var cause: DisconnectCause {
             switch self {
             case .goAway, .lastResponse: .goAway
@@ -93,60 +102,63 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    /// Who needs a link.
+    /// Why the client needs a link.
     package enum Demand: Comparable, Sendable {
-        /// No request waits for a link, and nobody waits for pushes.
+        /// No request waits for a link, and there is no subscription and no stream of pushes.
         case none
-        /// Somebody waits for pushes, but no request for a link.
+        /// There is a subscription or a stream of pushes, but no request waits for a link.
         case pushes
         /// A request waits for a link.
         case request
     }
 
-    /// What the machine goes by. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.
+    /// The settings of the machine. See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.
     package struct Policy: Sendable {
         package var reconnect: any ReconnectPolicy = Backoff()
-        /// After how many failed attempts in a row to give up; `nil` for never.
+        /// The number of failed attempts in a row after which the machine gives up; `nil` for never.
         package var maximumAttempts: Int?
-        /// How long a link that did no work must stay ready for the policy to start anew.
+        /// How long a link that did no work must stay ready before the policy starts over.
         package var stableAfter: Duration = .seconds(10)
-        /// Whether a link that ended in order is replaced even without demand.
+        /// Whether a link that the server closed cleanly is replaced even without demand.
         package var keepsLinkWarm = false
         package var retriesPermanentCauses = false
         package var order = EndpointOrder.ordered
         package var halfLife: Duration = .seconds(30)
-        /// How long to stay away from the preferred endpoint; `nil` to stay where it works.
+        /// How long the client uses another endpoint before it returns to the preferred one; `nil` to stay where it
+        /// works.
         package var returnsToPreferredAfter: Duration?
-        /// How old a link may be before the next is made; `nil` for any age.
+        /// The maximum age of a link before it is replaced; `nil` for no limit.
         package var maximumLinkAge: Duration?
-        /// Whether the next link may be made while there is one.
+        /// Whether the next link may be established while there is one.
         package var overlapsLinks = true
-        /// Whether a link is used until the next is ready although its server has said that it goes.
+        /// Whether a link is used until the next one is ready although its server has announced its shutdown.
         package var sendsAfterGoAway = true
 
         package init() {}
     }
 
-    /// After an orderly end, a request waits for as long as is drawn from here before it connects: when a server with
-    /// many clients ends all links at once, they come back spread out.
+    /// How long a request waits after an orderly end before it connects: a random time within this range. If a server
+    /// with many clients closes all links at once, the clients come back spread out.
     static let promptDelay = (floor: Duration.milliseconds(10), jitter: Duration.milliseconds(40))
 
-    /// A link that delivered pushes, and answered nothing, must have lasted for so long to prove itself: a server may
-    /// say by a push why it closes.
+    /// The minimum lifetime for a link to prove itself by a push alone. A server may send a push that says why it
+    /// closes.
     static let pushProof = Duration.seconds(1)
 
-    /// A server's hint is obeyed up to here: none may send its clients away for good.
+    /// The maximum of a server's hint (`retryAfter`). No server may stop its clients from connecting for longer.
     static let longestHint = Duration.seconds(3600)
 
-    /// When the network has changed for the better, the next attempt waits for as long as is drawn from zero to here: the
-    /// clients of a network that comes back do not come all at once.
+    /// The maximum of the random wait before the next attempt after the network has improved. The clients of a network
+    /// that comes back do not connect all at once.
     static let networkJitter = Duration.milliseconds(80)
 
-    /// At most one attempt in this time is made, or made anew, because the network has changed, lest a route that comes and
-    /// goes keeps an attempt from its end. The first after a time without any route does not count.
+    /// The minimum time between two attempts that begin, or restart, because the network has changed. Otherwise a route
+    /// that comes and goes would keep an attempt from completing. The first attempt after a time without any route does
+    /// not count.
     static let networkPace = Duration.seconds(1)
 
-    /// Where a name may lead elsewhere by now, or the system's tables may not know everything, a pause is no longer than this.
+    /// The maximum length of a pause (`noNetwork`) if a name may resolve to other addresses by now, or if the routing
+    /// tables of the system may be incomplete.
     static let longestPause = Duration.seconds(60)
 
     package internal(set) var state = State.idle
@@ -155,16 +167,18 @@ package struct ReconnectMachine: Sendable {
     var generator: SeededGenerator
     /// The number of the latest attempt.
     var lastID: UInt64 = 0
-    /// Attempts since the last link that proved itself that failed or led to a link that did not, or since it gave up.
+    /// The number of attempts that failed or led to a link that did not prove itself, since the last link that did or
+    /// since the machine gave up.
     var failures = 0
-    /// Waits since the last link that proved itself. A link that was lost before it did counts too, or a server that
-    /// accepts and closes at once would be asked again and again without growing waits; so does giving up.
+    /// The number of waits since the last link that proved itself. A lost link that had not proved itself adds a wait
+    /// too: otherwise a server that accepts and closes at once would receive attempts without growing waits. Giving up
+    /// also adds one.
     var round = 0
     /// Why the last attempt failed or the last link ended.
     package internal(set) var lastCause = DisconnectCause.closedLocally
-    /// Where the link of `ready` leads.
+    /// In `ready`: the endpoint of the link.
     var linkEndpoint: Endpoint?
-    /// Since when the link is ready. Set in `ready` only.
+    /// When the link became ready. Set in `ready` only.
     var readySince: Instant?
     /// In `ready`: whether the link began with a handshake.
     var hadHandshake = false
@@ -172,26 +186,28 @@ package struct ReconnectMachine: Sendable {
     package private(set) var hasAnswered = false
     /// In `ready`: whether the link has delivered a push.
     package private(set) var hasDelivered = false
-    /// In `waiting` and `idle` after a link that proved itself and ended in order: a request may connect from here on.
+    /// In `waiting` and `idle`, after a link that proved itself and had an orderly end: the instant from which a
+    /// request may connect.
     package internal(set) var promptFrom: Instant?
-    /// When to see about returning to the preferred endpoint. Set in `ready`, and from one link to the next to the same
-    /// server, whose links may be too short for it.
+    /// When to consider the return to the preferred endpoint. Set in `ready`, and kept from one link to the next to the
+    /// same server, because those links may be too short for it.
     var returnAt: Instant?
-    /// When the link is to be replaced for its age. Set in `ready` only.
+    /// When the link is replaced for its age. Set in `ready` only.
     var agedAt: Instant?
-    /// In `ready`: the next link that is being made.
+    /// In `ready`: the planned change, if there is one.
     package internal(set) var change: PlannedChange?
-    /// In `noNetwork`: when to look for a route once more; `nil` for not before one appears.
+    /// In `noNetwork`: when to try again; `nil` to wait until a route appears.
     var pausedUntil: Instant?
-    /// A change that waits for another to be over: to an endpoint that somebody has chosen, or that is preferred.
+    /// A change that waits until another one is complete. It leads to an endpoint that the caller has chosen, or to the
+    /// preferred one.
     var postponed: PlannedChange?
-    /// When an attempt was last made because the network had changed.
+    /// When an attempt last began because the network had changed.
     var lastPrompt = Instant.distantPast
-    /// In `idle`: before this instant there is no attempt.
+    /// In `idle`: no attempt begins before this instant.
     var restUntil = Instant.distantPast
-    /// In `waiting`: its end as far as the policy goes. A server's hint may make it later.
+    /// In `waiting`: the end of the wait according to the policy. A server's hint may extend it.
     var policyUntil = Instant.distantPast
-    /// In `suspended`: whether to connect when it is resumed.
+    /// In `suspended`: whether to connect after `resume()`.
     var isWanted = false
 
     package init(endpoints: [Endpoint], policy: Policy, seed: UInt64) {
@@ -202,25 +218,25 @@ package struct ReconnectMachine: Sendable {
 
     package var endpoints: [Endpoint] { ring.endpoints }
 
-    /// The link that is ready has answered a request.
+    /// Records that the ready link has answered a request.
     package mutating func linkAnswered() { hasAnswered = true }
 
-    /// The link that is ready has delivered a push.
+    /// Records that the ready link has delivered a push.
     package mutating func linkDelivered() { hasDelivered = true }
 
-    /// A new link has proved nothing yet.
+    /// Initializes the properties of `ready` for a new link, which has not proved itself yet.
     mutating func beginReady(afterHandshake: Bool, at now: Instant) {
         (readySince, hadHandshake, promptFrom) = (now, afterHandshake, nil)
         (hasAnswered, hasDelivered) = (false, false)
         planRenewal(at: now)
     }
 
-    /// The attempt under way, be it that of a planned change.
+    /// The attempt in progress, including that of a planned change.
     package var attempt: Attempt? {
         if case .connecting(let attempt) = state { attempt } else { change?.attempt }
     }
 
-    /// When `timerFired` wants to be called; `nil` for never.
+    /// When to call `timerFired`; `nil` for never.
     package var deadline: Instant? {
         switch state {
         case .waiting(let until, _, _): until
@@ -238,7 +254,7 @@ package struct ReconnectMachine: Sendable {
 }
 
 extension ReconnectMachine.State {
-    /// Whether attempts pause for want of a route.
+    /// Whether attempts are paused because there is no route.
     package var isWithoutNetwork: Bool {
         if case .noNetwork = self { true } else { false }
     }

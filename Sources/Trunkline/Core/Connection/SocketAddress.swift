@@ -4,15 +4,15 @@ package enum AddressFamily: Hashable, Sendable, CaseIterable {
 
     package var other: AddressFamily { self == .ipv6 ? .ipv4 : .ipv6 }
 
-    /// As people write it.
+    /// The name of the family in messages.
     package var name: String { self == .ipv6 ? "IPv6" : "IPv4" }
 }
 
-/// Where a socket connects to or listens: an address that needs no name resolution.
+/// The address to which a socket connects or at which it listens. It needs no name resolution.
 package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
-    /// Four address bytes.
+    /// The four bytes of the address.
     case ipv4([UInt8], port: UInt16)
-    /// Sixteen address bytes and the scope (0 for none).
+    /// The sixteen bytes of the address, and its scope (0 for none).
     case ipv6([UInt8], port: UInt16, scope: UInt32)
     /// The path of a Unix domain socket.
     case unix(path: String)
@@ -43,7 +43,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether it leads to this very host whatever its network is like: a loopback address, or a path.
+    /// Whether the address leads to this host regardless of its network: a loopback address or a path.
     package var isLoopback: Bool {
         switch self {
         case .ipv4(let bytes, _): return bytes.first == 127
@@ -54,13 +54,13 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The IP address as it is written (RFC 5952 §4), without its port; for a path the path.
+    /// The IP address as text (RFC 5952 §4), without its port; for a path, the path.
     package var host: String {
         switch self {
         case .ipv4(let bytes, _): return bytes.map(String.init).joined(separator: ".")
         case .ipv6(let bytes, _, _):
             let groups = stride(from: 0, to: bytes.count, by: 2).map { UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]) }
-            // The longest run of zeros, the first of equally long ones; a single zero is written.
+            // The longest run of zeros; of equally long runs, the first. A single zero is not shortened.
             var (gap, run) = (0..<0, 0)
             for (index, group) in groups.enumerated() {
                 run = group == 0 ? run + 1 : 0
@@ -75,7 +75,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The same host with another port; a path has none.
+    /// Returns the same address with another port. A path has no port and is returned as it is.
     package func with(port: UInt16) -> SocketAddress {
         switch self {
         case .ipv4(let bytes, _): .ipv4(bytes, port: port)

@@ -1,39 +1,43 @@
-/// What went wrong between two sockets. Appears as the `cause` of a `ClientError`.
+/// An error of name resolution, sockets or TLS. It appears as the ``ClientError/cause`` of a ``ClientError``.
 public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What kind of failure it is.
+    /// The kind of failure.
     @nonexhaustive
     public enum Code: Sendable, Hashable {
-        /// The host's name could not be resolved.
+        /// The name of the host could not be resolved.
         case nameResolutionFailed
-        /// Nobody listens there.
+        /// The connection was refused: no server listens at the address.
         case refused
-        /// There is no way to the address.
+        /// The address cannot be reached, for example because no route leads to it.
         case unreachable
-        /// The connection's local address is gone from this host, or the interface that has it is down.
+        /// The local address of the link was removed from this host, or the interface that has it is down.
         case pathLost
-        /// The connection was not established, or the peer gave no sign of life, in time.
+        /// The link was not ready in time, or the kernel gave up a link because the peer acknowledged nothing.
         case timedOut
-        /// The peer reset the connection.
+        /// The peer, or a device on the path, reset the connection.
         case reset
         /// The peer closed the connection.
         case closedByPeer
-        /// We closed it ourselves: `suspend()`, or a draining link whose time was over.
+        /// The client closed the link itself: by ``Client/suspend()``, for example, or because a link had drained for
+        /// longer than `options.failover.drainTimeout`.
         case closedLocally
-        /// The link looked established, but a ping was followed by nothing at all.
+        /// The link was established but made no progress: nothing arrived after a ping, or a frame stayed incomplete
+        /// for too long.
         case halfOpen
-        /// The address cannot be used (a path too long, an address family that is missing).
+        /// The address cannot be used. For example, a path is too long, or the host does not support the address
+        /// family.
         case invalidAddress
-        /// TLS could not be established, or was broken off.
+        /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
         case tls(TLSFailure)
         /// Any other system error.
         case system
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     public var code: Code
-    /// The system's error number; 0 where there is none.
+    /// The error number of the system (`errno`); 0 if there is none.
     public var errno: Int32
-    /// What happened, for people: one line, in which control and format characters are escaped.
+    /// A human-readable description of what happened: one line of at most 2,048 characters, with control and format
+    /// characters escaped.
     public var message: String
 
     package init(_ code: Code, errno: Int32 = 0, _ message: String) {

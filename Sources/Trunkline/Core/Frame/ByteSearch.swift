@@ -1,9 +1,9 @@
 /// A word whose every byte is 1.
 private let ones: UInt64 = 0x0101_0101_0101_0101
 
-/// Finding bytes in memory, eight at a time.
+/// Searching for bytes, eight at a time.
 extension UnsafeRawBufferPointer {
-    /// The offset of the first `byte` in `start..<end`, which must be within the memory.
+    /// Returns the offset of the first `byte` in `start..<end`, which must be within the memory.
     @inline(never)
     func firstOffset(of byte: UInt8, from start: Int, to end: Int) -> Int? {
         let pattern = UInt64(byte) &* ones
@@ -28,17 +28,18 @@ extension UnsafeRawBufferPointer {
         return nil
     }
 
-    /// The word at `index` with the top bit of the first byte set that equals those of `pattern`, and no bit below it.
+    /// Returns a word in which the lowest set bit is the top bit of the first byte at `index` that equals the byte of
+    /// `pattern`; 0 if none does. Bits above may be set wrongly.
     @inline(__always)
     private func matches(_ pattern: UInt64, at index: Int) -> UInt64 {
         let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ pattern
         return (word &- ones) & ~word & (ones &<< 7)
     }
 
-    /// The offset of the first run of bytes in `start..<end` that equals `pattern`; `start` for an empty one.
+    /// Returns the offset of the first occurrence of `pattern` in `start..<end`; `start` if `pattern` is empty.
     func firstOffset(of pattern: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Int? {
         guard let first = unsafe pattern.first else { return start <= end ? start : nil }
-        // A run that begins here or later does not fit.
+        // An occurrence that begins here or later would not fit.
         let limit = end &- pattern.count &+ 1
         var index = start
         while index < limit {
@@ -53,27 +54,28 @@ extension UnsafeRawBufferPointer {
 }
 
 extension Bytes {
-    /// Whether the bytes begin with those of `prefix`.
+    /// Returns whether the bytes begin with those of `prefix`.
     public func hasPrefix(_ prefix: Bytes) -> Bool {
         prefix.count <= count && shared(0..<prefix.count) == prefix
     }
 
-    /// Whether the bytes end with those of `suffix`.
+    /// Returns whether the bytes end with those of `suffix`.
     public func hasSuffix(_ suffix: Bytes) -> Bool {
         suffix.count <= count && shared(count - suffix.count..<count) == suffix
     }
 
-    /// Finds `byte` for `contains(_:)` of the standard library.
+    /// Finds `byte` for the standard library's `contains(_:)`.
     public func _customContainsEquatableElement(_ byte: UInt8) -> Bool? { firstOffset(of: byte) != nil }
 
-    /// Finds `byte` for `firstIndex(of:)` of the standard library.
+    /// Finds `byte` for the standard library's `firstIndex(of:)`.
     public func _customIndexOfEquatableElement(_ byte: UInt8) -> Int?? { .some(firstOffset(of: byte)) }
 
     private func firstOffset(of byte: UInt8) -> Int? {
         unsafe withUnsafeBytes { unsafe $0.firstOffset(of: byte, from: 0, to: count) }
     }
 
-    /// The index of the first place, at `start` or after it, where all of `pattern` stands.
+    /// Returns the index of the first occurrence of `pattern` at or after `start`, or `nil` if there is none or `start`
+    /// is out of bounds.
     public func firstIndex(of pattern: Bytes, from start: Int = 0) -> Int? {
         guard start >= 0, start <= count else { return nil }
         return unsafe withUnsafeBytes { memory in
@@ -81,9 +83,11 @@ extension Bytes {
         }
     }
 
-    /// What is between the places where `separator` stands: one part more than there are separators, some perhaps empty.
+    /// Splits the bytes at each occurrence of `separator` and returns the parts: one more than there are occurrences. A
+    /// part may be empty.
     ///
-    /// Looked for from the front; an empty separator stands nowhere.
+    /// The search starts at the front, so occurrences do not overlap. With an empty separator, the result is one part
+    /// that holds all bytes.
     public func parts(separatedBy separator: Bytes) -> [Bytes] {
         var parts: [Bytes] = []
         var index = 0
@@ -95,7 +99,10 @@ extension Bytes {
         return parts
     }
 
-    /// The bytes of `slice`: shared when they are many and most of what they are a slice of, else copied.
+    /// Creates the bytes of `slice`.
+    ///
+    /// The bytes share the storage if there are at least 4,096 of them and they are at least an eighth of the storage.
+    /// Otherwise they are copied.
     public init(_ slice: Slice<Bytes>) {
         let base = slice.base
         if slice.count >= 4096, slice.count >= base.storage.count / 8 {

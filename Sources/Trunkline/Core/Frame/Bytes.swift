@@ -1,19 +1,28 @@
 /// A run of bytes that shares its storage when copied.
 ///
-/// A body that arrived as a small part of a larger read has storage of its own; a large one may share the buffer
-/// it was read into, never more than eight times its size. Indices start at zero.
+/// `Bytes` is the type of bodies, heads and named byte fields. It is a random-access collection of `UInt8` whose
+/// indices start at 0, and it can be written as a string literal (UTF-8) or an array literal:
+///
+/// ```swift
+/// let line: Bytes = "GET key\r\n"
+/// let mark: Bytes = [0xCA, 0xFE]
+/// let text = String(line)   // invalid UTF-8 becomes U+FFFD
+/// ```
+///
+/// A small body has its own storage. A large body may share the buffer that it was read into; that buffer is at most
+/// eight times as large as the body.
 public struct Bytes: Sendable {
     @usableFromInline let storage: [UInt8]
-    /// Offset of the first byte within `storage`. `start + count <= storage.count` always holds.
+    /// The offset of the first byte within `storage`. Invariant: `start + count <= storage.count`.
     @usableFromInline let start: Int
     /// The number of bytes.
     public let count: Int
 
-    /// No bytes.
+    /// Creates an empty run of bytes.
     @inlinable
     public init() { self.init([]) }
 
-    /// The bytes of `array`, shared with it, not copied.
+    /// Creates bytes that share the storage of `array`, without copying it.
     @inlinable
     public init(_ array: [UInt8]) {
         storage = array
@@ -21,18 +30,18 @@ public struct Bytes: Sendable {
         count = array.count
     }
 
-    /// A copy of the bytes of `sequence`.
+    /// Creates bytes from a copy of `sequence`.
     @inlinable
     public init(_ sequence: some Sequence<UInt8>) {
-        // In one piece where it can be: an array takes any sequence but its own kind byte by byte.
+        // One copy where the sequence is contiguous: `Array(sequence)` takes most sequences byte by byte.
         self.init(sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence))
     }
 
-    /// The UTF-8 bytes of `text`.
+    /// Creates the UTF-8 bytes of `text`.
     @inlinable
     public init(_ text: String) { self.init(Array(text.utf8)) }
 
-    /// The bytes of `storage` in `range`, shared, not copied.
+    /// Creates bytes that share `range` of `storage`, without copying it.
     @usableFromInline
     package init(sharing storage: [UInt8], in range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= storage.count, "range outside the storage")
@@ -41,12 +50,12 @@ public struct Bytes: Sendable {
         count = range.count
     }
 
-    /// The bytes in `range`, shared, not copied.
+    /// Returns the bytes in `range`, which share this storage.
     func shared(_ range: Range<Int>) -> Bytes {
         Bytes(sharing: storage, in: start + range.lowerBound..<start + range.upperBound)
     }
 
-    /// Calls `body` with the bytes in memory; the pointer is valid only within the call.
+    /// Calls `body` with the bytes in memory and returns its result. The pointer is valid only during the call.
     @inlinable
     public func withUnsafeBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
@@ -56,7 +65,7 @@ public struct Bytes: Sendable {
         }
     }
 
-    /// Calls `body` with the bytes as a span.
+    /// Calls `body` with the bytes as a span and returns its result.
     @inlinable
     public func withSpan<Result, Failure: Error>(
         _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -64,7 +73,8 @@ public struct Bytes: Sendable {
         try body(storage.span.extracting(start..<start + count))
     }
 
-    /// The bytes in `range`, which must be within them: shared if they are an eighth of the storage or more, else copied.
+    /// Returns the bytes in `range`, which must be within bounds. They share the storage if they are at least an eighth
+    /// of it; otherwise they are copied.
     package func part(_ range: Range<Int>) -> Bytes {
         precondition(range.lowerBound >= 0 && range.upperBound <= count, "range out of bounds")
         let range = start + range.lowerBound..<start + range.upperBound
@@ -73,7 +83,7 @@ public struct Bytes: Sendable {
 }
 
 extension Bytes: RandomAccessCollection {
-    /// Always zero.
+    /// Always 0.
     @inlinable
     public var startIndex: Int { 0 }
 
@@ -81,14 +91,15 @@ extension Bytes: RandomAccessCollection {
     @inlinable
     public var endIndex: Int { count }
 
-    /// The byte at `position`, which must be within the bytes.
+    /// The byte at `position`. A position that is out of bounds stops the program.
     @inlinable
     public subscript(position: Int) -> UInt8 {
         precondition(position >= 0 && position < count, "index out of range")
         return storage[start + position]
     }
 
-    /// Gives the bytes in memory to algorithms of the standard library (`Array(bytes)`, `String(decoding:as:)`).
+    /// Gives algorithms of the standard library, such as `Array(bytes)` and `String(decoding:as:)`, direct access to
+    /// the bytes.
     @inlinable
     public func withContiguousStorageIfAvailable<Result>(
         _ body: (UnsafeBufferPointer<UInt8>) throws -> Result
@@ -98,7 +109,8 @@ extension Bytes: RandomAccessCollection {
         }
     }
 
-    /// Copies in one go what the standard library would copy byte by byte (`array.append(contentsOf: bytes)`).
+    /// Copies the bytes in one step, where the standard library would copy one byte at a time
+    /// (`array.append(contentsOf: bytes)`).
     @inlinable
     public func _copyContents(
         initializing memory: UnsafeMutableBufferPointer<UInt8>
@@ -113,13 +125,13 @@ extension Bytes: RandomAccessCollection {
 }
 
 extension Bytes: Hashable {
-    /// Whether both hold the same bytes.
+    /// Returns whether `a` and `b` contain the same bytes.
     public static func == (a: Bytes, b: Bytes) -> Bool {
         guard a.count == b.count else { return false }
         return unsafe a.withUnsafeBytes { a in
             unsafe b.withUnsafeBytes { b in
                 if unsafe a.baseAddress == b.baseAddress { return true }
-                // Eight bytes at a time, then the rest.
+                // Compares eight bytes at a time, then the rest.
                 let words = a.count / 8
                 for word in 0..<words {
                     let (x, y) = unsafe (
@@ -141,56 +153,58 @@ extension Bytes: Hashable {
 }
 
 extension Bytes: ExpressibleByStringInterpolation, ExpressibleByArrayLiteral {
-    /// The UTF-8 bytes of a literal, with interpolation or without.
+    /// Creates the UTF-8 bytes of a string literal, which may have interpolations.
     public init(stringLiteral text: String) { self.init(Array(text.utf8)) }
 
-    /// The bytes of a literal.
+    /// Creates bytes from an array literal.
     public init(arrayLiteral bytes: UInt8...) { self.init(bytes) }
 
-    /// How many bytes of memory are kept alive by these. Not to be acted on but by `compacted`: how much an array takes
-    /// for as many bytes differs from run to run.
+    /// The number of bytes of memory that this value keeps alive. Only for `compacted`: the capacity of an array of the
+    /// same size differs from run to run.
     package var heldBytes: Int { storage.capacity }
 
-    /// The same bytes; a copy of them where they are a part of something larger.
+    /// The same bytes, copied if they are part of much larger storage.
     package var compacted: Bytes { heldBytes <= count + count / 8 + 64 ? self : Bytes(Array(self)) }
 }
 
 extension Bytes: CustomStringConvertible {
-    /// The number of bytes, and none of them: they may be secrets, and descriptions end up in logs.
+    /// The number of bytes, such as `12 bytes`. Never the bytes themselves, because descriptions end up in logs and the
+    /// bytes may be secret.
     public var description: String { count == 1 ? "1 byte" : "\(count) bytes" }
 }
 
 extension String {
-    /// The text of `bytes`, read as UTF-8; invalid sequences become U+FFFD.
+    /// Creates the text of `bytes`, decoded as UTF-8. Invalid sequences become U+FFFD.
     public init(_ bytes: Bytes) { self.init(decoding: bytes, as: UTF8.self) }
 
-    /// The text of `bytes`, read as UTF-8; invalid sequences become U+FFFD: `String(line.dropFirst(2))`.
+    /// Creates the text of a slice of bytes, as in `String(line.dropFirst(2))`, decoded as UTF-8. Invalid sequences
+    /// become U+FFFD.
     public init(_ bytes: Slice<Bytes>) { self.init(decoding: bytes, as: UTF8.self) }
 }
 
-// MARK: - Making bytes of others
+// MARK: - Building bytes
 
-/// A value like an array: what shares its storage with the bytes does not change with them.
+/// Changing a value copies storage that other values share, so they do not change with it.
 extension Bytes {
-    /// `byte`, `count` times.
+    /// Creates `count` bytes that all have the value `byte`.
     public init(repeating byte: UInt8, count: Int) { self.init([UInt8](repeating: byte, count: count)) }
 
-    /// Adds `byte` at the end.
+    /// Appends one byte.
     @inlinable
     public mutating func append(_ byte: UInt8) { append(contentsOf: CollectionOfOne(byte)) }
 
-    /// Adds a copy of `bytes` at the end.
+    /// Appends a copy of `bytes`.
     ///
-    /// In place, as an array does it, when nobody shares the storage; otherwise everything is copied.
+    /// If no other value shares the storage, it grows in place, as an array does. Otherwise everything is copied.
     @inlinable
     public mutating func append(contentsOf bytes: some Sequence<UInt8>) {
         var all = count == storage.count ? storage : Array(self)
-        self = Bytes()  // or the storage would be shared, with itself
+        self = Bytes()  // otherwise `all` would share the storage with `self`
         all.append(contentsOf: bytes)
         self = Bytes(all)
     }
 
-    /// Appends an unsigned integer in as many bytes as its type has.
+    /// Appends an unsigned integer. The number of bytes is the size of its type.
     @inlinable
     public mutating func append<Value: FixedWidthInteger & UnsignedInteger>(
         integer value: Value,
@@ -200,11 +214,14 @@ extension Bytes {
         unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0) }
     }
 
-    /// Appends the low `width` bytes of `value`; higher bytes of the value are dropped.
+    /// Appends the low `width` bytes of `value` and ignores the higher ones.
     ///
     /// - Parameters:
-    ///   - width: 1 to 8; another width stops the program.
-    ///   - file, line: Named when the program is stopped.
+    ///   - value: The integer.
+    ///   - width: The number of bytes, 1 to 8. Another width stops the program.
+    ///   - order: The order of the bytes.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
     @inlinable
     package mutating func append(
         integer value: UInt64,
@@ -215,12 +232,12 @@ extension Bytes {
     ) {
         require((1...8).contains(width), "Bytes: an integer has 1 to 8 bytes, not \(width)", file, line)
         let shift = UInt64(8 * (8 - width))
-        // The wanted bytes are the last ones in network order, and the first ones in the other.
+        // The bytes to append are the last ones in big-endian order and the first ones in little-endian order.
         let ordered = order == .bigEndian ? (value << shift).bigEndian : value.littleEndian
         unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0.prefix(width)) }
     }
 
-    /// The bytes of `a` and then those of `b`: `"$3\r\n" + body + "\r\n"`.
+    /// Returns the bytes of `a` followed by those of `b`, as in `"$3\r\n" + body + "\r\n"`.
     public static func + (a: Bytes, b: Bytes) -> Bytes {
         var all: [UInt8] = []
         all.reserveCapacity(a.count + b.count)
@@ -229,12 +246,12 @@ extension Bytes {
         return Bytes(all)
     }
 
-    /// Adds `more` at the end of `bytes`; see `append(contentsOf:)`.
+    /// Appends `more` to `bytes`; see ``append(contentsOf:)``.
     public static func += (bytes: inout Bytes, more: Bytes) { bytes.append(contentsOf: more) }
 
-    // MARK: Reading integers. Nothing here traps, whatever the bytes hold.
+    // MARK: Reading integers. These methods never trap, whatever the bytes hold.
 
-    /// The unsigned integer of type `Value` at `offset`; `nil` when it is not all within the bytes.
+    /// Returns the unsigned integer of type `Value` at `offset`, or `nil` if it is not entirely within the bytes.
     @inlinable
     public func integer<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
@@ -246,7 +263,8 @@ extension Bytes {
         return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
     }
 
-    /// The unsigned integer of `width` bytes (1 to 8) at `offset`; `nil` when it is not all within the bytes.
+    /// Returns the unsigned integer of `width` bytes (1 to 8) at `offset`, or `nil` if it is not entirely within the
+    /// bytes.
     @inlinable
     package func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
         guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }

@@ -1,91 +1,129 @@
-// What a protocol may have beside frames. A codec that conforms to one of these has to implement all of its requirements: a
-// misspelt one does not compile. How the library reaches them is said in `FrameCodec`.
+// The optional capabilities of a protocol. A codec that conforms to one of these protocols must implement all of its
+// requirements, so a misspelt member does not compile. `FrameCodec` explains how the library calls them.
 
 // MARK: - Requests
 
-/// A codec of a protocol in which a client can cancel a request.
+/// A codec of a protocol in which the client can cancel a request.
 ///
-/// With any other codec, a request that is given up is forgotten on the client's side alone.
+/// With any other codec, the client does not tell the server that it has abandoned a request.
 public protocol CancellingCodec: FrameCodec {
-    /// The frame that tells the server to drop the request `serial` of type `type`; `nil` where there is none.
+    /// Returns the frame that cancels a request on the server, or `nil` to send none.
+    ///
+    /// The client calls it when a request that was written is cancelled or times out, and when it abandons a request
+    /// because the server's response is invalid.
+    ///
+    /// - Parameters:
+    ///   - serial: The serial number of the request; 0 in protocols that match responses in order.
+    ///   - type: The type of the request.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
 }
 
-/// A codec that decides whether other requests may follow a request on its link before it is answered to the end.
+/// A codec that decides whether other requests may follow a request on its link before that request is answered.
 ///
-/// For protocols matched in order. With any other codec, any number of requests may be in flight.
+/// It matters only in protocols that match responses in order (``ResponseMatching/inOrder``). With any other codec, any
+/// number of requests may be in flight.
 public protocol PipeliningCodec: FrameCodec {
-    /// Whether other requests may follow `request`. Called in protocols matched in order only, once for each request of a
-    /// `Client`; a handshake, and a `Connection` alone, look after that themselves.
+    /// Returns whether other requests may follow `request` on the same link before it is answered.
     ///
-    /// If not, those behind it wait; once its caller has given it up, they go out on another link. For requests after which
-    /// it is not known what becomes of the next (HTTP's `POST`, or a request to upgrade).
+    /// Return `false` for a request that makes the fate of later ones uncertain, such as an HTTP `POST` or a request to
+    /// upgrade, and for a command that waits on the server, such as Redis' `BLPOP`. Later requests then wait until it
+    /// is answered.
+    ///
+    /// If such a request is cancelled or times out after its first byte was written, the client replaces the link at
+    /// once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is closed when the
+    /// requests that were sent before this one have ended. Later requests go out on the next link, which goes to the
+    /// same endpoint unless the server was silent (``ClientOptions/Liveness-swift.struct/maximumStalls``).
+    ///
+    /// The method is called only in protocols that match responses in order: once for each request of a client, and
+    /// once for each request of a batch in a handshake (``Handshaker/send(all:)``). A ``Connection`` that is used alone
+    /// never calls it.
     func mayPipeline(behind request: Frame) -> Bool
 }
 
-/// A codec that decides whether a message may be sent without waiting for an answer.
+/// A codec that decides whether a message may be sent without waiting for a response.
 ///
-/// With any other codec, callers know what the server does not answer.
+/// With any other codec, `post` and `enqueue` accept every message. The caller must know which messages the server does
+/// not answer.
 public protocol PostingCodec: FrameCodec {
-    /// Whether `message` may be sent without waiting for an answer (`post`). A server that answers all the same shifts every
-    /// later answer to the wrong request in protocols matched in order.
+    /// Returns whether `message` may be sent as a one-way message.
+    ///
+    /// If not, `post`, `enqueue` and `subscribe(posting:)` throw `invalidRequest`, fate `notSent`. In a protocol
+    /// matched in order, a response to a one-way message would make every later response go to the wrong request.
     func mayPost(_ message: Frame) -> Bool
 }
 
-/// A codec that is told which frames were sent.
+/// A codec that learns which frames were sent.
 ///
-/// For protocols in which a response cannot be read without knowing what it answers (HTTP's `HEAD` has a response without
-/// its body). Do not take notes in `encode`: what was encoded may be taken back and encoded again.
+/// Conform in a protocol in which a response can be decoded only if its request is known. For example, the response to
+/// HTTP's `HEAD` announces a body that does not follow. Do not record this in ``FrameCodec/encode(_:into:)``: an
+/// encoded frame may be discarded before it is written, and encoded again later.
 public protocol SentFrameCodec: FrameCodec {
-    /// Notes that the first byte of `frame` went out on this link. Called once for each frame, in the order in which they
-    /// are on the wire, before anything is decoded that the server may have answered.
+    /// Notes that the first byte of `frame` was written to this link.
+    ///
+    /// Called once for each frame, in the order of the frames on the wire, and before any bytes are decoded that may
+    /// answer it.
     mutating func noteSent(_ frame: Frame)
 }
 
-/// A codec of a protocol in which a client says, during a reply, how much more of it it takes.
+/// A codec of a protocol in which the client sends window updates: during a reply, it tells the server how many more
+/// bytes of the reply it accepts.
 ///
-/// HTTP over the link (`HTTPTunnel`) needs one, for which type 0x405 is a window update: a codec that wraps `.standard`
-/// forwards it.
+/// HTTP over the link (`HTTPTunnel`) requires such a codec and uses type 0x405 for its window updates. ``FrameLayout``
+/// conforms. A custom codec that wraps `.standard` must conform too, and forward ``isWindowUpdate(_:)`` to it.
 public protocol WindowedCodec: FrameCodec {
-    /// Whether `frame`, which a client sends with the serial of a request under way, as `HTTPTunnel` does, is a
-    /// window update: it says how many more bytes of the reply the client takes, and is neither a piece of the request nor
-    /// its end. Called for the client's codec and for the test server's.
+    /// Returns whether `frame` is a window update.
+    ///
+    /// A window update has the serial of a request in flight and says how many more bytes of the reply the client
+    /// accepts. It is neither a part of the request nor its end. Called on the client's codec and on the test server's.
     func isWindowUpdate(_ frame: Frame) -> Bool
 }
 
 // MARK: - Responses and pushes
 
-/// A codec that checks a response against its request, by what it repeats of it.
+/// A codec that checks whether a response belongs to its request, by comparing values of the request that the response
+/// repeats.
+///
+/// The check detects a wrong serial, caused by a transmission error or a faulty server. Without the check, the response
+/// would reach another caller as a success.
 public protocol ResponseCheckingCodec: FrameCodec {
-    /// Checks that `response`, which was received, can be the answer to `request`. Called for every response and every part
-    /// of one whose request waits for it, on the client's loop.
+    /// Checks that the received `response` can be the response to `request`.
     ///
-    /// Throw `responseMismatch` for one that cannot. Matched by serial, it costs its request alone: that fails with
-    /// `protocolViolation`, fate `unknown`, is cancelled, and its serial is quarantined. Matched in order, it ends the link,
-    /// on which the responses have shifted. In a handshake it ends the attempt.
+    /// Called on the event loop, on the codec of the link, for every response and every part whose request is in
+    /// flight. Frames with a ``Frame/malformedReason`` are not checked.
+    ///
+    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch`` for a response that belongs to another request. The
+    ///   consequences depend on how responses are matched:
+    ///   - By serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on the server
+    ///     and its serial is quarantined.
+    ///   - In order: the link ends, because every later response would go to the wrong request too.
+    ///   - In a handshake: the attempt fails.
     func check(_ response: Frame, against request: Frame) throws(FrameError)
 
-    /// Whether `check(_:against:)` is to be called; true by default. Asked once, of the codec that the client was made with.
-    /// If it is true, the client keeps every request, body included, until it is answered.
+    /// Whether ``check(_:against:)`` is called; `true` by default.
+    ///
+    /// Read once, from the codec that was passed to the client. If it is `true`, the client keeps every request,
+    /// including its body, until it is answered.
     var checksResponses: Bool { get }
 }
 
-/// A codec that decides whether a response may be kept.
+/// A codec that decides whether a response may be cached.
 ///
-/// With any other codec, callers know what is worth keeping.
+/// With any other codec, every successful response of a call with a ``CachePolicy`` may be cached.
 public protocol CachingCodec: FrameCodec {
-    /// Whether `response`, which is not an error response, may be kept and given to later callers who ask for the same
-    /// with a `CachePolicy`. Called for the responses of such calls alone.
+    /// Returns whether `response`, which is not an error response, may be kept and given to later callers.
+    ///
+    /// Called only for responses to calls that have a ``CachePolicy``.
     func mayCache(_ response: Frame) -> Bool
 }
 
-/// A codec of a protocol whose pushes are about different things (a topic, a channel, a subscription's number).
+/// A codec of a protocol whose pushes each have a topic, such as a channel name or a subscription number.
 public protocol PushKeyCodec: FrameCodec {
-    /// What `push` is about, for streams that select by it (`Client.pushes(forKey:buffering:)`); `nil` where it is about
-    /// nothing in particular.
+    /// Returns the key of `push`, by which ``Client/pushes(forKey:buffering:)`` selects pushes, or `nil` if the push
+    /// has no key.
     ///
-    /// Called on the event loop, of the codec that the client was made with, once for each push while there is such a
-    /// stream: it must be quick. Of a push with `malformedReason`, return a key only if it is certain.
+    /// Called once for each push while the client has at least one such stream, on the event loop and on the codec that
+    /// was passed to the client; it must be fast. For a push with a ``Frame/malformedReason``, return a key only if the
+    /// key is certain.
     func pushKey(of push: Frame) -> PushKey?
 }
 
@@ -93,94 +131,114 @@ public protocol PushKeyCodec: FrameCodec {
 
 /// A codec of a protocol with heartbeats.
 ///
-/// With any other codec a link has no heartbeat, only the kernel's probes (`options.connecting.keepAlive`) and the rules of
-/// `options.liveness` for frames that are never completed and requests that time out in a row.
+/// With any other codec, a link has no heartbeat. A dead link is then detected only by the kernel's keep-alive probes
+/// (`options.connecting.keepAlive`) and by the rules of `options.liveness` for frames that stay incomplete and for
+/// requests that time out in a row.
 ///
-/// The answer to a ping must be told from a response by `decode`. Where it cannot (in-order protocols whose ping is a request
-/// like any other), do not conform: it would be given to the oldest request. Every frame is a sign of life there.
+/// Conform only if `decode` can distinguish the answer to a ping from a response. This is not possible in a protocol
+/// that matches responses in order and whose ping is an ordinary request: the client would give the answer to the
+/// oldest request. Such a protocol needs no heartbeat while it has traffic, since every frame counts as progress.
 public protocol HeartbeatCodec: FrameCodec {
-    /// The frame that asks the server for a sign of life; `nil` where this side sends none.
+    /// Returns the ping to send, or `nil` if this side sends none.
     ///
-    /// `number` counts the pings of a link from 0. A codec may put it, or what is left of it, into the frame's serial;
-    /// an answer with another serial than that, and not 0, is known to be of an earlier ping.
+    /// - Parameter number: The number of the ping on this link, counting from 0. The codec may use it, or its low bits,
+    ///   as the serial of the frame. If the serial of an answer differs from it and is not 0, the client knows that it
+    ///   answers an earlier ping.
     func ping(number: UInt64) -> Frame?
 
-    /// The frame that answers the other side's `ping`; `nil` where it wants no answer.
+    /// Returns the answer to a ping from the peer, or `nil` if the ping needs none.
     func pong(answering ping: Frame) -> Frame?
 
-    /// Whether an answer to a ping cannot be told from a ping by itself: `decode` calls both `.ping`. False by default.
+    /// Whether the answer to a ping looks like a ping, so that `decode` calls both `.ping`; `false` by default.
     ///
-    /// Then one that comes within `options.liveness.deadline` of a ping of ours is the answer, unless its serial is
-    /// another, and those that are taken for the server's are answered once a second at most.
+    /// If `true`, a ping that arrives within `options.liveness.deadline` of a ping of the client counts as the answer,
+    /// unless its serial differs. The client answers other pings, at most one per second.
     var pongsLookLikePings: Bool { get }
 }
 
-/// A codec of a protocol with a final frame, without which the end of a connection is a failure (MQTT's DISCONNECT, SMPP's
-/// unbind, SMTP's QUIT).
+/// A codec of a protocol in which a client announces the end of a connection with a final frame, such as MQTT's
+/// DISCONNECT, SMPP's `unbind` or SMTP's QUIT.
+///
+/// Without that frame, the server would treat the end of the connection as a failure.
 public protocol ClosingCodec: FrameCodec {
-    /// The final frame sent before an orderly close, or `nil` for none.
+    /// Returns the final frame that is sent before an orderly close, or `nil` to send none.
     ///
-    /// The last frame of a link that ends in good order: by `close()`, or because it drains and nothing is
-    /// under way on it any more. What the server says to it is not heard. Not sent by `closeNow()` and `suspend()`, nor for
-    /// a client that is deallocated without `close()`, nor to a server that reads nothing for 2 s of closing.
+    /// It is sent by `close()`, and when a draining link has no more requests in flight. The client does not wait for
+    /// the server's answer.
+    ///
+    /// It is not sent:
+    /// - by `closeNow()` and `suspend()`;
+    /// - if a client is deallocated without `close()`;
+    /// - to a server that reads nothing for 2 s while the client closes.
     func closingFrame() -> Frame?
 }
 
 /// A codec of a protocol in which a `goAway` frame carries a retry delay.
 ///
-/// A codec without one need not conform: it decodes frames of the kind `goAway`. The client then makes the next link while it
-/// goes on with the present one, and requests go out there until the next link is ready. A server that takes nothing after its
-/// goAway needs `options.failover.sendsAfterGoAway = false`; a goAway that is the last frame of its link is marked with
-/// `Frame.markLinkEnding()`.
+/// A codec whose `goAway` frames carry no delay does not need this conformance: it only returns frames of the kind
+/// ``Frame/Kind-swift.enum/goAway``. When such a frame arrives, the client establishes the next link. Until that link
+/// is ready, requests continue to go out on the present one. If the server accepts no requests after its `goAway`, set
+/// `options.failover.sendsAfterGoAway = false`: the present link then drains at once.
 public protocol GoAwayCodec: FrameCodec {
-    /// The retry delay that `goAway` carries, for which its server is not tried again; `nil` for none. Up to one hour is obeyed,
-    /// plus up to a tenth.
+    /// Returns the retry delay that `goAway` carries, or `nil` for none.
+    ///
+    /// The client does not connect to that server again until this delay has passed. A delay above one hour counts as
+    /// one hour. A random time of up to a tenth of the delay is added.
     func retryAfter(in goAway: Frame) -> Duration?
 }
 
-/// A codec of a protocol in which the end of the connection ends a message (HTTP's bodies without a length).
+/// A codec of a protocol in which the end of the connection completes a message, as with HTTP bodies that have no
+/// length.
 ///
-/// With any other codec, what is left over at the end of the connection is dropped.
+/// With any other codec, the bytes of an incomplete frame are discarded when the connection ends.
 public protocol EndOfStreamCodec: FrameCodec {
-    /// Returns the frame that is completed by the end of the connection, which the server has closed in good order, or `nil`
-    /// for none. `input` holds what was not decoded, perhaps nothing.
+    /// Returns the frame that the end of the connection completes, or `nil` for none.
     ///
-    /// Called until it returns `nil`, consumes nothing or throws. What is left over is dropped.
+    /// Called when the server has closed the connection cleanly, and repeatedly until it returns `nil`, consumes
+    /// nothing or throws. Remaining bytes are discarded.
+    ///
+    /// - Parameter input: The bytes that were not decoded; may be empty.
+    /// - Throws: An error for bytes that are not a frame. Requests in flight then fail with `protocolViolation`, fate
+    ///   `unknown`.
     mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 }
 
-/// A codec with named fields whose values a handshake can set for the rest of the link.
+/// A codec with named fields whose values a handshake can set for the rest of a link.
 ///
-/// With any other codec, `Handshaker.setDefault(_:to:)` throws `invalidArgument`.
+/// With any other codec, ``Handshaker/setDefault(_:to:)-7ij7k`` throws `invalidArgument`.
 public protocol FieldDefaultsCodec: FrameCodec {
-    /// From now on, frames of this link that do not set the named fields which `frame` has hold these: what the
-    /// handshake was told by `Handshaker.setDefault(_:to:)`. Throws for fields that the protocol does not have.
+    /// Sets the default values of named fields on this link. A later frame that does not set one of these fields is
+    /// sent with the value that `frame` holds.
+    ///
+    /// - Parameter frame: A frame with the fields that the handshake passed to ``Handshaker/setDefault(_:to:)-7ij7k``.
+    /// - Throws: An error for a field that the protocol does not have and for a value that does not fit. `setDefault`
+    ///   then throws `invalidArgument`.
     mutating func setDefaults(from frame: Frame) throws(FrameError)
 }
 
 // MARK: - Test servers
 
-/// A codec that knows the server's side of its protocol, for test servers.
+/// A codec that can create a codec for the server side of its protocol, for test servers.
 ///
-/// With any other codec, both sides speak alike.
+/// With any other codec, a test server uses the same codec as the client.
 public protocol ServerSideCodec: FrameCodec {
-    /// The same protocol as the server sees it: decodes requests and encodes responses.
+    /// Returns a codec for the server side of the protocol. It decodes requests and encodes responses and pushes.
     func serverSide() -> any FrameCodec
 }
 
 // MARK: - Defaults
 
 extension ResponseCheckingCodec {
-    /// Responses are checked.
+    /// `true`: responses are checked.
     public var checksResponses: Bool { true }
 }
 
 extension HeartbeatCodec {
-    /// Pings and their answers differ.
+    /// `false`: `decode` distinguishes pings from their answers.
     public var pongsLookLikePings: Bool { false }
 }
 
-// MARK: - What the library asks
+// MARK: - What the library calls
 
 // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension CancellingCodec {

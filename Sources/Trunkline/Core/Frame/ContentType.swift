@@ -1,14 +1,14 @@
-/// What the bytes of a body are, in protocols whose frames say so: the number in the field "contentType".
+/// The format of a body, in protocols whose frames carry it in the field `contentType`.
 ///
-/// The numbers of `FrameLayout.extended` have names; add those of your protocol in an extension.
+/// The numbers of `.extended` have names. Add those of your protocol in an extension.
 public struct ContentType: RawRepresentable, Sendable, Hashable {
-    /// The protocol's number for it.
+    /// The number on the wire.
     public var rawValue: UInt32
 
-    /// The content type of this number.
+    /// Creates the content type with this number.
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    /// Bytes that only the application knows: 0.
+    /// Bytes whose format only the application knows: 0.
     public static let bytes = ContentType(rawValue: 0)
     /// A JSON text (RFC 8259): 1.
     public static let json = ContentType(rawValue: 1)
@@ -17,7 +17,7 @@ public struct ContentType: RawRepresentable, Sendable, Hashable {
     /// An HTTP message: 3.
     public static let http = ContentType(rawValue: 3)
 
-    /// The name of the field.
+    /// The name of the field in a frame.
     package static let fieldName = "contentType"
 }
 
@@ -26,14 +26,16 @@ extension ContentType: CustomStringConvertible {
         .bytes: "bytes", .json: "JSON", .protobuf: "protobuf", .http: "HTTP",
     ]
 
-    /// The name, or the number.
+    /// The name of a known content type, or else its number.
     public var description: String { Self.names[self] ?? "content type \(rawValue)" }
 }
 
 extension Frame {
-    /// What the body's bytes are: the field "contentType" (`Field.contentType`); `nil` when it was neither set nor
-    /// received. Unlike other fields it may be set for a layout that has not got it, and is left out there. A number
-    /// beyond 32 bits, of a layout with a wider field, is held at the largest.
+    /// The format of the body: the field `contentType` (``Field/contentType(_:default:order:)``). `nil` if it was
+    /// neither set nor received.
+    ///
+    /// Unlike other fields, it may be set for a layout that does not declare it; the layout then omits it. A received
+    /// number above 32 bits becomes the largest 32-bit number.
     public var contentType: ContentType? {
         get { self[ContentType.fieldName].map { ContentType(rawValue: UInt32(clamping: $0)) } }
         set { self[ContentType.fieldName] = newValue.map { UInt64($0.rawValue) } }

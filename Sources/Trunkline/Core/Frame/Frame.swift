@@ -1,78 +1,99 @@
-/// The number by which a response finds its request. Protocols with narrower serials use the low values.
+/// The number that matches a response with its request. In protocols with narrower serials, only the low values are
+/// used.
 public typealias SerialNumber = UInt64
 
-/// One message of a protocol, after decoding and before encoding.
+/// One message of a protocol, in decoded form.
+///
+/// A codec creates a frame for each message that arrives and turns frames into bytes. It fills in what its protocol
+/// carries: ``type``, ``serial``, ``status``, ``body``, and further header fields by name (``subscript(_:)``,
+/// ``subscript(bytes:)``).
 public struct Frame: Sendable, Hashable {
-    /// What a frame is for.
+    /// The kind of a frame: a request, a response, a push and so on.
     @nonexhaustive
     public enum Kind: UInt8, Sendable, Hashable {
-        /// Asks the server for an answer.
+        /// A request, which the server answers with a response.
         case request
-        /// Answers a request, in full.
+        /// The complete response to a request, or its last part.
         case response
-        /// A part of an answer with more to come: of the same request, by its serial or, in order, of the oldest one. The
-        /// last part is the `response`. See `Client.stream`; `Client.send` joins the bodies. Or a piece of a request with more
-        /// to come: see `Client.open`.
+        /// A part of a reply with more to come; the last part is a `response`. It belongs to the request with its
+        /// serial or, matched in order, to the oldest request.
+        /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-2foza`` returns the parts, and `send` joins their
+        /// bodies.
+        ///
+        /// If a client sends the frame, it is a piece of a request with more to come: see
+        /// ``Client/open(_:timeout:partTimeout:options:buffering:)``.
         case part
-        /// Sent by the server on its own account.
+        /// A message that the server sends without a request.
         case push
-        /// Asks for a sign of life.
+        /// A ping, which the peer may answer with a `pong`.
         case ping
-        /// A sign of life that was asked for.
+        /// The answer to a `ping`. A codec also uses this kind for frames that the client should ignore.
         case pong
-        /// Says that the request with this serial number is not wanted any more.
+        /// A message that cancels the request with the same serial.
         case cancel
-        /// The server is about to close this link: the client makes the next one, and leaves this one
-        /// (`options.failover.sendsAfterGoAway`).
+        /// An announcement that the server is about to close the link. The client establishes the next link and stops
+        /// using this one; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
         case goAway
     }
 
-    /// What the frame is for.
+    /// The kind of the frame.
     public var kind: Kind
-    /// The protocol's number for this type of message; 0 where it has none.
+    /// The protocol's number for this type of message; 0 if the protocol has none.
     public var type: UInt32
-    /// Matches responses to requests; given by the client when it sends, 0 where the protocol has none.
+    /// The number that matches a response with its request. The client sets it when it sends a request; 0 if the
+    /// protocol has no serials.
     public var serial: SerialNumber
-    /// The server's status code; 0 where the protocol has none.
+    /// The server's status code; 0 if the protocol has none.
     public var status: UInt32
-    /// True for a response by which the server refuses or reports failure: `send` throws `rejected`. True for a part too
-    /// if it is one of such a response, and not of what came before the server changed its mind.
+    /// Whether this is a response by which the server reports an error; `send` then throws `rejected`. In a reply of
+    /// several parts, it is also `true` for the parts that belong to the error response.
     public var isErrorResponse: Bool
-    /// True for a received response after which the server answers no further request on this link (HTTP's
-    /// `Connection: close`). Set by codecs (`markLinkEnding()`).
+    /// Whether this response is the last one on its link, as after HTTP's `Connection: close`. A codec sets it with
+    /// ``markLinkEnding()``; it has an effect only on frames of the kind `response`.
     ///
-    /// A client closes the link then and connects again at once to the same server, which has said nothing about itself
-    /// but something about the link. Requests that had started behind the answered one are lost (`connectionLost`, fate
-    /// `unknown`); those that had not go out on the next link. In a handshake it fails the attempt, unless the
-    /// handshake has failed by itself. A `Connection` used alone hands the frame over and leaves the rest to the
-    /// server, which closes. `Connection.write` refuses a frame with this mark.
+    /// The client closes the link and reconnects at once to the same server. This does not count as a failure of the
+    /// server. Requests after the answered one fail with `connectionLost`, fate `unknown`, if they were written at
+    /// least in part; the others go out on the next link. During a handshake, the attempt fails, unless the handshake
+    /// itself has failed.
+    ///
+    /// A ``Connection`` that is used alone delivers the frame and waits for the server to close.
+    /// ``Connection/write(_:)`` rejects a frame with this mark.
     public package(set) var endsLink = false
-    /// What is wrong with a received frame of which only that it was there, and where it ended, is certain; `nil` for
-    /// nothing. Its body may be incomplete. Set by codecs (`markMalformed(_:)`).
+    /// The reason why this received frame is malformed, or `nil` if it is not. A codec sets it with
+    /// ``markMalformed(_:)`` on a frame that it cannot decode but whose end it knows. The body may be incomplete.
     ///
-    /// It keeps its place in the order of responses: a response with it fails its request alone, with
-    /// `protocolViolation`, fate `answered`, or is counted (`unknownResponses`) if nobody asked for it; a part with it fails
-    /// its request, fate `unknown`, which is cancelled; a push with it is a gap in the streams of pushes. A `Connection` used
-    /// alone hands it over. Set by `DelimitedCodec` (`illegalLength`), by layouts (`unknownType`, `missingBody`) and by codecs
-    /// of your own. `Connection.write` refuses a frame with this mark.
+    /// The frame fails at most one request and does not end the link:
+    /// - A response fails its request with `protocolViolation`, fate `answered`. It counts as the response in protocols
+    ///   matched in order.
+    /// - A part fails its request with `protocolViolation`, fate `unknown`, and the request is cancelled.
+    /// - A response or part without a request is counted (`unknownResponses`).
+    /// - A push appears as a gap in the streams of pushes.
+    ///
+    /// A ``Connection`` that is used alone delivers the frame. ``DelimitedCodec`` sets the reason `illegalLength`,
+    /// layouts set `unknownType` and `missingBody`, and custom codecs may set any. ``Connection/write(_:)`` rejects a
+    /// frame with this mark.
     public package(set) var malformedReason: FrameError.Code?
-    /// The message itself. If there is a head before the content or trailers behind it, as with HTTP/1.1, the named fields
-    /// `headLength` and `trailerLength` of a received frame hold their sizes in bytes: errors then count the content alone.
+    /// The body of the message.
+    ///
+    /// In some protocols, such as HTTP/1.1, the body contains a head before the content and trailers after it. The
+    /// named fields `headLength` and `trailerLength` of a received frame then hold their sizes in bytes. Errors then
+    /// report the size of the content alone.
     public var body: Bytes
-    /// Where it was received.
+    /// Where the frame was received.
     @usableFromInline var origin = Origin()
-    /// Further named header fields that the protocol has, in the order of their names.
+    /// The named header fields. Invariant: sorted by name.
     @usableFromInline var fields: [NamedField]
 
-    /// The session number of the link on which it was received, as in `ConnectionState.ready`: of the pushes of a client and
-    /// the frames of a connection. 0 for every other frame. Frames are equal whatever their sessions. Those of two links may
-    /// alternate after a planned change.
+    /// The session number of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It
+    /// is set for pushes of a client and for frames of a connection, and is 0 for every other frame.
+    ///
+    /// The session is ignored when frames are compared. During a planned change, frames of two sessions may alternate.
     public package(set) var session: UInt64 {
         get { origin.session }
         set { origin.session = newValue }
     }
 
-    /// No part of what a frame says: it makes no difference when frames are compared.
+    /// Always equal, so that the origin of frames does not matter when they are compared.
     @usableFromInline
     struct Origin: Sendable, Hashable {
         @usableFromInline var session: UInt64 = 0
@@ -93,7 +114,15 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// Makes a frame; what is left out is zero or empty.
+    /// Creates a frame. Omitted values are zero, `false` or empty.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind of the frame.
+    ///   - type: The protocol's number for this type of message.
+    ///   - serial: The serial number.
+    ///   - status: The status code.
+    ///   - isErrorResponse: Whether the server reports an error with this response.
+    ///   - body: The body of the message.
     @inlinable
     public init(
         _ kind: Kind,
@@ -112,16 +141,17 @@ public struct Frame: Sendable, Hashable {
         fields = []
     }
 
-    /// Marks a frame that a codec has received as the last response of its link: see `endsLink`.
+    /// Marks a received response as the last one on its link; see ``endsLink``. Only codecs call this method.
     public mutating func markLinkEnding() { endsLink = true }
 
-    /// Marks a frame that a codec has received as malformed: see `malformedReason`.
+    /// Marks a received frame as malformed; see ``malformedReason``. Only codecs call this method.
     public mutating func markMalformed(_ reason: FrameError.Code) { malformedReason = reason }
 
-    /// The named number in the header, which the protocol's layout declares with `Field.integer`; `nil` when it was
-    /// neither set nor received.
+    /// The number in a named header field, or `nil` if it was neither set nor received.
     ///
-    /// A frame with a name that the layout does not declare is refused when it is sent.
+    /// A ``FrameLayout`` declares the field with ``Field/integer(_:_:default:order:)``. Sending a frame with a field
+    /// that the layout does not declare fails with `malformed`. A custom codec may use any names; see
+    /// <doc:WritingACodec>. Setting `nil` removes the field.
     public subscript(field: String) -> UInt64? {
         get {
             guard case .number(let number) = fields.first(where: { $0.name == field })?.value else { return nil }
@@ -130,11 +160,11 @@ public struct Frame: Sendable, Hashable {
         set { set(field, to: newValue.map { .number($0) }) }
     }
 
-    /// The named bytes in the header, which the protocol's layout declares with `Field.bytes`; `nil` when they were
-    /// neither set nor received.
+    /// The bytes in a named header field, or `nil` if they were neither set nor received.
     ///
-    /// A frame with a name that the layout does not declare is refused when it is sent, and so are too few or too many
-    /// bytes.
+    /// A ``FrameLayout`` declares the field with ``Field/bytes(_:_:default:)``. Sending a frame fails with `malformed`
+    /// if the layout does not declare the field or the field has another size. A custom codec may use any names; see
+    /// <doc:WritingACodec>. Setting `nil` removes the field.
     public subscript(bytes field: String) -> Bytes? {
         get {
             guard case .bytes(let bytes) = fields.first(where: { $0.name == field })?.value else { return nil }
@@ -143,7 +173,7 @@ public struct Frame: Sendable, Hashable {
         set { set(field, to: newValue.map { .bytes($0) }) }
     }
 
-    /// The name of a mark that only received frames have; `nil` for none.
+    /// The name of a mark that only received frames have, or `nil` for none.
     var receivedMark: String? {
         if let malformedReason { return "malformedReason (\(malformedReason))" }
         return endsLink ? "endsLink" : nil
@@ -165,24 +195,25 @@ public struct Frame: Sendable, Hashable {
     var contentCount: Int {
         let head = Int(clamping: self[Self.headLength] ?? 0)
         let trailers = Int(clamping: self[Self.trailerLength] ?? 0)
-        // The server may have sent fields with these names: they may hold anything.
+        // The server may have sent fields with these names, so they may hold any number.
         return head <= body.count && trailers <= body.count - head ? body.count - head - trailers : body.count
     }
 
     /// The names of the header fields that are set.
     package var fieldNames: [String] { fields.map(\.name) }
 
-    /// How many bytes the body and the named bytes (`head`, for one) are, for limits.
+    /// The number of bytes in the body and in the named byte fields (such as `head`), for limits.
     package var byteCount: Int {
         fields.reduce(body.count) { sum, field in
             if case .bytes(let bytes) = field.value { sum + bytes.count } else { sum }
         }
     }
 
-    /// How many bytes the body and the fields are.
+    /// The number of bytes in the body and in the fields, names included.
     package var contentSize: Int { fields.reduce(byteCount) { sum, field in sum + field.name.utf8.count } }
 
-    /// The same frame, which keeps no memory alive that is much larger than `contentSize`, for those who keep frames for long.
+    /// A copy of this frame that does not keep memory alive much larger than `contentSize`, for frames that are kept
+    /// for a long time.
     package var compacted: Frame {
         var frame = self
         frame.body = body.compacted
@@ -194,7 +225,7 @@ public struct Frame: Sendable, Hashable {
 }
 
 extension Frame: CustomStringConvertible {
-    /// The header's values and the size of the body, for logs. None of the body's bytes.
+    /// The values of the header and the size of the body, for logs. Contains no bytes of the body.
     public var description: String {
         var text = "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)"
         if status != 0 || isErrorResponse { text += " status \(status)" }

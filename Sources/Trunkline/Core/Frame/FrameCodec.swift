@@ -1,70 +1,116 @@
-/// How the responses of a protocol find their requests.
+/// The rule by which the responses of a protocol are matched with their requests.
 public enum ResponseMatching: Sendable, Hashable {
-    /// By a serial number that the response repeats, one of `serials`, handed out in order and wrapping.
+    /// Matched by a serial number, which the response repeats. The client uses the numbers of the range in ascending
+    /// order and starts over after the last one.
     case serial(ClosedRange<SerialNumber>)
-    /// In the order of the requests (pipelining).
+    /// Matched in the order of the requests (pipelining).
     ///
-    /// A server that answers out of turn, leaves an answer out or answers a one-way message shifts all that follow to
-    /// the wrong requests, and nothing in such a protocol can tell.
+    /// If the server answers out of order, omits a response or answers a one-way message, every later response goes to
+    /// the wrong request. Nothing in such a protocol can detect this.
     case inOrder
 }
 
-/// Turns the frames of one protocol into bytes and back.
+/// A type that turns the frames of one protocol into bytes and back.
 ///
-/// A codec is a value with the state of *one* link and one direction of view; every new link starts with a fresh copy
-/// of the codec that the client was made with. `FrameLayout` is a codec that is declared; write one of your own for a
-/// protocol that no layout describes.
+/// ``FrameLayout`` and the other codecs of this module conform. Write your own codec for a protocol that they cannot
+/// describe; <doc:WritingACodec> shows how. Three members are required:
 ///
-/// The codec decides each received frame's `kind`, `serial`, `status` and `isErrorResponse`, and marks a frame that is
-/// malformed or the last of its link (`Frame.markMalformed(_:)`, `Frame.markLinkEnding()`).
+/// ```swift
+/// struct NoteCodec: FrameCodec {
+///     var matching: ResponseMatching { .serial(1...0xFFFF) }
 ///
-/// Three members make a codec. What else a protocol has is a protocol of its own, to which the codec conforms as well:
+///     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+///         guard let length = input.integer(at: 0, as: UInt16.self) else { return nil }
+///         guard length <= 1000 else { throw FrameError(.illegalLength, "length \(length)") }
+///         input.await(4 + Int(length))
+///         guard input.skip(2), let serial = input.readInteger(as: UInt16.self),
+///             let body = input.readBytes(Int(length))
+///         else { return nil }
+///         return Frame(.response, serial: SerialNumber(serial), body: body)
+///     }
 ///
-/// | The protocol has | The codec is a |
+///     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+///         guard frame.body.count <= 1000 else { throw FrameError(.illegalLength, "\(frame.body.count) bytes") }
+///         output.append(integer: UInt16(frame.body.count))
+///         output.append(integer: UInt16(truncatingIfNeeded: frame.serial))
+///         output.append(frame.body)
+///     }
+/// }
+/// ```
+///
+/// A codec is a value that holds the state of *one* link for one side of the protocol. Every new link starts with a
+/// fresh copy of the codec that was passed to the client. Its methods are called on the event loop, so they must not
+/// block.
+///
+/// The codec decides the ``Frame/kind-swift.property``, ``Frame/serial``, ``Frame/status`` and
+/// ``Frame/isErrorResponse`` of each received frame. It marks a frame that is malformed (``Frame/markMalformed(_:)``)
+/// and a response that is the last one on its link (``Frame/markLinkEnding()``).
+///
+/// Check a codec with the conformance kit of TrunklineTesting: ``/TrunklineTesting/CodecConformance``.
+///
+/// ### Optional capabilities
+///
+/// For each further capability of a wire protocol there is a Swift protocol, to which the codec also conforms:
+///
+/// | The protocol has | Conform to |
 /// |---|---|
 /// | heartbeats | ``HeartbeatCodec`` |
 /// | a frame that cancels a request | ``CancellingCodec`` |
-/// | a frame that is the last of a link | ``ClosingCodec`` |
-/// | a retry delay in its goAway frames | ``GoAwayCodec`` |
-/// | messages that the end of the connection ends | ``EndOfStreamCodec`` |
+/// | a final frame before an orderly close | ``ClosingCodec`` |
+/// | a retry delay in its `goAway` frames | ``GoAwayCodec`` |
+/// | messages that the end of the connection completes | ``EndOfStreamCodec`` |
 /// | responses that depend on what was sent | ``SentFrameCodec`` |
-/// | responses that repeat something of their request | ``ResponseCheckingCodec`` |
+/// | responses that repeat a value of their request | ``ResponseCheckingCodec`` |
 /// | requests that must be answered before the next is sent | ``PipeliningCodec`` |
-/// | requests that are always answered | ``PostingCodec`` |
-/// | responses that must not be kept | ``CachingCodec`` |
-/// | pushes about different things | ``PushKeyCodec`` |
+/// | requests that are always answered, so must not be posted | ``PostingCodec`` |
+/// | responses that must not be cached | ``CachingCodec`` |
+/// | pushes with a topic | ``PushKeyCodec`` |
 /// | fields whose values hold for a link | ``FieldDefaultsCodec`` |
-/// | frames by which a client takes more of a reply | ``WindowedCodec`` |
-/// | a server side that differs, and test servers | ``ServerSideCodec`` |
+/// | frames by which a client accepts more bytes of a reply | ``WindowedCodec`` |
+/// | a server side that differs, for test servers | ``ServerSideCodec`` |
 ///
-/// Conform where `FrameCodec` is conformed to, or elsewhere in the same module. A conformance that another module adds, one
-/// that a subclass adds, and one that depends on a generic parameter, are not seen by the client. A codec that wraps another conforms to everything
-/// that it forwards.
+/// Declare these conformances in the module that declares the conformance to `FrameCodec`. The client does not see a
+/// conformance that another module adds, that a subclass adds, or that depends on a generic parameter. A codec that
+/// wraps another codec must conform to every protocol whose calls it forwards.
 public protocol FrameCodec: Sendable {
-    /// How responses find their requests.
+    /// How responses are matched with their requests.
     var matching: ResponseMatching { get }
 
-    /// Takes exactly one frame from the front of `input`, or returns `nil` when it is not complete yet.
+    /// Consumes exactly one frame at the front of `input` and returns it, or returns `nil` if the frame is incomplete.
     ///
-    /// Whatever was read before returning `nil` is put back by the caller, unless it was discarded (`input.discard(_:)`): the
-    /// next call sees it again at the front, with more behind it. What the codec remembers of it, it may keep. Check a length
-    /// against your limit *before* waiting for the body, then call `input.await(_:)` with it so that large frames are read in
-    /// one piece. Throw only for bytes that can never become a frame: the link is closed then. A malformed frame whose end is
-    /// known can be returned with a mark instead (`Frame.markMalformed(_:)`): it costs one request.
+    /// Follow these rules:
+    /// - Before waiting for the body, check its length against your limit. Then call ``ReceiveBuffer/await(_:)``, so
+    ///   that large frames are read in one piece.
+    /// - Returning `nil` needs no clean-up. The caller puts back everything that was consumed, except what was
+    ///   discarded (``ReceiveBuffer/discard(_:)``), and calls again when more bytes have arrived. The codec's own
+    ///   properties keep their values.
+    /// - A returned frame must consume at least one byte.
+    /// - For a malformed frame whose end is known, return a frame with ``Frame/markMalformed(_:)``: it fails at most
+    ///   one request. To make the client ignore a frame, return it with the kind `pong`.
+    /// - Whatever the bytes are, the method must not trap, hang or use unlimited memory.
+    ///
+    /// - Parameter input: The received bytes that are not decoded yet.
+    /// - Returns: The frame, or `nil` if more bytes are needed.
+    /// - Throws: An error for bytes that can never become a frame. It ends the link: requests that were written fail
+    ///   with `protocolViolation`, fate `unknown`.
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 
-    /// Appends the bytes of `frame` to `output`.
+    /// Appends the bytes of `frame`, at least one, to `output`.
     ///
-    /// May be called more than once for a frame, and for frames that are then not sent after all.
+    /// It may be called more than once for a frame, and for frames that are then not sent, so do not record anything
+    /// about sent frames here; see ``SentFrameCodec``.
     ///
-    /// Throw for a frame that cannot be sent (too long, a forbidden byte); what was appended is taken back, nothing of
-    /// it is written and only this frame's caller sees the error.
+    /// - Parameters:
+    ///   - frame: The frame to send.
+    ///   - output: The buffer to append to. It may hold other frames already.
+    /// - Throws: An error for a frame that cannot be sent, for example because it is too long. Everything that was
+    ///   appended is removed, and only the caller of this frame fails, with `invalidRequest`, fate `notSent`.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
-    // What the library asks, by one call through the witness table of `any FrameCodec`. The names with an underscore are no
-    // part of the documented interface and are not for codecs to implement: the extension of each refinement
-    // (`CodecRefinements.swift`) does it for codecs that conform to that, and the extension of `FrameCodec` for all others.
-    // The compiler chooses the more specialised of the two where a codec declares its conformance to `FrameCodec`.
+    // The library reaches codecs through these members, each by one call through the witness table of `any FrameCodec`.
+    // Codecs must not implement them. For a codec that conforms to a protocol of `CodecRefinements.swift`, the
+    // extension of that protocol implements them; for all others, the extension of `FrameCodec` below does. Where the
+    // codec declares its conformance, the compiler chooses the more specialised of the two.
 
     mutating func _decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame], limit: Int) throws(FrameError)
     mutating func _decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
@@ -89,7 +135,7 @@ public protocol FrameCodec: Sendable {
 
 // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension FrameCodec {
-    /// One dynamic call for a batch of bytes.
+    /// Decodes a batch of bytes with one dynamic call.
     @inlinable
     public mutating func _decodeAll(
         _ input: inout ReceiveBuffer,
@@ -132,12 +178,18 @@ extension FrameCodec {
 }
 
 extension FrameCodec {
-    /// Appends every complete frame of `input` to `frames`, for tests of codecs.
+    /// Decodes all complete frames of `input` and appends them to `frames`, for tests of codecs.
+    ///
+    /// - Parameters:
+    ///   - input: The bytes to decode. The bytes of an incomplete frame remain in it.
+    ///   - frames: The array to append to. Frames before an error are appended too.
+    /// - Throws: The errors of ``decode(_:)``, and `malformed` if it returns a frame without consuming a byte.
     public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
         try _decodeAll(&input, into: &frames, limit: .max)
     }
 
-    /// Decodes into `frames` what the end of the connection completes. `input` is what `decodeAll` left.
+    /// Decodes the frames that the end of the connection completes and appends them to `frames`. `input` holds what
+    /// `decodeAll` left.
     package mutating func decodeAllAtEnd(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
         while true {
             let mark = input.position
@@ -147,7 +199,7 @@ extension FrameCodec {
         }
     }
 
-    /// The same codec with `value` in place of what it has at `path`.
+    /// Returns a copy of this codec with `value` at `path`.
     func with<Value>(_ path: WritableKeyPath<Self, Value>, _ value: Value) -> Self {
         var codec = self
         codec[keyPath: path] = value

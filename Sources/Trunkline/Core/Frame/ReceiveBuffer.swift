@@ -1,64 +1,82 @@
-/// The order of an integer's bytes.
+/// The order of the bytes of an integer.
 public enum ByteOrder: Sendable, Hashable {
-    /// Most significant byte first, as networks do.
+    /// Most significant byte first (network byte order).
     case bigEndian
     /// Least significant byte first.
     case littleEndian
 }
 
-/// The bytes that were received and not yet decoded. Codecs read from its front.
+/// The received bytes that are not decoded yet. A codec reads from its front.
 ///
-/// Every read checks its bounds and returns `nil` when the bytes are not there yet; none can trap.
+/// Offsets count from the front. Methods that only read (``byte(at:)``, ``integer(at:as:order:)``,
+/// ``varint(at:maximumWidth:)``, ``firstOffset(of:from:)-6zulz``, ``withSpan(_:)``) leave the bytes in place; methods
+/// that consume (``readInteger(as:order:)``, ``readBytes(_:)``, ``readVarint(maximumWidth:)``, ``skip(_:)``,
+/// ``discard(_:)``) remove them from the front.
+///
+/// Every method checks its bounds. If bytes are missing, it returns `nil` (or `false`) and consumes nothing; none
+/// traps. When ``FrameCodec/decode(_:)`` returns `nil`, the caller puts back everything that was consumed, except what
+/// was discarded.
+///
+/// ```swift
+/// guard let length = input.integer(at: 0, as: UInt16.self) else { return nil }
+/// guard length <= 1000 else { throw FrameError(.illegalLength, "length \(length)") }
+/// input.await(2 + Int(length))
+/// guard input.skip(2), let body = input.readBytes(Int(length)) else { return nil }
+/// return Frame(.response, body: body)
+/// ```
 public struct ReceiveBuffer: Sendable {
-    /// `storage[lower..<upper]` holds the bytes; what is after `upper` is free space.
+    /// Invariant: `storage[lower..<upper]` holds the bytes. The space after `upper` is free.
     @usableFromInline var storage: [UInt8] = []
     @usableFromInline var lower = 0
     @usableFromInline var upper = 0
-    /// The size of the frame at `lower` that the codec is waiting for; 0 when it has not said.
+    /// The size of the frame at `lower` that the codec waits for; 0 if the codec has announced none.
     @usableFromInline var awaited = 0
-    /// What is before it was discarded: `rewind(to:)` does not go back there.
+    /// Everything before it was discarded: `rewind(to:)` does not go back further.
     @usableFromInline var floor = 0
-    /// Whether a frame shares `storage`, so that writing to it would copy it.
+    /// Whether a frame shares `storage`. Writing to it would then copy it.
     @usableFromInline var isShared = false
-    /// How many bytes the next read should offer: grows while reads fill it and shrinks while they hardly do.
+    /// The number of bytes that the next read should offer. It grows while reads fill it and shrinks while they use
+    /// little of it.
     private var readSize = ReceiveBuffer.smallestRead
 
     private static let smallestRead = 64 * 1024
     private static let largestRead = 256 * 1024
-    /// So much of an incomplete frame is rather copied than kept in a large run of memory.
+    /// An incomplete frame of at most this size is copied rather than kept in a large run of memory.
     private static let smallLeftOver = 4 * 1024
 
-    /// A buffer that holds `bytes`, for trying a codec out.
+    /// Creates a buffer that holds a copy of `bytes`, to test a codec.
     package init(_ bytes: some Sequence<UInt8>) {
         storage = Array(bytes)
         upper = storage.count
     }
 
-    /// A buffer that holds `bytes`, shared with them, not copied: for trying a codec out, and for reading a frame's body as
-    /// a codec reads its input.
+    /// Creates a buffer that holds `bytes` and shares their storage.
+    ///
+    /// Use it in tests of a codec, or to read a frame's body with the methods of this type.
     public init(_ bytes: Bytes = Bytes()) {
         storage = bytes.storage
         (lower, upper) = (bytes.start, bytes.start + bytes.count)
         isShared = !bytes.isEmpty
     }
 
-    /// How many bytes are there to be read.
+    /// The number of bytes in the buffer.
     @inlinable
     public var count: Int { upper - lower }
 
-    /// Whether there is nothing to be read.
+    /// Whether the buffer holds no bytes.
     @inlinable
     public var isEmpty: Bool { lower == upper }
 
     // MARK: Looking without consuming
 
-    /// The byte at `offset` from the front; `nil` when it is not there yet.
+    /// Returns the byte at `offset`, or `nil` if it has not arrived.
     @inlinable
     public func byte(at offset: Int) -> UInt8? {
         offset >= 0 && offset < count ? storage[lower &+ offset] : nil
     }
 
-    /// The unsigned integer of `width` bytes (1 to 8) at `offset` from the front; `nil` when it is not there yet.
+    /// Returns the unsigned integer of `width` bytes (1 to 8) at `offset`, or `nil` if not all of its bytes have
+    /// arrived.
     @inlinable
     public func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
         guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
@@ -72,7 +90,7 @@ public struct ReceiveBuffer: Sendable {
         }
     }
 
-    /// The unsigned integer of type `Value` at `offset` from the front; `nil` when it is not there yet.
+    /// Returns the unsigned integer of type `Value` at `offset`, or `nil` if not all of its bytes have arrived.
     @inlinable
     public func integer<Value: FixedWidthInteger & UnsignedInteger>(
         at offset: Int,
@@ -87,7 +105,7 @@ public struct ReceiveBuffer: Sendable {
         return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
     }
 
-    /// Calls `body` with the bytes that are there as a span.
+    /// Calls `body` with all bytes in the buffer as a span and returns its result.
     @inlinable
     public func withSpan<Result, Failure: Error>(
         _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -95,7 +113,10 @@ public struct ReceiveBuffer: Sendable {
         try body(storage.span.extracting(lower..<upper))
     }
 
-    /// The offset of the first `byte` at or after `offset`; `nil` when there is none yet.
+    /// Returns the offset of the first `byte` at or after `offset`, or `nil` if none has arrived.
+    ///
+    /// A codec whose frame is still incomplete should remember how far it has searched and continue from there:
+    /// searching all bytes again whenever a few more arrive takes quadratic time.
     public func firstOffset(of byte: UInt8, from offset: Int = 0) -> Int? {
         guard offset >= 0, offset < count else { return nil }
         let found = unsafe storage.withUnsafeBytes {
@@ -104,10 +125,11 @@ public struct ReceiveBuffer: Sendable {
         return found.map { $0 &- lower }
     }
 
-    /// The offset of the first place, at `offset` or after it, where all of `pattern` stands; `nil` when there is none yet.
+    /// Returns the offset of the first occurrence of `pattern` at or after `offset`, or `nil` if none has arrived.
     ///
-    /// When it is called again for the same frame, `count - pattern.count + 1` of the time before is where to go on from,
-    /// if that is not negative: looking through all of it with every few bytes that arrive takes too long.
+    /// A codec whose frame is still incomplete should remember how far it has searched: searching all bytes again
+    /// whenever a few more arrive takes quadratic time. After a search without result, the next one can start at
+    /// `max(0, count - pattern.count + 1)`, with `count` as it was during that search.
     public func firstOffset(of pattern: Bytes, from offset: Int = 0) -> Int? {
         guard offset >= 0, offset <= count else { return nil }
         let found = unsafe storage.withUnsafeBytes { memory in
@@ -118,7 +140,8 @@ public struct ReceiveBuffer: Sendable {
 
     // MARK: Consuming
 
-    /// Takes the unsigned integer of type `Value` from the front.
+    /// Consumes the unsigned integer of type `Value` at the front and returns it, or returns `nil` if not all of its
+    /// bytes have arrived.
     @inlinable
     public mutating func readInteger<Value: FixedWidthInteger & UnsignedInteger>(
         as type: Value.Type,
@@ -129,9 +152,10 @@ public struct ReceiveBuffer: Sendable {
         return value
     }
 
-    /// Takes `length` bytes from the front; `nil` when they are not all there yet.
+    /// Consumes `length` bytes at the front and returns them, or returns `nil` if not all of them have arrived.
     ///
-    /// The bytes get storage of their own, unless they are so large a part of the buffer that sharing is cheaper.
+    /// The result shares the buffer's storage if it has at least 4,096 bytes and is at least an eighth of the storage.
+    /// Otherwise it is a copy.
     @inlinable
     public mutating func readBytes(_ length: Int) -> Bytes? {
         guard length >= 0, length <= count else { return nil }
@@ -147,7 +171,7 @@ public struct ReceiveBuffer: Sendable {
         )
     }
 
-    /// Drops `length` bytes from the front, or nothing and returns `false` when they are not all there yet.
+    /// Consumes `length` bytes at the front. Returns `false`, and consumes nothing, if not all of them have arrived.
     @inlinable
     @discardableResult
     public mutating func skip(_ length: Int) -> Bool {
@@ -156,11 +180,13 @@ public struct ReceiveBuffer: Sendable {
         return true
     }
 
-    /// Drops up to `length` bytes from the front that belong to no frame, for good: they are not put back when `decode`
-    /// returns `nil` after it. Returns how many were there to be dropped.
+    /// Removes up to `length` bytes from the front for good and returns how many it removed.
     ///
-    /// For padding and comments between frames, and for what is left of a frame that is too long, so that it need not be
-    /// kept until its end has come. Everything that was read before goes with them.
+    /// Unlike other consumed bytes, they are not put back when `decode` then returns `nil`. Use it for bytes that
+    /// belong to no frame, such as padding and comments, and for the rest of a frame that is too long, so that it is
+    /// not kept in memory until its end has arrived.
+    ///
+    /// Bytes that were consumed earlier in the same call of `decode` are not put back either.
     @inlinable
     @discardableResult
     public mutating func discard(_ length: Int) -> Int {
@@ -170,37 +196,38 @@ public struct ReceiveBuffer: Sendable {
         return length
     }
 
-    /// Says that the frame at the front has `length` bytes in all, so that it is read in one piece.
+    /// Announces that the frame at the front has `length` bytes in total, so that large frames are read in one piece.
     ///
-    /// Only a hint, and only to be given *after* checking `length` against the frame size limit: memory is set aside
-    /// for it as its bytes arrive.
+    /// Check `length` against the limit of the codec *before* calling this. This is only a hint. Memory is reserved as
+    /// the bytes arrive: at most 256 KiB or sixteen times the number of bytes that have arrived, whichever is more. So
+    /// a peer cannot make the client reserve memory by announcing a large frame.
     @inlinable
     public mutating func await(_ length: Int) {
         awaited = length
     }
 
-    /// The size of the frame that `await(_:)` announced and that was not taken yet; 0 when there is none.
+    /// The size of the frame that `await(_:)` announced and that was not consumed yet; 0 for none.
     package var awaitedCount: Int { awaited }
 
-    /// The place to `rewind(to:)`.
+    /// The position for `rewind(to:)`.
     @inlinable
     package var position: Int { lower }
 
-    /// Puts back what was read since `position` was `mark`, but nothing that was discarded.
+    /// Puts back what was consumed since `position` was `mark`, except what was discarded.
     @inlinable
     package mutating func rewind(to mark: Int) {
         lower = max(mark, floor)
     }
 
-    /// Ends the waiting that `await(_:)` announced: its frame was taken.
+    /// Forgets the frame that `await(_:)` announced, because it was consumed.
     @inlinable
     package mutating func stopAwaiting() { awaited = 0 }
 
     // MARK: Filling
 
-    /// Lets `read` fill the free space and takes the bytes it reports; returns what it returned.
+    /// Calls `read` with the free space, adds the bytes that it reports, and returns its result.
     ///
-    /// Left-overs whose storage was handed out in a frame move to fresh storage instead of being copied by it.
+    /// If a frame shares the storage, the remaining bytes move to new storage; otherwise writing would copy all of it.
     package mutating func fill<Outcome>(
         _ read: (UnsafeMutableRawBufferPointer) -> (count: Int, outcome: Outcome)
     ) -> (count: Int, outcome: Outcome) {
@@ -210,7 +237,7 @@ public struct ReceiveBuffer: Sendable {
         let result = unsafe storage.withUnsafeMutableBytes {
             unsafe read(UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
         }
-        precondition(result.count >= 0 && result.count <= offered, "read more than was offered")
+        precondition(result.count >= 0 && result.count <= offered, "read more bytes than were offered")
         upper += result.count
         if result.count == offered {
             readSize = min(readSize * 2, Self.largestRead)
@@ -220,10 +247,10 @@ public struct ReceiveBuffer: Sendable {
         return result
     }
 
-    /// How many bytes the next `fill` offers at least.
+    /// The least number of bytes that the next `fill` offers.
     private func makesRoomFor() -> Int {
-        // A large frame is awaited in storage of its own size, but never more than sixteen times what has arrived
-        // of it: a peer that only *announces* much gets little.
+        // A large frame gets storage of its own size, but at most sixteen times what has arrived of it: a peer that
+        // only *announces* a large frame gets little memory.
         guard awaited > count else { return max(readSize, count / 4) }
         return max(readSize, min(awaited - count, max(count * 15, Self.largestRead)))
     }
@@ -232,8 +259,8 @@ public struct ReceiveBuffer: Sendable {
         let wanted = makesRoomFor()
         if isEmpty && !isShared { (lower, upper, floor) = (0, 0, 0) }
         let left = lower..<upper
-        // Fresh storage that does not hold the awaited frame either must at least double, or a frame that trickles in
-        // would be copied whole with every few bytes.
+        // New storage that does not hold the awaited frame either must at least double. Otherwise a frame that arrives
+        // in small pieces would be copied whole with each of them.
         let suits = awaited <= storage.count - lower || left.count + wanted < 2 * storage.count
         let hasRoom = storage.count - upper >= wanted / 4 && suits
         if hasRoom && !isShared { return }
@@ -241,15 +268,15 @@ public struct ReceiveBuffer: Sendable {
             unsafe storage.withUnsafeBufferPointer { old in
                 _ = unsafe memory.initialize(fromContentsOf: old[left])
             }
-            // The free space is written by `read` before anything reads it.
+            // `read` writes the free space before anything reads it.
             initialized = left.count + wanted
         }
         storage = fresh
         (lower, upper, floor, isShared) = (0, left.count, 0, false)
     }
 
-    /// Takes `memory` for the reads that follow, with what is left to decode copied to its front, unless there is as much
-    /// already. Many buffers can share one run of memory so, one after the other.
+    /// Uses `memory` for the reads that follow, with the remaining bytes copied to its front, unless this buffer
+    /// already has as much. Many buffers can take turns with one run of memory this way.
     package mutating func borrow(_ memory: inout [UInt8]) {
         guard storage.count < memory.count else { return }
         let left = count
@@ -258,8 +285,8 @@ public struct ReceiveBuffer: Sendable {
         (lower, upper, floor, isShared) = (0, left, 0, false)
     }
 
-    /// Puts the memory in place of `memory`, unless a frame shares it or much is left in it to decode; to be called at
-    /// the end of a batch, so that a quiet link keeps no more than it needs.
+    /// Moves the storage to `memory`, unless a frame shares it or many undecoded bytes are left in it. Called at the
+    /// end of a batch, so that an idle link keeps no more memory than it needs.
     package mutating func giveBack(to memory: inout [UInt8]) {
         if isEmpty && isShared {
             (storage, lower, upper, floor, awaited, isShared) = ([], 0, 0, 0, 0, false)

@@ -1,6 +1,7 @@
-/// The bytes of encoded frames on their way to the socket. Codecs append to it.
+/// The bytes of encoded frames that are not written to the socket yet. A codec appends to it.
 ///
-/// Small pieces are gathered in one run of memory; a large body is held by reference and never copied.
+/// Small pieces are copied into one run of memory. ``Bytes`` of 4,096 bytes or more are held by reference and never
+/// copied.
 public struct SendBuffer: Sendable {
     /// A piece of the output: a range of `gathered`, or bytes held by reference.
     private enum Segment {
@@ -10,26 +11,26 @@ public struct SendBuffer: Sendable {
 
     /// The bytes that were copied in.
     @usableFromInline var gathered: [UInt8] = []
-    /// What is held by reference: each behind the first `offset` gathered bytes, in order.
+    /// The bytes held by reference, in order. Each follows the first `offset` bytes of `gathered`.
     private var shared: [(offset: Int, bytes: Bytes)] = []
     /// The number of bytes in `shared`.
     private var sharedCount = 0
-    /// How many bytes from the front were written.
+    /// The number of bytes, counted from the front, that were written.
     private var written = 0
-    /// The first segment with unwritten bytes, and how many of its bytes were written.
+    /// The index of the first segment with unwritten bytes, and the number of its bytes that were written.
     private var firstUnwritten = 0
     private var writtenOfFirst = 0
 
-    /// Bodies from this size on are held by reference.
+    /// Bytes of at least this size are held by reference.
     private static let sharingThreshold = 4096
 
-    /// An empty buffer.
+    /// Creates an empty buffer.
     public init() {}
 
-    /// How many bytes were appended and not yet written.
+    /// The number of bytes that were appended and not written yet.
     package var count: Int { appendedCount - written }
 
-    /// How many bytes were appended since the buffer was last empty.
+    /// The number of bytes that were appended since the buffer was last empty.
     package var appendedCount: Int { gathered.count + sharedCount }
 
     package var isEmpty: Bool { count == 0 }
@@ -38,7 +39,7 @@ public struct SendBuffer: Sendable {
     @inlinable
     public mutating func append(_ byte: UInt8) { gathered.append(byte) }
 
-    /// Appends an unsigned integer in as many bytes as its type has.
+    /// Appends an unsigned integer. The number of bytes is the size of its type.
     @inlinable
     public mutating func append<Value: FixedWidthInteger & UnsignedInteger>(
         integer value: Value,
@@ -48,14 +49,14 @@ public struct SendBuffer: Sendable {
         unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
     }
 
-    /// Appends three integers, most significant bytes first: in one step, as three cost three times as much.
+    /// Appends three integers, most significant byte first. One step takes a third of the time of three.
     @inline(__always)
     mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32) {
         let ordered = (first.bigEndian, second.bigEndian, third.bigEndian)
         unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
     }
 
-    /// Appends the low `width` bytes (1 to 8) of `value`.
+    /// Appends the low `width` bytes (1 to 8) of `value`; higher bytes are ignored.
     @inlinable
     public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {
         for index in 0..<width {
@@ -64,7 +65,7 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Appends `bytes`, by reference when they are many.
+    /// Appends `bytes`: by reference if they are 4,096 or more, otherwise as a copy.
     public mutating func append(_ bytes: Bytes) {
         if bytes.count < Self.sharingThreshold {
             unsafe bytes.withUnsafeBytes { unsafe gathered.append(contentsOf: $0) }
@@ -78,27 +79,27 @@ public struct SendBuffer: Sendable {
     @inlinable
     public mutating func append(_ bytes: some Collection<UInt8>) { gathered.append(contentsOf: bytes) }
 
-    /// The UTF-8 bytes of `text`.
+    /// Appends the UTF-8 bytes of `text`.
     @inlinable
     package mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
 
-    // MARK: Taking back and writing out
+    // MARK: Rolling back and writing
 
-    /// Where the buffer stood, to `rollBack(to:)`.
+    /// A position to return to with `rollBack(to:)`.
     package struct Mark {
         fileprivate var gathered, shared, sharedCount: Int
     }
 
     package var mark: Mark { Mark(gathered: gathered.count, shared: shared.count, sharedCount: sharedCount) }
 
-    /// Takes back everything that was appended since `mark`.
+    /// Removes everything that was appended since `mark`.
     package mutating func rollBack(to mark: Mark) {
         gathered.removeSubrange(mark.gathered...)
         shared.removeSubrange(mark.shared...)
         sharedCount = mark.sharedCount
     }
 
-    /// Takes back everything but the first `length` bytes, counted from when the buffer was last empty.
+    /// Removes everything except the first `length` bytes, counted from when the buffer was last empty.
     package mutating func truncate(to length: Int) {
         var kept = Mark(gathered: 0, shared: 0, sharedCount: 0)
         while kept.shared < shared.count, shared[kept.shared].offset + kept.sharedCount < length {
@@ -107,11 +108,11 @@ public struct SendBuffer: Sendable {
         }
         kept.gathered = length - kept.sharedCount
         let end = kept.shared == 0 ? 0 : shared[kept.shared - 1].offset
-        precondition(kept.gathered >= end, "cannot be cut within bytes that are held by reference")
+        precondition(kept.gathered >= end, "the new end of the buffer is within bytes that are held by reference")
         rollBack(to: kept)
     }
 
-    /// Every byte that was appended, written or not. For tests and checksums, not for speed.
+    /// A copy of all bytes that were appended, for tests and checksums. Takes time in proportion to their number.
     public var bytes: [UInt8] {
         var all: [UInt8] = []
         for index in 0...2 * shared.count {
@@ -123,7 +124,8 @@ public struct SendBuffer: Sendable {
         return all
     }
 
-    /// The segment at `index`: a run of gathered bytes, perhaps empty, before each that is held by reference and at the end.
+    /// Returns the segment at `index`. Even indices are runs of gathered bytes, which may be empty; odd indices are
+    /// bytes held by reference.
     private func segment(_ index: Int) -> Segment {
         let next = index / 2
         if index % 2 == 1 { return .shared(shared[next].bytes) }
@@ -131,7 +133,7 @@ public struct SendBuffer: Sendable {
         return .gathered(start..<(next < shared.count ? shared[next].offset : gathered.count))
     }
 
-    /// Calls `body` with the unwritten bytes, as at most `limit` pieces of memory in order.
+    /// Calls `body` with the unwritten bytes, in order, in at most `limit` pieces of memory.
     package func withUnwritten<Result>(limit: Int = 64, _ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe gathered.withUnsafeBytes { memory in
             if shared.isEmpty {
@@ -142,8 +144,7 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Pins one segment after the other by recursion, as only that keeps every pointer valid at once; no deeper than
-    /// `limit`.
+    /// Recursion is the only way to keep the pointers of all segments valid at once. Its depth is at most `limit`.
     private func gather<Result>(
         _ index: Int,
         skipping skipped: Int,
@@ -167,9 +168,10 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Counts `length` bytes as written; an emptied buffer starts anew and keeps its memory unless that is large.
+    /// Marks `length` bytes as written. When all are written, the buffer starts over; it keeps its memory unless that
+    /// is large.
     package mutating func didWrite(_ length: Int) {
-        precondition(length >= 0 && length <= count, "wrote more than there was")
+        precondition(length >= 0 && length <= count, "wrote more bytes than the buffer had")
         written += length
         if isEmpty { return reset() }
         writtenOfFirst += length
@@ -185,7 +187,7 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Forgets everything, written or not.
+    /// Removes everything, written or not.
     package mutating func reset() {
         gathered.removeAll(keepingCapacity: gathered.capacity <= 256 * 1024)
         shared.removeAll(keepingCapacity: true)

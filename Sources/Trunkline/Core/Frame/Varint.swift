@@ -1,11 +1,18 @@
-/// Integers of as many bytes as they need (LEB128, as in protobuf and MQTT): seven bits in each, the lowest first, the
-/// top bit set in all but the last.
+/// Variable-length integers (LEB128, as in protobuf and MQTT): seven bits in each byte, the lowest first, with the top
+/// bit set in all bytes but the last.
 extension ReceiveBuffer {
-    /// The variable-length integer at `offset` from the front, and how many bytes it has; `nil` when it is not all there
-    /// yet.
+    /// Returns the variable-length integer at `offset` and its size, without consuming it, or `nil` if it is
+    /// incomplete.
     ///
-    /// Takes needless zeros at its end (`80 00` for 0), as most readers do. Throws `malformed` as soon as there are
-    /// `maximumWidth` bytes (1 to 10) without an end, and for a number above 64 bits.
+    /// An encoding with more bytes than necessary (`80 00` for 0) is accepted. A codec whose protocol forbids it can
+    /// compare `width` with the value.
+    ///
+    /// - Parameters:
+    ///   - offset: The distance from the front in bytes.
+    ///   - maximumWidth: The largest size in bytes, 1 to 10.
+    /// - Returns: The value and its size in bytes.
+    /// - Throws: `malformed` for an integer above 64 bits, and as soon as `maximumWidth` bytes have arrived without an
+    ///   end.
     public func varint(
         at offset: Int = 0,
         maximumWidth: Int = 10
@@ -15,12 +22,15 @@ extension ReceiveBuffer {
         switch bytes.varint(at: offset, .littleEndian, width: Swift.max(0, Swift.min(maximumWidth, 10)), upTo: .max) {
         case .whole(let value, let width): return (value, width)
         case .incomplete: return nil
-        case .aboveMaximum: throw FrameError(.malformed, "a variable-length integer above 64 bits")
+        case .aboveMaximum: throw FrameError(.malformed, "a variable-length integer of more than 64 bits")
         case .endless: throw FrameError(.malformed, "a variable-length integer of more than \(maximumWidth) bytes")
         }
     }
 
-    /// Takes the variable-length integer from the front; see `varint(at:maximumWidth:)`.
+    /// Consumes the variable-length integer at the front and returns it, or returns `nil` if it is incomplete.
+    ///
+    /// - Parameter maximumWidth: The largest size in bytes, 1 to 10.
+    /// - Throws: `malformed`, as ``varint(at:maximumWidth:)`` does.
     public mutating func readVarint(maximumWidth: Int = 10) throws(FrameError) -> UInt64? {
         guard let (value, width) = try varint(maximumWidth: maximumWidth) else { return nil }
         skip(width)
@@ -28,18 +38,18 @@ extension ReceiveBuffer {
     }
 }
 
-/// What there is of an integer of as many bytes as it needs.
+/// The result of reading a variable-length integer.
 enum Varint {
     case whole(UInt64, width: Int)
     case incomplete
     case aboveMaximum
-    /// As many bytes as it may have, and the last says that there are more.
+    /// The integer has as many bytes as it may have, and the last one announces more.
     case endless
 }
 
 extension RawSpan {
-    /// The variable-length integer at `offset`, of `most` bytes and `maximum` at most, whose low (`littleEndian`) or high
-    /// seven bits come first.
+    /// Reads the variable-length integer at `offset`, of at most `most` bytes and at most `maximum`. The low
+    /// (`littleEndian`) or high (`bigEndian`) seven bits come first.
     @inline(__always)
     func varint(at offset: Int, _ order: ByteOrder, width most: Int = 10, upTo maximum: UInt64) -> Varint {
         var value: UInt64 = 0
@@ -47,7 +57,7 @@ extension RawSpan {
             guard index < byteCount - offset else { return .incomplete }
             let byte = unsafe unsafeLoad(fromByteOffset: offset + index, as: UInt8.self)
             let bits = UInt64(byte & 0x7f)
-            // Refused before a bit is lost.
+            // Checked before the shift, which would otherwise discard high bits.
             let isLow = order == .littleEndian
             guard isLow ? bits <= maximum >> UInt64(7 * index) : value <= maximum >> 7 else { return .aboveMaximum }
             value = isLow ? value | bits << UInt64(7 * index) : value << 7 | bits
@@ -59,7 +69,7 @@ extension RawSpan {
 }
 
 extension SendBuffer {
-    /// Appends `value` as a variable-length integer, in as few bytes as it needs: 1 to 10.
+    /// Appends `value` as a variable-length integer in as few bytes as possible: 1 to 10.
     public mutating func append(varint value: UInt64) {
         var rest = value
         while rest >= 0x80 {

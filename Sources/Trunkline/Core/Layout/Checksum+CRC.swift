@@ -1,22 +1,22 @@
-// Cyclic redundancy checks of 32 bits, reflected.
+// Reflected cyclic redundancy checks of 32 bits.
 
 extension Checksum {
-    /// CRC-32 as in Ethernet, gzip and PNG (CRC-32/ISO-HDLC): 4 bytes, 0 for no bytes at all.
+    /// CRC-32 as in Ethernet, gzip and PNG (CRC-32/ISO-HDLC): 4 bytes; 0 for empty input.
     public static let crc32 = Checksum("crc32", width: 4, .integer { crc32Tables.checksum($0, $1) })
 
-    /// CRC-32C (RFC 3720, section 12.1) without any help from the processor.
+    /// CRC-32C (RFC 3720 §12.1) without help from the processor.
     package static let crc32cByTable = Checksum("crc32c", width: 4, .integer { crc32cTables.checksum($0, $1) })
 }
 
 private let crc32Tables = CRCTables(polynomial: 0xedb8_8320)
 private let crc32cTables = CRCTables(polynomial: 0x82f6_3b78)
 
-/// What bytes do to the remainder, for eight bytes at a time ("slicing by eight").
+/// The effect of bytes on the remainder, for eight bytes at a time ("slicing by eight").
 private struct CRCTables: Sendable {
-    /// Eight tables of 256: number k says what a byte does that is followed by k more.
+    /// Eight tables of 256 entries: table k holds the effect of a byte that is followed by k more.
     let entries: [UInt32]
 
-    /// The tables of the reflected `polynomial`.
+    /// Creates the tables of the reflected `polynomial`.
     init(polynomial: UInt32) {
         var entries = (0..<256).map { byte in
             (0..<8).reduce(UInt32(byte)) { state, _ in state & 1 == 1 ? polynomial ^ state >> 1 : state >> 1 }

@@ -1,7 +1,7 @@
-// Checksums that add: one sum of the bytes, and one of the first sum after every byte.
+// Checksums made of two sums: one of the bytes, and one of the first sum after every byte.
 
 extension Checksum {
-    /// Adler-32 (RFC 1950, section 9): 4 bytes, 1 for no bytes at all.
+    /// Adler-32 (RFC 1950 §9): 4 bytes; 1 for empty input.
     public static let adler32 = Checksum(
         "adler32",
         width: 4,
@@ -13,9 +13,10 @@ extension Checksum {
         }
     )
 
-    /// Fletcher-16 (RFC 1146, Appendix I, for the sums of bytes, modulo 255): 2 bytes, 0 for no bytes at all.
+    /// Fletcher-16 (RFC 1146, Appendix I, for sums of bytes modulo 255): 2 bytes; 0 for empty input.
     ///
-    /// The high byte is the sum of sums, as in most descriptions. It takes a byte 0xff for a byte 0.
+    /// The high byte is the sum of sums, as in most descriptions. The checksum does not distinguish a byte 0xff from a
+    /// byte 0.
     public static let fletcher16 = Checksum(
         "fletcher16",
         width: 2,
@@ -33,7 +34,7 @@ private struct Sums {
     var low: UInt64
     var high: UInt64 = 0
 
-    /// Inlined, so that the modulus is a constant: dividing by it is then a multiplication.
+    /// Inlined, so that the modulus is a constant and division by it becomes a multiplication.
     @inline(__always)
     mutating func add(_ bytes: borrowing RawSpan) {
         unsafe bytes.withUnsafeBytes { memory in
@@ -53,10 +54,11 @@ private struct Sums {
         }
     }
 
-    /// Adds 1 to 22 words of eight bytes, the bytes side by side in lanes of 16 bits.
+    /// Adds 1 to 22 words of eight bytes, each byte in a lane of 16 bits.
     ///
-    /// In word k of m, byte j counts 8 (m - k) - j times in `high`. A lane of `sums` holds the sum of its bytes, one of
-    /// `sumsOfSums` each of them m - k times; 22 is the most words for which 255 * m * (m + 1) / 2 fits in 16 bits.
+    /// In word k of m, byte j counts 8 (m - k) - j times in `high`. A lane of `sums` holds the sum of its bytes; a lane
+    /// of `sumsOfSums` counts each of them m - k times. 22 words are the most for which 255 * m * (m + 1) / 2 fits in
+    /// 16 bits.
     @inline(__always)
     private mutating func addWords(_ memory: UnsafeRawBufferPointer) {
         let lanes: UInt64 = 0x00ff_00ff_00ff_00ff
@@ -72,20 +74,20 @@ private struct Sums {
             offset &+= 8
         }
         let (even, odd) = (total(sums.even), total(sums.odd))
-        // Byte j of each word, times j: the even lanes' bytes are 0, 2, 4 and 6, the odd ones' 1, 3, 5 and 7.
+        // Byte j of each word, times j. The even lanes hold the bytes 0, 2, 4 and 6, the odd lanes 1, 3, 5 and 7.
         let behind = 2 &* (weighted(sums.even) &+ weighted(sums.odd)) &+ odd
         let before = total(sumsOfSums.even) &+ total(sumsOfSums.odd)
         high = (high &+ UInt64(memory.count) &* low &+ 8 &* before &- behind) % modulus
         low = (low &+ even &+ odd) % modulus
     }
 
-    /// The sum of four lanes of 16 bits.
+    /// Returns the sum of four lanes of 16 bits.
     private func total(_ lanes: UInt64) -> UInt64 {
         let pairs = (lanes & 0x0000_ffff_0000_ffff) &+ (lanes >> 16 & 0x0000_ffff_0000_ffff)
         return (pairs & 0xffff_ffff) &+ pairs >> 32
     }
 
-    /// The lanes' sum, the lowest counted 0 times and the highest three times.
+    /// Returns the sum of the lanes, the lowest times 0, the highest times 3.
     private func weighted(_ lanes: UInt64) -> UInt64 {
         (lanes >> 16 & 0xffff) &+ 2 &* (lanes >> 32 & 0xffff) &+ 3 &* (lanes >> 48)
     }

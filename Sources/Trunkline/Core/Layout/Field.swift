@@ -1,7 +1,22 @@
-/// One field of a `FrameLayout`: what it holds, how many bytes wide it is and in which order they come.
+/// One field of a ``FrameLayout``: what it holds, how many bytes wide it is, and the order of its bytes.
 ///
-/// Integers are unsigned, 1 to 8 bytes wide (say `width:` where no Swift type has the width) and big-endian unless the
-/// field says otherwise; type and status have 4 bytes at most. What is wrong with a field comes out when the layout is made, as a `LayoutError`.
+/// | Field | Holds | Number of them |
+/// |---|---|---|
+/// | ``constant(_:)`` | fixed bytes | any |
+/// | ``type(_:order:)`` | ``Frame/type`` | any; later ones repeat the first |
+/// | ``serial(_:order:)`` | ``Frame/serial`` | any; later ones repeat the first |
+/// | ``status(_:order:)`` | ``Frame/status`` | at most one |
+/// | ``kind(_:_:order:)`` | the kind of the frame | at most one |
+/// | ``length(_:counting:order:)``, ``varintLength(counting:order:)`` | the length of the frame | exactly one, before the body |
+/// | ``integer(_:_:default:order:)``, ``bytes(_:_:default:)`` | a named value, `frame["name"]` or `frame[bytes: "name"]` | any |
+/// | ``contentType(_:default:order:)`` | ``Frame/contentType`` | at most one |
+/// | ``reserved(_:)`` | zeros | any |
+/// | ``body``, ``body(sizes:)`` | ``Frame/body`` | exactly one |
+/// | ``checksum(_:over:order:)`` | a checksum | any |
+///
+/// Integers are unsigned, 1 to 8 bytes wide (1 to 4 for type and status), and big-endian by default. If no Swift type
+/// has the width, pass `width:`. An invalid field stops the program when the layout is created. To handle the error,
+/// use ``FrameLayout/init(validating:response:)``, which throws a ``LayoutError``.
 public struct Field: Sendable, Hashable {
     enum Content: Sendable, Hashable {
         case constant(request: [UInt8], response: [UInt8])
@@ -18,7 +33,7 @@ public struct Field: Sendable, Hashable {
     }
 
     let content: Content
-    /// The number of bytes; 0 for the body, and for a varint the least that it takes.
+    /// The number of bytes. 0 for the body; the smallest width for a varint.
     let width: Int
     let order: ByteOrder
 
@@ -30,37 +45,49 @@ public struct Field: Sendable, Hashable {
 
     // MARK: Bytes
 
-    /// Bytes that are always the same; a received frame that has others is refused as `unexpectedBytes`.
+    /// Returns a field of fixed bytes (1 to 65,535). A received frame with other bytes fails with `unexpectedBytes`.
     public static func constant(_ bytes: [UInt8]) -> Field { constant(request: bytes, response: bytes) }
 
-    /// Bytes that tell the two directions apart: `request` on the way to the server, `response` on the way back.
-    ///
-    /// Both have the same number of bytes.
+    /// Returns a field of fixed bytes (1 to 65,535) that differ by direction: `request` in frames to the server,
+    /// `response` in frames from the server. Both must have the same number of bytes.
     public static func constant(request: [UInt8], response: [UInt8]) -> Field {
         Field(.constant(request: request, response: response), width: request.count)
     }
 
-    /// `count` bytes (1 to 65535) that are sent as zeros and not looked at when received.
+    /// Returns a field of `count` bytes (1 to 65,535) that are sent as zeros and ignored when received.
     public static func reserved(_ count: Int) -> Field { Field(.reserved, width: count) }
 
-    /// Bytes of the protocol's own, `frame[bytes: name]`, `count` of them (1 to 65535); `default`, or zeros, are sent
-    /// where the frame does not set them.
+    /// Returns a field of custom bytes, `frame[bytes: name]`.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the field, not used by another field.
+    ///   - count: The number of bytes, 1 to 65,535.
+    ///   - default: The bytes that are sent if the frame does not set the field; zeros by default.
     public static func bytes(_ name: String, _ count: Int, default: [UInt8]? = nil) -> Field {
         Field(.bytes(name: name, default: `default`), width: count)
     }
 
-    /// The body, `frame.body`. Exactly one.
+    /// The body, ``Frame/body``, of any size. A layout has exactly one body.
     public static var body: Field { body(sizes: 0...) }
 
-    /// The body, `frame.body`, of `sizes` bytes: `4...`, `0...1024`, `16...16`. The smallest size is 65535 at most.
+    /// Returns the field that holds the body, ``Frame/body``, limited to certain sizes. A layout has exactly one body.
     ///
-    /// This holds for every frame of the layout, pings and cancellations included. A frame without a body where one is
-    /// asked for is refused as `missingBody`, every other size as `illegalLength`, both ways.
+    /// The sizes hold for every frame of the layout in both directions, including pings and cancellations. If the range
+    /// excludes 0, an empty body fails with `missingBody`. Any other size out of range fails with `illegalLength`.
+    ///
+    /// - Parameter sizes: The sizes in bytes, such as `4...`, `0...1024` or `16...16`. The smallest size is at most
+    ///   65,535.
     public static func body(sizes: some RangeExpression<Int>) -> Field {
         Field(.body(numbers(of: sizes)), width: 0)
     }
 
-    /// A checksum, before or after the body; a frame that it does not fit is refused as `checksumMismatch`.
+    /// Returns a field that holds a checksum, before or after the body. A received frame with another checksum fails
+    /// with `checksumMismatch`.
+    ///
+    /// - Parameters:
+    ///   - checksum: The algorithm, which also decides the width.
+    ///   - scope: The bytes that it covers. A checksum over `.headerAndBody` must come after the body.
+    ///   - order: The order of the bytes, for checksums that are integers.
     public static func checksum(
         _ checksum: Checksum,
         over scope: Checksum.Scope,
@@ -69,7 +96,8 @@ public struct Field: Sendable, Hashable {
 
     // MARK: Integers
 
-    /// The type number, `frame.type`; at most 4 bytes. Repeated, it must hold the same number again.
+    /// Returns a field that holds the type number, ``Frame/type``, in at most 4 bytes. If a layout has several such
+    /// fields, they all hold the same number. A received frame in which they differ fails with `repetitionMismatch`.
     public static func type<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         order: ByteOrder = .bigEndian
@@ -77,12 +105,16 @@ public struct Field: Sendable, Hashable {
         type(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// The type number, `frame.type`, in `width` bytes, 1 to 4. Repeated, it must hold the same number again.
+    /// Returns a field that holds the type number, ``Frame/type``, in `width` bytes, 1 to 4. Otherwise it works like
+    /// ``type(_:order:)``.
     public static func type(width: Int, order: ByteOrder = .bigEndian) -> Field {
         Field(.type, width: width, order: order)
     }
 
-    /// The serial number, `frame.serial`. Repeated, it must hold the same number again.
+    /// Returns a field that holds the serial number, ``Frame/serial``. If a layout has several such fields, they all
+    /// hold the same number. A received frame in which they differ fails with `repetitionMismatch`.
+    ///
+    /// Without this field, responses are matched in order.
     public static func serial<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         order: ByteOrder = .bigEndian
@@ -90,14 +122,17 @@ public struct Field: Sendable, Hashable {
         serial(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// The serial number, `frame.serial`, in `width` bytes, 1 to 8. Repeated, it must hold the same number again.
+    /// Returns a field that holds the serial number, ``Frame/serial``, in `width` bytes, 1 to 8. Otherwise it works
+    /// like ``serial(_:order:)``.
     public static func serial(width: Int, order: ByteOrder = .bigEndian) -> Field {
         Field(.serial, width: width, order: order)
     }
 
-    /// The status code, `frame.status`; at most 4 bytes. Requests have the field too and hold 0 in it.
+    /// Returns a field that holds the status code, ``Frame/status``, in at most 4 bytes. In requests, the field holds
+    /// 0.
     ///
-    /// A response whose status is not one of the role `success` is an error response.
+    /// A response is an error response unless the role `success` includes its status. By default, only status 0 is a
+    /// success.
     public static func status<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         order: ByteOrder = .bigEndian
@@ -105,33 +140,53 @@ public struct Field: Sendable, Hashable {
         status(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// The status code, `frame.status`, in `width` bytes, 1 to 4. Requests have the field too and hold 0 in it.
+    /// Returns a field that holds the status code, ``Frame/status``, in `width` bytes, 1 to 4. Otherwise it works like
+    /// ``status(_:order:)``.
     public static func status(width: Int, order: ByteOrder = .bigEndian) -> Field {
         Field(.status, width: width, order: order)
     }
 
-    /// The length that tells where the frame ends, in bytes. Exactly one, somewhere before the body.
+    /// Returns the length field: the number of bytes, as `count` defines it, that says where the frame ends. A layout
+    /// has exactly one length field, before the body.
+    ///
+    /// A received length out of bounds fails with `illegalLength` as soon as it has arrived.
+    ///
+    /// - Parameters:
+    ///   - value: The type of the integer.
+    ///   - count: The bytes that the length counts.
+    ///   - order: The order of the bytes.
     public static func length<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         counting count: LengthCount,
         order: ByteOrder = .bigEndian
     ) -> Field { length(width: MemoryLayout<Value>.size, counting: count, order: order) }
 
-    /// The length that tells where the frame ends, in bytes, itself `width` bytes wide, 1 to 8.
+    /// Returns the length field, `width` bytes wide (1 to 8). Otherwise it works like ``length(_:counting:order:)``.
     public static func length(width: Int, counting count: LengthCount, order: ByteOrder = .bigEndian) -> Field {
         Field(.length(count, isVarint: false), width: width, order: order)
     }
 
-    /// The length that tells where the frame ends, in bytes, itself as wide as it needs to be.
+    /// Returns the length field as a variable-length integer of at most ten bytes: the number of bytes, as `count`
+    /// defines it, that says where the frame ends.
     ///
-    /// `order` says which seven bits come first: the low ones as in protobuf and MQTT (LEB128), or the high ones
-    /// (`.bigEndian`). It is sent in its shortest form and may come with needless zeros, in ten bytes at most; above the
-    /// frame size limit it is refused as `illegalLength`.
+    /// It is sent in as few bytes as possible. A received length may have more bytes than necessary. A length above the
+    /// limit fails with `illegalLength`. The position of the fields after it depends on its size.
+    ///
+    /// - Parameters:
+    ///   - count: The bytes that the length counts.
+    ///   - order: Which seven bits come first: the low ones (`.littleEndian`), as in protobuf and MQTT (LEB128), or the
+    ///     high ones (`.bigEndian`).
     public static func varintLength(counting count: LengthCount, order: ByteOrder = .littleEndian) -> Field {
         Field(.length(count, isVarint: true), width: 1, order: order)
     }
 
-    /// A number of the protocol's own, `frame[name]`; `default` is sent where the frame does not set it.
+    /// Returns a field that holds a custom integer, `frame[name]`.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the field, not used by another field.
+    ///   - value: The type of the integer.
+    ///   - default: The number that is sent if the frame does not set the field.
+    ///   - order: The order of the bytes.
     public static func integer<Value: FixedWidthInteger & UnsignedInteger>(
         _ name: String,
         _ value: Value.Type,
@@ -139,7 +194,8 @@ public struct Field: Sendable, Hashable {
         order: ByteOrder = .bigEndian
     ) -> Field { integer(name, width: MemoryLayout<Value>.size, default: `default`, order: order) }
 
-    /// A number of the protocol's own, `frame[name]`, in `width` bytes, 1 to 8.
+    /// Returns a field that holds a custom integer, `frame[name]`, in `width` bytes, 1 to 8. `default` is sent if the
+    /// frame does not set the field.
     public static func integer(
         _ name: String,
         width: Int,
@@ -147,23 +203,31 @@ public struct Field: Sendable, Hashable {
         order: ByteOrder = .bigEndian
     ) -> Field { Field(.integer(name: name, default: `default`), width: width, order: order) }
 
-    /// What the body holds, `frame["contentType"]`; `default` is sent where the frame does not set it. Every received frame
-    /// has it then, so a peer that says nothing says 0 (`ContentType.bytes`).
+    /// Returns a field that holds the content type of the body, ``Frame/contentType``: an integer field with the name
+    /// `contentType`.
+    ///
+    /// Every received frame has it, so 0 (``ContentType/bytes``) may also mean that the peer does not specify a content
+    /// type. `default` is sent if the frame does not set it.
     public static func contentType<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         default: UInt64 = 0,
         order: ByteOrder = .bigEndian
     ) -> Field { integer("contentType", value, default: `default`, order: order) }
 
-    /// The number that says what a frame is for: one for each kind that the protocol tells apart by it.
+    /// Returns a field that holds a number for the kind of the frame.
     ///
     /// ```swift
     /// Field.kind(UInt8.self, [.request: 0, .response: 1, .push: 2])
     /// ```
     ///
-    /// Requests and responses must be listed. What is not goes out as what it is most like (a ping or a cancellation as a
-    /// request; a pong, a part, a push or a goAway as a response) and is told from it by its role. A frame with a number
-    /// that is not listed is refused as `unknownType`.
+    /// A received number that is not listed fails with `unknownType`.
+    ///
+    /// - Parameters:
+    ///   - value: The type of the integer.
+    ///   - numbers: The numbers of the kinds, each different. A layout for requests must list `.request` and one for
+    ///     responses `.response`. A kind that is not listed is sent with the number of the most similar kind (a ping or
+    ///     cancellation as a request; a pong, part, push or goAway as a response), so a role must mark it.
+    ///   - order: The order of the bytes.
     public static func kind<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         _ numbers: [Frame.Kind: UInt64],
@@ -171,31 +235,32 @@ public struct Field: Sendable, Hashable {
     ) -> Field { Field(.kind(numbers), width: MemoryLayout<Value>.size, order: order) }
 }
 
-/// What the length field of a `FrameLayout` counts, in bytes.
+/// The bytes that the length field of a ``FrameLayout`` counts.
 public struct LengthCount: Sendable, Hashable {
     enum Extent: Sendable, Hashable {
         case body, wholeFrame, rest
     }
 
     let extent: Extent
-    /// What is added to the bytes counted.
+    /// The number that is added to the counted bytes.
     let surplus: Int
 
-    /// The body alone.
+    /// The body only.
     public static let body = LengthCount(extent: .body, surplus: 0)
-    /// The whole frame, from its first byte to its last, the length field included.
+    /// The whole frame from its first byte to its last, including the length field.
     public static let wholeFrame = LengthCount(extent: .wholeFrame, surplus: 0)
     /// Everything after the length field.
     public static let rest = LengthCount(extent: .rest, surplus: 0)
 
-    /// The same and `count` more, or fewer when it is negative: `.body.plus(4)` counts a 6-byte body as 10.
+    /// Returns this count plus `count` bytes: `.body.plus(4)` counts a body of 6 bytes as 10. `count` may be -65,536 to
+    /// 65,536.
     public func plus(_ count: Int) -> LengthCount {
         LengthCount(extent: extent, surplus: surplus.addingReportingOverflow(count).partialValue)
     }
 }
 
 extension LengthCount {
-    /// What is counted, in words: `the body plus 4`.
+    /// A description of what is counted: `the body plus 4`.
     var words: String {
         let what =
             switch extent {
@@ -210,7 +275,7 @@ extension LengthCount {
 // MARK: - Names
 
 extension Field.Content {
-    /// What it is, and the name that tells it from others of its kind.
+    /// What the field holds, and the name that distinguishes it from other fields with the same content.
     var title: (what: String, name: String?) {
         switch self {
         case .constant: ("constant", nil)
@@ -229,7 +294,7 @@ extension Field.Content {
 }
 
 extension Field {
-    /// The field as an error names it.
+    /// The field as error messages name it.
     var words: String {
         let (what, name) = content.title
         return switch content {
@@ -241,27 +306,27 @@ extension Field {
     }
 }
 
-/// Collects the fields of `FrameLayout { … }` in the order in which they are written.
+/// Collects the fields of `FrameLayout { … }` in order.
 @resultBuilder
 public enum LayoutBuilder {
-    /// One field.
+    /// Adds one field.
     public static func buildExpression(_ field: Field) -> [Field] { [field] }
 
-    /// Several fields that were put together elsewhere.
+    /// Adds several fields that were built elsewhere.
     public static func buildExpression(_ fields: [Field]) -> [Field] { fields }
 
-    /// One part after the other.
+    /// Joins the parts of a block.
     public static func buildBlock(_ parts: [Field]...) -> [Field] { parts.flatMap { $0 } }
 
-    /// An `if` without `else`.
+    /// Adds the fields of an `if` without `else`.
     public static func buildOptional(_ part: [Field]?) -> [Field] { part ?? [] }
 
-    /// The first branch of an `if` or `switch`.
+    /// Adds the fields of the first branch of an `if` or `switch`.
     public static func buildEither(first part: [Field]) -> [Field] { part }
 
-    /// A further branch of an `if` or `switch`.
+    /// Adds the fields of another branch of an `if` or `switch`.
     public static func buildEither(second part: [Field]) -> [Field] { part }
 
-    /// A `for` loop.
+    /// Adds the fields of a `for` loop.
     public static func buildArray(_ parts: [[Field]]) -> [Field] { parts.flatMap { $0 } }
 }

@@ -1,5 +1,5 @@
 extension FrameLayout {
-    /// The layout as a table in Markdown, one field per row, for documentation.
+    /// A table of the layout in Markdown, one field per row, for documentation.
     ///
     /// ```
     /// | offset | size | field |
@@ -11,8 +11,8 @@ extension FrameLayout {
     /// | 12+n | 4 | adler32 of the body |
     /// ```
     ///
-    /// Offsets and sizes are in bytes: n is the size of the body, v that of a length of varying width. Where requests and
-    /// responses differ there are two tables, each with its title.
+    /// Offsets and sizes are in bytes: n is the size of the body, and v is the size of a variable-length length field.
+    /// If requests and responses differ, there are two tables, each with a title.
     public var byteTable: String {
         let (request, response) = (self.request.shape.byteTable, self.response.shape.byteTable)
         return request == response ? request : "Request:\n\n\(request)\nResponse:\n\n\(response)"
@@ -26,7 +26,7 @@ extension LayoutShape {
         }
     }
 
-    /// What is in the field, in words.
+    /// Returns what the field holds, in words.
     private func title(of row: Row) -> String {
         let again = row.isRepetition ? " again" : ""
         let title =
@@ -37,7 +37,7 @@ extension LayoutShape {
             case .serial: "serial" + again
             case .status: "status"
             case .length(let count, isVarint: false): "length of \(count.words)"
-            case .length(let count, isVarint: true): "length of \(count.words), seven bits in a byte"
+            case .length(let count, isVarint: true): "length of \(count.words), 7 bits per byte"
             case .kind(let numbers): "kind: " + list(numbers)
             case .integer(let name, let initial): cell(name) + (initial == 0 ? "" : ", \(initial) unless set")
             case .bytes(let name, nil): cell(name)
@@ -61,14 +61,14 @@ extension LayoutShape {
         return " of \(sizes.lowerBound) to \(sizes.upperBound) bytes"
     }
 
-    /// `name` so that it does not end the table's cell.
+    /// Returns `name` escaped, so that it does not end the cell of the table.
     private func cell(_ name: String) -> String {
         String(name.escaped().flatMap { $0 == "|" ? "\\|" : String($0) })
     }
 
     // MARK: Rows
 
-    /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v of a varint.
+    /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v bytes of a varint.
     struct Extent {
         var fixed = 0
         var symbols: [String] = []
@@ -77,23 +77,23 @@ extension LayoutShape {
             Extent(fixed: a.fixed + b.fixed, symbols: a.symbols + b.symbols)
         }
 
-        /// The sum, such as `12+n`, with `sign` between its terms.
+        /// Returns the sum, such as `12+n`, with `sign` between its terms.
         func text(_ sign: String = "+") -> String {
             let number = fixed > 0 || symbols.isEmpty ? [String(fixed)] : []
             return (number + symbols).joined(separator: sign)
         }
     }
 
-    /// A field and its place in a frame, to be printed.
+    /// A field and its position in a frame, to be printed.
     struct Row {
         let field: Field
         let offset: Extent
         let size: Extent
-        /// Whether the same number was in a field before.
+        /// Whether an earlier field holds the same number.
         let isRepetition: Bool
     }
 
-    /// Every field in the order of the bytes.
+    /// All fields in the order of their bytes.
     var rows: [Row] {
         var rows: [Row] = []
         var offset = Extent()
@@ -112,9 +112,9 @@ extension LayoutShape {
         return rows
     }
 
-    /// Where the first byte of `slot` is, as in `rows`.
+    /// Returns the offset of the first byte of `slot`, as in `rows`.
     func offset(of slot: Slot) -> Extent {
-        // A varint has one byte in `header`.
+        // In `header`, a varint has one byte.
         let moved = varint == nil ? Extent() : Extent(fixed: -1, symbols: ["v"])
         return switch slot.region {
         case .header: Extent(fixed: slot.offset)
@@ -125,7 +125,7 @@ extension LayoutShape {
 }
 
 extension Field {
-    /// Whether its bytes come in another order than in most protocols.
+    /// Whether the bytes are in little-endian order, which the table mentions.
     var isLittleEndianNumber: Bool {
         guard order == .littleEndian else { return false }
         return switch content {
@@ -136,7 +136,7 @@ extension Field {
     }
 }
 
-/// Two digits for each of `bytes`, as in `ca fe`, of the first sixteen.
+/// Returns two digits for each of the first sixteen of `bytes`, as in `ca fe`.
 private func hexadecimalBytes(_ bytes: [UInt8]) -> String {
     let digits = bytes.prefix(16).map(twoDigits)
     return digits.joined(separator: " ") + (bytes.count > 16 ? " …" : "")

@@ -1,12 +1,17 @@
-// MARK: - Bytes in
+// MARK: - Decoding
 
 extension FrameLayout {
-    /// Takes one frame from the front of `input`; `nil`, with nothing taken, when it is not complete.
+    /// Consumes one frame at the front of `input` and returns it, or returns `nil` and consumes nothing if it is
+    /// incomplete.
     ///
-    /// Throws `illegalLength`, `missingBody`, `unexpectedBytes`, `checksumMismatch`, `repetitionMismatch` or
-    /// `unknownType`; the first three as soon as the bytes at fault are there. On the client's side, a frame with a serial
-    /// whose type no role explains is returned with `malformedReason` set to `unknownType` instead, and one without the
-    /// body that `requiringBody(inResponsesTo:)` asks for with `missingBody`: they end where their length says.
+    /// On the client side of a layout with serials, a response whose type no role allows, or that the closure `kind`
+    /// rejects, is returned with ``Frame/malformedReason`` `unknownType`. In any layout, a response without the body
+    /// that ``requiringBody(inResponsesTo:file:line:)`` requires is returned with `missingBody`. The length says where
+    /// these frames end, so they do not end the link.
+    ///
+    /// - Parameter input: The received bytes that are not decoded yet.
+    /// - Throws: An error that ends the link: `illegalLength`, `missingBody`, `unexpectedBytes`, `checksumMismatch`,
+    ///   `repetitionMismatch` or `unknownType`. The first three are thrown as soon as the invalid bytes have arrived.
     public func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let plan = inbound
         guard let (parts, isComplete) = try plan.check(input) else { return nil }
@@ -41,8 +46,8 @@ extension FrameLayout {
         }
     }
 
-    /// As `decode`, where the header is type, serial and length, four bytes each, big-endian, and there is nothing else
-    /// around the body: the commonest layout of all, read without asking for every frame what it has.
+    /// Does what `decode` does for the most common layout: type, serial and length of four bytes each, big-endian, and
+    /// then the body. This saves testing for every frame which fields the layout has.
     @inline(__always)
     private func decodePlain(_ input: inout ReceiveBuffer, _ plan: LayoutPlan) throws(FrameError) -> Frame? {
         guard let length = input.integer(at: 8, as: UInt32.self) else { return nil }
@@ -63,14 +68,20 @@ extension FrameLayout {
         return Frame(roles.kind(ofType: type, isServerSide), type: type, serial: SerialNumber(serial), body: body)
     }
 
-    // MARK: Bytes out
+    // MARK: Encoding
 
-    /// Appends `frame` to `output`. A ping, pong or cancel frame of type 0 gets the type of its role.
+    /// Appends `frame` to `output`. A ping, pong or cancellation of type 0 gets the type of its role.
     ///
-    /// Throws `illegalLength` for a body that is too long or too short; `unknownType` for a type that does not fit its
-    /// field, that is another role's, or where a ping, cancel, part or goAway frame finds no role; and `malformed` for another number
-    /// that does not fit its field, for a named field that the layout does not declare or that has another size, and
-    /// for an error response where the layout has no way to say so.
+    /// - Parameters:
+    ///   - frame: The frame to send.
+    ///   - output: The buffer to append to.
+    /// - Throws:
+    ///   - `illegalLength` for a body that is too long or too short, `missingBody` for a body that is empty but must
+    ///     not be;
+    ///   - `unknownType` for a type that does not fit its field, that belongs to another role or that the protocol does
+    ///     not have, and for a kind (ping, cancel, part, goAway) without a role;
+    ///   - `malformed` for another number that does not fit its field, for a named field that the layout does not
+    ///     declare or that has another size, and for an error response that the layout cannot express.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         if roles.hasMarks {
             let frame = try marked(frame)
@@ -101,7 +112,7 @@ extension FrameLayout {
         }
         let bodyStart = output.gathered.count
         if bodySize > 0 { output.append(frame.body) }
-        // A large body is not between header and trailer: they are neighbours in `gathered`.
+        // `gathered` does not hold a large body, so header and trailer are adjacent in it.
         let parts = FrameParts(header: start, extra: extra, body: bodyStart, trailer: output.gathered.count)
         if !plan.shape.trailer.isEmpty { output.gathered.append(contentsOf: plan.shape.trailer) }
 
@@ -115,17 +126,17 @@ extension FrameLayout {
     func wireType(of frame: borrowing Frame) throws(FrameError) -> UInt32 {
         switch frame.kind {
         case .request:
-            // The answer would be taken for something else, and the caller would wait in vain.
+            // The server would read the request as another kind of frame, and its caller would wait in vain.
             if let role = roleName(ofRequest: frame.type) { throw misuse(of: frame.type, by: role) }
             return frame.type
         case .push:
             if let push = roles.push, !push.contains(frame.type) {
-                throw misuse(of: frame.type, by: "no push: these have \(list(push))")
+                throw misuse(of: frame.type, by: "not the type of a push (\(list(push)))")
             }
             return frame.type
         case .ping:
             if let type = frame.type != 0 ? frame.type : roles.ping { return type }
-            // Of a server, clients would take the request that serves as a ping for a request.
+            // A client would treat the request that serves as a ping as an ordinary request.
             if let heartbeat = declared.heartbeat, !isServerSide || outbound.shape.kind?.lists(.ping) == true {
                 return heartbeat.type
             }
@@ -136,18 +147,18 @@ extension FrameLayout {
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
         case .response:
-            // Taken for a part, it would leave its caller waiting.
+            // The client would read the response as a part, and its caller would wait in vain.
             if isServerSide, !roles.hasMarks, let part = roles.part, part.contains(frame.type) {
-                throw misuse(of: frame.type, by: "that of a part")
+                throw misuse(of: frame.type, by: "the type of a part")
             }
             return frame.type
         case .part:
             if !roles.hasMarks, let part = roles.part {
                 if part.contains(frame.type) { return frame.type }
                 if frame.type == 0 { return part.lowerBound }
-                throw misuse(of: frame.type, by: "not that of a part")
+                throw misuse(of: frame.type, by: "not the type of a part")
             }
-            // A mark is one of responses only.
+            // Marks of parts exist only on responses.
             if !isServerSide, outbound.shape.kind == nil { break }
             if declared.part != nil || declared.kind != nil { return frame.type }
             if outbound.shape.kind?.lists(.part) == true { return frame.type }
@@ -155,7 +166,7 @@ extension FrameLayout {
             if declared.goAway != nil || declared.kind != nil { return frame.type }
             if outbound.shape.kind?.lists(.goAway) == true { return frame.type }
         }
-        throw FrameError(.unknownType, "the layout cannot say that a frame is a \(frame.kind): it has no such role")
+        throw FrameError(.unknownType, "the layout has no role for \(frame.kind) frames")
     }
 
     @inline(never)
@@ -163,21 +174,21 @@ extension FrameLayout {
         FrameError(.unknownType, "in this layout, type \(hexadecimal(type)) is \(role)")
     }
 
-    /// The types that a role has, in words.
+    /// A description of the types of a role.
     func list(_ types: ClosedRange<UInt32>) -> String {
         let first = hexadecimal(types.lowerBound)
         return types.count == 1 ? "type \(first)" : "types \(first) to \(hexadecimal(types.upperBound))"
     }
 
-    /// Refuses what would be lost without a word.
+    /// Throws for fields that would be silently lost.
     func checkFields(of frame: borrowing Frame) throws(FrameError) {
         if frame.isErrorResponse, outbound.shape.status == nil, declared.failure == nil {
-            let lack = "no status and no role failure"
-            throw FrameError(.malformed, "the layout has \(lack) to say that a frame is an error response")
+            let lack = "neither a status field nor the role failure"
+            throw FrameError(.malformed, "the layout has \(lack), so it has no error responses")
         }
         for field in frame.fields {
             guard let item = outbound.shape.named.first(where: { $0.name == field.name }) else {
-                // What typed requests say of their body in every protocol, whether or not it has a place for it.
+                // Typed requests set the content type in every protocol, even if it has no field for it.
                 if field.name == ContentType.fieldName { continue }
                 throw FrameError(.malformed, "the layout has no field \"\(field.name)\"")
             }
@@ -193,17 +204,17 @@ extension FrameLayout {
         }
     }
 
-    /// What a request of type `type` would be taken for, if anything.
+    /// Returns the role that a request of type `type` would have for the server, or `nil` if it is a request.
     @inline(__always)
     private func roleName(ofRequest type: UInt32) -> String? {
         if type == roles.ping { return "the ping" }
         if type == roles.pong { return "the pong" }
         if type == roles.cancel { return "the cancellation" }
-        // Where a response is known to be one, requests may have the types of pushes.
+        // If responses are marked, requests may have the types of pushes.
         if roles.tellsPushes { return nil }
         if let push = roles.push, push.contains(type) { return "a push" }
         guard roles.hasMarks, let goAway = declared.goAway?.types, goAway.contains(UInt64(type)) else { return nil }
-        // What is a goAway from the server may be our own farewell.
+        // The type of a goAway from the server may be that of the client's closing frame.
         return type == roles.closing ? nil : "a goAway"
     }
 
@@ -212,7 +223,7 @@ extension FrameLayout {
     /// The first status that is not an error response.
     package var successStatus: UInt32 { outbound.shape.status == nil ? 0 : roles.success.lowerBound }
 
-    /// The header of `frame` as it would be if its length were the largest that the field holds.
+    /// Returns the header of `frame` with the largest length that the field can hold.
     package func headerWithAbsurdLength(of frame: Frame) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         try encode(frame, into: &output)

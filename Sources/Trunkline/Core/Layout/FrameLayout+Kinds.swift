@@ -1,17 +1,18 @@
-// What frames are for, in layouts where more than type numbers tells it. Kept out of the way of those where they do.
+// What frames are for, in layouts in which more than type numbers decides it. Separate from `FrameLayout+Bytes.swift`,
+// so that other layouts do not pay for it.
 
 extension FrameLayout {
-    /// The received `frame` as the protocol's marks say it is; `number` is what its kind field holds.
+    /// Returns the received `frame` with the kind that the roles give it. `number` is the content of its kind field.
     ///
-    /// A frame that the protocol does not have is malformed, and so is one without the body that it must have. Throws
-    /// `unknownType` where that could not be told from what follows.
+    /// A frame that the protocol does not have, or that lacks a required body, is returned as malformed. Throws
+    /// `unknownType` if such a frame cannot be distinguished from a response.
     @inline(never)
     func classified(_ frame: consuming Frame, number: UInt64) throws(FrameError) -> Frame {
         var frame = frame
         frame.kind = try kind(of: frame, number: number)
         let statusFails = inbound.shape.status != nil && !roles.success.contains(frame.status)
         let isFailure = declared.failure?.matches(frame, typeBits: roles.typeBits) ?? false
-        // Where no field is the status, the number that says failure is.
+        // Without a status field, the number that marks a failure is the status.
         let code =
             isFailure && inbound.shape.status == nil
             ? declared.failureCode.map { $0.code(in: frame) ?? 0 } ?? declared.failure?.code(in: frame) : nil
@@ -20,7 +21,10 @@ extension FrameLayout {
         if frame.isErrorResponse, let code { frame.status = code }
         if let judge = declared.kind, !isServerSide {
             guard let kind = judge(frame) else {
-                return try malformed(frame, FrameError(.unknownType, "the role kind knows no such frame: \(frame)"))
+                return try malformed(
+                    frame,
+                    FrameError(.unknownType, "the closure of the role \"kind\" rejected \(frame)")
+                )
             }
             frame.kind = kind
             frame.isErrorResponse = kind == .response && (statusFails || isFailure)
@@ -34,26 +38,30 @@ extension FrameLayout {
         return frame
     }
 
-    /// The received `frame`, with which only `error` is wrong: its end is known, so it costs no more than itself.
+    /// Returns the received `frame` marked as malformed, for `error`. Its end is known, so it costs no more than one
+    /// request.
     ///
-    /// But where responses match in order it cannot be told whether a frame of an unknown type is one: to be wrong would
-    /// give every later response to the wrong request. And a server has no use for what its clients must not send.
+    /// Throws `error` instead:
+    /// - on the client, for a frame of an unknown type in a layout that matches responses in order. It may be a
+    ///   response or not; a wrong guess would give every later response to the wrong request.
+    /// - on the server, always: it ends a link on which a client sends invalid frames.
     private func malformed(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
         guard !isServerSide, inbound.shape.serial != nil || error.code == .missingBody else { throw error }
         var frame = copy frame
         frame.markMalformed(error.code)
-        // Perhaps the answer to the request with its serial, perhaps none: that request is given up, and not answered.
+        // It may be the response to the request with its serial, or not. As a malformed part, it fails that request
+        // with the fate `unknown`.
         if error.code == .unknownType { frame.kind = .part }
         return frame
     }
 
     private func kind(of frame: borrowing Frame, number: UInt64) throws(FrameError) -> Frame.Kind {
         var kind: Frame.Kind = isServerSide ? .request : .response
-        // Whether a response is known to be one, and not only not known to be anything else.
+        // Whether the frame is marked as a response, rather than a response by default.
         var isAnswer = false
         if let slot = inbound.shape.kind {
             guard let listed = slot.kind(of: number) else {
-                throw FrameError(.unknownType, "the kind field holds \(hexadecimal(number)), which it does not list")
+                throw FrameError(.unknownType, "the kind field holds \(hexadecimal(number)), which is not listed")
             }
             kind = listed
             isAnswer = kind == .response
@@ -82,15 +90,19 @@ extension FrameLayout {
         return kind
     }
 
-    /// `frame` with the type and the marks of its kind, to be sent.
+    /// Returns `frame` with the type and the marks of its kind, ready to be encoded.
     ///
-    /// Throws `unknownType` for a type that is another role's or that the protocol does not have, and `missingBody`.
+    /// Throws `unknownType` for a type that belongs to another role or that the protocol does not have, and
+    /// `missingBody`.
     @inline(never)
     func marked(_ frame: borrowing Frame) throws(FrameError) -> Frame {
         var frame = copy frame
         guard frame.type & roles.typeBits == 0 else {
             let bits = hexadecimal(frame.type & roles.typeBits)
-            throw FrameError(.unknownType, "type \(hexadecimal(frame.type)) has bits that mark a role: \(bits)")
+            throw FrameError(
+                .unknownType,
+                "type \(hexadecimal(frame.type)) has bits that mark a role: \(bits); leave them 0"
+            )
         }
         frame.type = try wireType(of: frame)
         if isServerSide {
@@ -99,7 +111,8 @@ extension FrameLayout {
             try mark(&frame, declared.part, as: .part, amongst: [.response])
         }
         try check(frame)
-        // Where the status says so, it needs no mark, which could take the place of a type or a number of its own.
+        // If the status already marks the failure, no further mark is set: it could overwrite a type or number of the
+        // caller.
         let statusFails = outbound.shape.status != nil && !roles.success.contains(frame.status)
         if frame.kind == .response, let failure = declared.failure,
             frame.isErrorResponse ? !statusFails : isServerSide
@@ -110,7 +123,7 @@ extension FrameLayout {
             let (isFailure, bits) = (frame.isErrorResponse, roles.typeBits)
             try failure.mark(&frame, isFailure, as: "a failure", code: code, typeBits: bits, in: outbound.shape)
         }
-        // A pong with a type of its own needs none of a response.
+        // A pong with its own type does not get the mark of a response.
         let isPongByType = frame.kind == .pong && roles.pong != nil && declared.response?.types != nil
         if let response = declared.response, !isPongByType {
             let isAnswer = frame.kind == .response || frame.kind == .part || frame.kind == .pong
@@ -126,28 +139,28 @@ extension FrameLayout {
         amongst others: [Frame.Kind]
     ) throws(FrameError) {
         guard let role, frame.kind == kind || others.contains(frame.kind) else { return }
-        // What is known to be a response is neither a push nor a goAway, whatever its type.
+        // A frame that is marked as a response is not a push or a goAway, whatever its type.
         if roles.tellsPushes, kind != .part, frame.kind == .response || frame.kind == .part { return }
         try role.mark(&frame, frame.kind == kind, as: "a \(kind)", typeBits: roles.typeBits, in: outbound.shape)
     }
 
-    /// Refuses types that the protocol does not have, and responses without the body that they must have.
+    /// Throws for types that the protocol does not have, and for responses without a required body.
     private func check(_ frame: borrowing Frame) throws(FrameError) {
         switch frame.kind {
         case .request, .response, .part: break
         case .push, .ping, .pong, .cancel, .goAway: return
         }
-        // A frame to send may have its marks by now.
+        // A frame to send may already have its marks.
         let type = frame.type & ~roles.typeBits
         if let requests = roles.requests, !requests.contains(type), type != roles.closing, type != roles.window,
             frame.kind != .part || declared.part?.types == nil
         {
             let known = list(requests)
-            throw FrameError(.unknownType, "type \(hexadecimal(type)) is none of the role requests (\(known))")
+            throw FrameError(.unknownType, "type \(hexadecimal(type)) is not in the role requests (\(known))")
         }
         guard frame.kind == .response, !frame.isErrorResponse, frame.body.isEmpty else { return }
         if let bodies = roles.bodies, bodies.contains(type) {
-            throw FrameError(.missingBody, "a response of type \(hexadecimal(type)) has no body")
+            throw FrameError(.missingBody, "a response of type \(hexadecimal(type)) must have a body (requiringBody)")
         }
     }
 }

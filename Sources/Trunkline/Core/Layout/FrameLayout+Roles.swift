@@ -1,10 +1,9 @@
 extension FrameLayout {
-    /// The same layout with these roles, in place of any it had. Roles that do not fit stop the program.
+    /// Returns a copy of this layout with these roles, which say what its frames are for. They replace all earlier
+    /// roles.
     ///
-    /// No type can have two of the roles `ping`, `pong`, `cancel`, `window`, `closing`, `goAway` and `push`, but `closing` that
-    /// of the goAway: give the closure `kind` a say where one of them lies amid the pushes. `requests` may have them in its
-    /// midst but not at its ends, and may share types with `push` and `goAway` where something marks a response. Frames that
-    /// are made for sending get the marks of what they are, so `frame.type` is the same in a request and in what belongs to it.
+    /// A role is a type number (`7`), several type numbers (`.types(2...0x400)`), or a *mark*: a bit or number
+    /// elsewhere in the header, such as `.bit(31)` of the type or `.field("source", 7...9)`; see ``Role``.
     ///
     /// ```swift
     /// smpp.roles(ping: 0x15, response: .bit(31), goAway: 0x06)
@@ -12,47 +11,91 @@ extension FrameLayout {
     /// acme.roles(push: .field("flow", 2), part: .bit(0, of: "flags"), success: 200, requests: 3...99)
     /// ```
     ///
+    /// Roles that do not fit the fields, or that contradict each other, stop the program with a message that names the
+    /// role.
+    ///
+    /// ### How a received frame gets its kind
+    ///
+    /// 1. A ``Field/kind(_:_:order:)`` field, if there is one, gives the kind. Otherwise, with the role `response`,
+    ///    frames with its mark are responses, and all others are pushes (requests of the server, if the role `push` is
+    ///    given). Otherwise every frame is a response.
+    /// 2. The types of `ping`, `pong` and `cancel` override this.
+    /// 3. The roles `goAway` and `push` apply, except to frames that are marked as responses.
+    /// 4. A response with a serial below `serials` is a pong if there is a `heartbeat`.
+    /// 5. A response with the role `part` is a part.
+    /// 6. The closure `kind` may change the result.
+    /// 7. A response or part whose type is not one of `requests` is malformed.
+    ///
+    /// The layout adds the type and the marks of its kind to a frame that is sent. So ``Frame/type`` is the same in a
+    /// request and in its responses.
+    ///
+    /// ### Roles with the same type
+    ///
+    /// A type number cannot have two of the roles `ping`, `pong`, `cancel`, `window`, `closing`, `goAway`, `push`,
+    /// `part` and `requests`, with these exceptions:
+    /// - `pong` may have the type of `ping`, and `closing` that of `goAway`.
+    /// - `part` and `closing` may have types of `requests` and of each other.
+    /// - If something marks responses (the role `response`, or a kind field that lists pushes), `push` and `goAway` may
+    ///   have types of `requests` and `part`, and `closing` may have a type of `push`.
+    /// - `requests` may contain types of other roles, but not at its ends.
+    ///
+    /// Numbers of a named field cannot have two roles either.
+    ///
+    /// If a `goAway` has a type of pushes, use the closure `kind` to distinguish it.
+    ///
     /// - Parameters:
-    ///   - ping: The type of heartbeats, in both directions.
-    ///   - pong: The type of their answers; that of `ping` unless given. Where the two are the same and nothing else
-    ///     marks a response, a heartbeat is taken for the answer when one of ours waits for it, and others are answered
-    ///     once a second at most.
-    ///   - heartbeat: A request that serves as a ping, for protocols without a type for one: a request that costs the
-    ///     server little, such as Modbus's diagnostics or DNS's query for the root. It goes out with the type, the body and
-    ///     the named fields that it has here and with one of the serials below `serials`, which must leave some. Every
-    ///     response with such a serial is the answer, also an error response. A layout without serials needs a kind
-    ///     field that lists `pong`. Not together with `ping`.
-    ///   - push: The types, or the mark, of what the server sends on its own account.
-    ///   - cancel: The type that cancels the request with the same serial.
-    ///   - response: The mark that a response has and everything else has not. Without the role `push`, all else that the
-    ///     server sends are pushes.
-    ///   - part: The types, or the mark, of a part of a response with more to come. Types tell parts of requests as well
-    ///     (`Client.open`), as long as no role is told by anything but types.
-    ///   - window: The type of a frame by which the client takes more bytes of the reply to the request with the same
-    ///     serial: see `WindowedCodec.isWindowUpdate(_:)`.
-    ///   - goAway: The types, or the mark, by which the server says that it is about to go.
-    ///   - retryAfter: The named field in which such a frame says for how long.
-    ///   - closing: The type of the last frame of a link that the client ends in good order, by which it takes leave
-    ///     (SMPP's unbind); its body is empty, and its serial is one of those below the requests' serials, 0 where there are
-    ///     none but that. It is a request, whose answer is not waited for. See `ClosingCodec.closingFrame()`.
-    ///   - success: The status, or a range of them, of a response that is not an error response; 0 unless given.
-    ///   - failure: The mark of a response that is an error response, besides its status. In a layout without a status
-    ///     field, the number that the mark looks at (`.bits`, `.field`) is the error response's `status`.
-    ///   - failureCode: Where an error response by `failure` says why, in a layout without a status field:
-    ///     `.body(UInt8.self)` makes the first byte of its body the error response's `status`, 0 if there is none. An
-    ///     error response that is sent with a status and without a body gets it as its body.
-    ///   - requests: The types that requests and their responses have. Others that no role explains are refused as
-    ///     `unknownType`: to send one is an error, and one received is malformed (`Frame.malformedReason`), which costs
-    ///     that frame alone, and the link only where responses match in order. Unless given, every type will do.
-    ///   - serials: The serials for the client's requests, as many as the serial field holds; `1...` unless given.
-    ///   - responsesRepeat: What a response, or a part of one, repeats of its request: the type, named numbers. One that
-    ///     does not is a protocol violation. With serials it fails that request alone (`protocolViolation`, fate
-    ///     `unknown`, since the response may be another request's): the request is cancelled, its serial quarantined, and
-    ///     the link stays. In order it ends the link, on which every later response would go to the wrong request. A
-    ///     request that does not set a field has the link's default in it. Where types tell parts, those need not
-    ///     repeat the type. The client keeps each request until it is answered to compare them.
-    ///   - kind: Looks at a frame that the client received, whose `kind` is what the other roles say, and returns its
-    ///     kind; `nil` refuses it, as a type that is none of `requests`. What it looks at is for the sender to set.
+    ///   - ping: The type of pings, in both directions. Without `ping` and `heartbeat`, a link has no heartbeat.
+    ///   - pong: The type of the answers to pings; the type of `ping` by default. If the types are the same and nothing
+    ///     marks responses, a ping counts as the answer while the client waits for one. Other pings are then answered
+    ///     at most once a second.
+    ///   - heartbeat: A request that serves as a ping, for protocols without a ping. Choose one that costs the server
+    ///     little, such as Modbus's diagnostics or a DNS query for the root. It is sent with the type, body and named
+    ///     fields that it has here, and with one of the serials below `serials`, so `serials` must begin at 1 or above.
+    ///     Every response with such a serial, including an error response, is the answer to a ping. A layout without
+    ///     serials needs a kind field that lists `pong` instead. Cannot be combined with `ping`.
+    ///   - push: The types, or the mark, of messages that the server sends without a request. By default, no frames;
+    ///     with the role `response`, all frames that are not responses.
+    ///   - cancel: The type of the frame that cancels the request with the same serial. By default, the client does not
+    ///     tell the server that it has cancelled a request.
+    ///   - response: The mark that responses have and all other frames do not have. By default, all frames without
+    ///     another role are responses.
+    ///   - part: The types, or the mark, of a part of a reply with more to come. By default, each reply is one frame.
+    ///     Types also mark parts of requests (``Client/open(_:timeout:partTimeout:options:buffering:)``) if the only
+    ///     other roles are `ping`, `pong`, `cancel`, `window`, `closing`, `success`, `serials`, `responsesRepeat`, and
+    ///     `push` as types.
+    ///   - window: The type of the frame by which the client accepts more bytes of the reply to the request with the
+    ///     same serial; see ``WindowedCodec/isWindowUpdate(_:)``.
+    ///   - goAway: The types, or the mark, by which the server announces that it is about to close the link.
+    ///   - retryAfter: The named field of a `goAway` frame that holds the retry delay.
+    ///   - closing: The type of the final frame before an orderly close, such as SMPP's `unbind`. The frame is a
+    ///     request with an empty body; its serial is 1 if `serials` begins above 1, and otherwise 0. The client does
+    ///     not wait for an answer. See ``ClosingCodec/closingFrame()``.
+    ///   - success: The status of a response that is not an error response; 0 by default.
+    ///   - failure: The mark of an error response, in addition to its status. In a layout without a status field, the
+    ///     number that the mark tests (`.bits`, `.field`) becomes the ``Frame/status`` of the error response.
+    ///   - failureCode: Where an error response by `failure` holds its code, in a layout without a status field. With
+    ///     `.body(UInt8.self)`, the first byte of the body becomes the ``Frame/status``, or 0 if there is no body. If
+    ///     an error response is sent with a status and without a body, the status becomes its body.
+    ///   - requests: The types of requests and their responses; all by default. Sending a frame with a type that is not
+    ///     one of these and has no other role fails with `unknownType`. A received frame with such a type is malformed
+    ///     (``Frame/malformedReason``), and only the request with its serial fails. In a layout without serials, such a
+    ///     frame ends the link.
+    ///   - serials: The serials of the client's requests, limited to those that fit in the serial field; `1...` by
+    ///     default. Pings use the serials below this range, so leave some serials for them.
+    ///   - responsesRepeat: The values of its request that a response, or a part of one, repeats: the type or named
+    ///     numbers. A response that differs fails that request with `protocolViolation`, fate `unknown`, because it may
+    ///     belong to another request. The request is cancelled, and its serial is quarantined. In a layout without
+    ///     serials, the link ends, because later responses would go to the wrong requests too. A field that the request
+    ///     does not set has the default of the link. If types mark parts, parts need not repeat the type. To compare
+    ///     them, the client keeps each request until it is answered.
+    ///   - kind: A closure that makes the final decision. Its argument is a frame that the client received, with the
+    ///     kind that the other roles have set. It returns the frame's kind, or `nil` to reject the frame as malformed
+    ///     (`unknownType`). Called on the event loop, so it must not block. It has no effect on sent frames. When you
+    ///     send a frame, set the values that the closure reads yourself.
+    ///   - file: The file that the failure message names. The default is the caller's.
+    ///   - line: The line that the failure message names. The default is the caller's.
+    /// - Returns: A layout with these roles. Its fields, its size limit, its push keys and its rules of
+    ///   ``requiringBody(inResponsesTo:file:line:)`` stay the same.
     public func roles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
@@ -99,7 +142,9 @@ extension FrameLayout {
         }
     }
 
-    /// The same layout with these roles, where each status of a range is that of a response that is not an error response.
+    /// Returns a copy of this layout with these roles, where `success` is a range of statuses, such as `200...299`.
+    ///
+    /// The other parameters are those of the overload with a single status.
     public func roles(
         ping: UInt32? = nil,
         pong: UInt32? = nil,
@@ -195,7 +240,7 @@ extension FrameLayout {
         return layout
     }
 
-    /// Checks that the heartbeat can be sent, and that no role takes its answer for something else.
+    /// Checks that the heartbeat can be encoded.
     private func checkHeartbeat() throws(LayoutError) {
         guard var request = ping(number: 0) else { return }
         request.kind = .request
@@ -207,9 +252,11 @@ extension FrameLayout {
         }
     }
 
-    /// The same layout, which refuses a successful response to a request of one of `types` as `missingBody` when it has
-    /// no body: one received is malformed (`Frame.malformedReason`), which costs its request alone. For layouts whose
-    /// bodies may otherwise be empty. Types that do not fit stop the program.
+    /// Returns a copy of this layout in which a successful response to a request of one of `types` must have a body.
+    ///
+    /// A received response without a body is malformed (``Frame/malformedReason`` `missingBody`), so only its request
+    /// fails. A test server cannot send such a response. Use this method if other frames may have an empty body;
+    /// ``Field/body(sizes:)`` limits the bodies of all frames. Types that do not fit the layout stop the program.
     public func requiringBody(
         inResponsesTo types: some RangeExpression<UInt32>,
         file: StaticString = #fileID,
@@ -225,9 +272,9 @@ extension FrameLayout {
     }
 }
 
-// MARK: - What roles say beside numbers and marks
+// MARK: - Further roles
 
-/// The named field in which a `goAway` frame says how long to stay away; 0 there says nothing.
+/// The named field in which a `goAway` frame holds the retry delay. 0 means no delay.
 public enum RetryAfterField: Sendable, Hashable {
     /// The field holds seconds.
     case seconds(in: String)
@@ -249,15 +296,15 @@ public enum RetryAfterField: Sendable, Hashable {
     }
 }
 
-/// Where an error response says why the server refused, in a layout without a status field: see the role `failureCode`.
+/// The place of the error code in an error response, in a layout without a status field: see the role `failureCode`.
 public struct FailureCode: Sendable, Hashable {
     let width: Int
     private let order: ByteOrder
 
     private init(width: Int, order: ByteOrder) { (self.width, self.order) = (width, order) }
 
-    /// The first bytes of the body, an unsigned integer of 1, 2 or 4 bytes: `.body(UInt8.self)` in Modbus. They remain in
-    /// the body.
+    /// Returns the place at the beginning of the body. The code is an unsigned integer of 1, 2 or 4 bytes, such as
+    /// `.body(UInt8.self)` in Modbus. Its bytes remain in the body.
     public static func body<Value: FixedWidthInteger & UnsignedInteger>(
         _ type: Value.Type,
         order: ByteOrder = .bigEndian
@@ -265,32 +312,32 @@ public struct FailureCode: Sendable, Hashable {
         FailureCode(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// The code of the received `frame`; `nil` where its body is too short.
+    /// Returns the code of the received `frame`, or `nil` if its body is too short.
     func code(in frame: borrowing Frame) -> UInt32? {
         frame.body.integer(at: 0, width: width, order: order).map { UInt32(truncatingIfNeeded: $0) }
     }
 
-    /// Writes the status of an error response to be sent into its body, if that is empty.
+    /// Writes the status of an error response into its body, if the body is empty.
     ///
-    /// Throws `malformed` for a status that does not fit, and for one that is not what the body says.
+    /// Throws `malformed` for a status that does not fit and for one that differs from the body.
     func write(to frame: inout Frame) throws(FrameError) {
         guard frame.status != 0 else { return }
         if frame.body.isEmpty { frame.body.append(integer: UInt64(frame.status), width: width, order: order) }
         guard let code = code(in: frame), code == frame.status else {
-            let found = code(in: frame).map { "says \($0)" } ?? "is too short to say it"
+            let found = code(in: frame).map { "holds \($0)" } ?? "is too short to hold it"
             throw FrameError(.malformed, "the error response has the status \(frame.status), but its body \(found)")
         }
     }
 }
 
-/// What a response repeats of its request: see the role `responsesRepeat`.
+/// A value of a request that the response repeats: see the role `responsesRepeat`.
 public enum RepeatedField: Sendable, Hashable {
     /// The type, without bits that mark a role.
     case type
     /// The number in this named field.
     case field(String)
 
-    /// Checks that requests and responses have it.
+    /// Checks that requests and responses have the field.
     func check(_ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
         switch self {
         case .type:

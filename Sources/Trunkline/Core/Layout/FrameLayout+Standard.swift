@@ -1,5 +1,5 @@
 extension FrameCodec where Self == FrameLayout {
-    /// The twelve-byte header: integers are big-endian, the frame is at most 16 MiB.
+    /// The standard layout, a twelve-byte header and a body. Integers are big-endian, and a frame has at most 16 MiB.
     ///
     /// | offset | size | field |
     /// |---|---|---|
@@ -8,13 +8,15 @@ extension FrameCodec where Self == FrameLayout {
     /// | 8 | 4 | length of the body in bytes |
     /// | 12 | n | body |
     ///
-    /// Type 0x1 is a heartbeat, 0x2 to 0x400 are pushes, 0x401 cancels, 0x402 carries JSON, 0x403 carries HTTP, and an
-    /// application's own types start at 0x410. Serials start at 50.
+    /// Type 0x1 is a ping, 0x2 to 0x400 are pushes, 0x401 cancels, 0x402 carries JSON, 0x403 carries HTTP, and the
+    /// types of an application start at 0x410. Serials start at 50.
     ///
-    /// Type 0x404 is a piece of a message with more to come, in both directions (`Frame.Kind.part`): all pieces have the
-    /// serial of their request, and the last has another type. Two more types belong to HTTP over the link: 0x405 is the
-    /// client's word that it will take so many more bytes of the reply, four bytes, big-endian; 0x406 is the server's word
-    /// that the reply ends here and is not whole, a code of `URLError` in decimal digits.
+    /// Type 0x404 is a part of a message with more to come, in both directions (``Frame/Kind-swift.enum/part``). All
+    /// parts have the serial of their request. The last frame of the message has another type.
+    ///
+    /// Two more types belong to HTTP over the link. With 0x405, the client accepts more bytes of the reply; the body is
+    /// their number in four bytes, big-endian. With 0x406, the server ends an incomplete reply; the body is a code of
+    /// `URLError` in decimal digits.
     public static var standard: FrameLayout { standardLayout }
 }
 
@@ -27,13 +29,13 @@ private let standardLayout = FrameLayout {
 .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: 0x404, window: 0x405, serials: 50...)
 
 extension FrameLayout {
-    /// Whether the type of a part is one of its own, which says so.
+    /// Whether parts have types of their own.
     package var hasTypesOfParts: Bool { roles.part != nil }
 }
 
 extension FrameCodec where Self == FrameLayout {
-    /// A header with a repeated type and an Adler-32 behind the body: integers are big-endian, the frame is at most
-    /// 16 MiB.
+    /// A layout with a repeated type and an Adler-32 checksum after the body. Integers are big-endian, and a frame has
+    /// at most 16 MiB.
     ///
     /// | size | field |
     /// |---|---|
@@ -42,27 +44,28 @@ extension FrameCodec where Self == FrameLayout {
     /// | 4 | response code, in frames from the server only |
     /// | 4 | length of the body in bytes |
     /// | n | body |
-    /// | 4 | Adler-32 of the body (RFC 1950): 1 for an empty one |
+    /// | 4 | Adler-32 of the body (RFC 1950): 1 for an empty body |
     /// | 4 | type again |
     ///
-    /// Type 0 is a heartbeat, 1 a push, 2 cancels, and requests have the types from 3 on. Serials start at 50. A
-    /// response whose code is not 200 is an error response. A body may be empty; see `requiringBody(inResponsesTo:)`.
+    /// Type 0 is a ping, 1 a push, 2 cancels, and requests have the types from 3 on. Serials start at 50. A response
+    /// whose code is not 200 is an error response. A body may be empty; see
+    /// ``FrameLayout/requiringBody(inResponsesTo:file:line:)``.
     ///
-    /// - Warning: The checksum covers the body alone, and the repetition the type. A wrong bit in the serial gives the
-    ///   response to another request as a success, and one in the response code is not noticed. Where you choose the
-    ///   format, use ``checked(over:by:)`` with `.headerAndBody`, or TLS.
+    /// - Warning: The checksum covers only the body, and the repetition only the type. If a bit of the serial is wrong,
+    ///   another request gets the response as a success. A wrong bit in the response code is not detected either. If
+    ///   you can choose the format, use ``checked(over:by:)`` with `.headerAndBody`, or TLS.
     public static var checked: FrameLayout { checkedLayout }
 
-    /// The layout of ``checked`` with a checksum over `scope` in place of the Adler-32 of the body:
-    /// `.checked(over: .headerAndBody)` is the one to choose for a protocol of your own without TLS.
+    /// Returns the layout of ``checked`` with a checksum over `scope` in place of the Adler-32 of the body.
     ///
-    /// With `.headerAndBody` no single wrong bit of a frame goes unnoticed: it ends the link (`checksumMismatch` and others),
-    /// as after a wrong serial the request of the response is unknown.
+    /// For a custom protocol without TLS, use `.checked(over: .headerAndBody)`. It detects every single wrong bit of a
+    /// frame. Such a frame ends the link (with `checksumMismatch` or another error), because the serial may be wrong,
+    /// so the request of the response is unknown.
     ///
     /// - Parameters:
-    ///   - scope: What the checksum covers: all that comes before it, or the body alone.
-    ///   - checksum: CRC-32 unless given, which is better than Adler-32 for short frames. Of another width, it changes the
-    ///     size of the frame's end.
+    ///   - scope: The bytes that the checksum covers: the header and the body, or only the body.
+    ///   - checksum: The algorithm; CRC-32 by default, which is better than Adler-32 for short frames. A checksum of
+    ///     another width changes the size of the frame.
     public static func checked(over scope: Checksum.Scope, by checksum: Checksum = .crc32) -> FrameLayout {
         layout(with: checksum, over: scope)
     }

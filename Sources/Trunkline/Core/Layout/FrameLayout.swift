@@ -1,4 +1,4 @@
-/// A wire format that is declared, field by field, and thereby a codec.
+/// A codec that is declared field by field, as a byte table of the protocol.
 ///
 /// ```swift
 /// let acme = FrameLayout {
@@ -9,41 +9,47 @@
 ///     Field.body
 ///     Field.checksum(.adler32, over: .body)
 /// }
-/// let codec = acme.roles(ping: 0, push: 1, cancel: 2, serials: 50...)
+/// .roles(ping: 0, push: 1, cancel: 2, serials: 50...)
 /// ```
 ///
-/// Where requests and responses differ, a layout has both: `FrameLayout(request: { … }, response: { … })`.
+/// The fields say where the bytes are; the *roles* say what the numbers in them mean (`roles(…)`, see
+/// <doc:DescribingYourProtocol>). If requests and responses have different fields, pass both: `FrameLayout { … }
+/// response: { … }`. Without a serial field, responses are matched in order.
 ///
-/// A layout sees the protocol as a client does: it decodes responses and pushes. A test server uses `serverSide()`.
-/// Without a serial field, responses match requests in order.
+/// A layout is the client side of the protocol: it encodes requests and decodes responses and pushes. A test server
+/// uses ``serverSide()``.
+///
+/// The presets `.standard`, `.extended` and `.checked` are layouts; see ``FrameCodec/standard``.
 public struct FrameLayout: Sendable {
-    /// The plan of the frames to decode, and of those to encode.
+    /// The plan of the frames to decode and of those to encode.
     var inbound: LayoutPlan
     var outbound: LayoutPlan
     var roles: Roles
-    /// The roles as they were declared: what they have besides numbers.
+    /// The roles as they were declared.
     var declared = RoleList()
     var isServerSide = false
-    /// What a push is about; `nil` where the user has not said it.
+    /// Returns the key of a push; `nil` unless the user has set it.
     private var pushKey: (@Sendable (Frame) -> PushKey?)?
 
-    /// The largest whole frame in bytes, header and trailer included; 16 MiB unless set.
+    /// The largest whole frame in bytes, header and trailer included; 16 MiB by default.
     ///
-    /// Holds both ways: a longer frame is refused as `illegalLength`, when received as soon as its length is there.
-    /// Not less than a frame without a body has. Above `ClientOptions.Inbound.maximumUndecoded` (256 MiB), raise that too:
-    /// a client ends a link on which more than that is no complete frame.
+    /// The limit applies in both directions. A longer frame fails with `illegalLength`; a received frame fails as soon
+    /// as its length has arrived. A limit below the smallest frame of the layout stops the program. If the limit is
+    /// above ``ClientOptions/Inbound-swift.struct/maximumUndecoded`` (256 MiB by default), raise that option too.
+    /// Otherwise, the client ends the link before such a frame is complete.
     public var maximumFrameSize = 16 * 1024 * 1024 {
         didSet { applyLimit() }
     }
 
-    /// A layout of `fields` in this order. Fields that do not make a layout stop the program, with a message that names
-    /// the field; see `init(validating:response:)`.
+    /// Creates a layout of `fields` in this order. Invalid fields stop the program with a message that names the field;
+    /// see ``init(validating:response:)``.
     public init(@LayoutBuilder _ fields: () -> [Field], file: StaticString = #fileID, line: UInt = #line) {
         self = LayoutError.stopping(file, line) { () throws(LayoutError) in try FrameLayout(validating: fields()) }
     }
 
-    /// A layout in which frames to the server have the fields of `request` and frames from it those of `response`, pings
-    /// and pushes included. Fields that do not make a layout stop the program; see `init(validating:response:)`.
+    /// Creates a layout in which frames to the server have the fields of `request`, and frames from the server,
+    /// including pings and pushes, those of `response`. Invalid fields stop the program with a message that names the
+    /// field; see ``init(validating:response:)``.
     public init(
         @LayoutBuilder request: () -> [Field],
         @LayoutBuilder response: () -> [Field],
@@ -55,11 +61,13 @@ public struct FrameLayout: Sendable {
         }
     }
 
-    /// A layout of `fields` in this order, for fields that are not known when the program is written. Where there is a
-    /// `response`, frames from the server have its fields, and frames to it those of `fields`.
+    /// Creates a layout of fields that are only known at run time.
     ///
-    /// Throws `LayoutError`, which names the field, for fields that do not make a layout. Of two lists, it says in which the
-    /// field is: `request field 3, length (4 bytes)`.
+    /// - Parameters:
+    ///   - fields: The fields in order. If `response` is given, those of frames to the server.
+    ///   - response: The fields of frames from the server, or `nil` if they are the same.
+    /// - Throws: ``LayoutError`` for invalid fields. It names the field (`field 3, length (4 bytes)`); if there are two
+    ///   lists, also the list (`request field 3, …`).
     public init(validating fields: [Field], response: [Field]? = nil) throws(LayoutError) {
         guard let response else {
             try self.init(request: LayoutShape(fields, for: .request), response: LayoutShape(fields, for: .response))
@@ -69,7 +77,7 @@ public struct FrameLayout: Sendable {
         let responseShape = try LayoutShape(response, for: .response, of: "response ")
         if (requestShape.serial == nil) != (responseShape.serial == nil) {
             let lacking = requestShape.serial == nil ? "request" : "response"
-            throw LayoutError("\(lacking) serial", "the other layout has one, so this needs it too")
+            throw LayoutError("\(lacking) serial", "the other direction has a serial field, so this one needs it too")
         }
         try self.init(request: requestShape, response: responseShape)
     }
@@ -89,11 +97,11 @@ public struct FrameLayout: Sendable {
         outbound = LayoutPlan(outbound.shape, maximumFrameSize: maximumFrameSize)
     }
 
-    /// The plans of the two kinds of frames, whichever of them this side sends.
+    /// The plans for requests and responses, whichever of them this side sends.
     var request: LayoutPlan { isServerSide ? inbound : outbound }
     var response: LayoutPlan { isServerSide ? outbound : inbound }
 
-    /// The layout as the client, or the server, sees it.
+    /// The layout as the client or the server sees it.
     func seen(byServer: Bool) -> FrameLayout {
         if isServerSide == byServer { return self }
         var layout = self
@@ -104,9 +112,11 @@ public struct FrameLayout: Sendable {
 
     // MARK: Keys of pushes
 
-    /// The same layout, in which the named header field of a push is its key (`PushKeyCodec.pushKey(of:)`): a number for
-    /// `Field.integer`, a name for `Field.bytes`. Replaces any other key. A field that responses do not have stops the
-    /// program.
+    /// Returns a copy of this layout in which a named header field of a push is its key, for
+    /// ``Client/pushes(forKey:buffering:)``.
+    ///
+    /// The key is a number for ``Field/integer(_:_:default:order:)`` and a name for ``Field/bytes(_:_:default:)``. It
+    /// replaces an earlier key. A field that responses do not have stops the program.
     public func keyingPushes(by field: String, file: StaticString = #fileID, line: UInt = #line) -> FrameLayout {
         LayoutError.stopping(file, line) { () throws(LayoutError) in
             guard response.shape.named.contains(where: { $0.name == field }) else {
@@ -118,40 +128,41 @@ public struct FrameLayout: Sendable {
         }
     }
 
-    /// The same layout, in which `key` says what a push is about (`PushKeyCodec.pushKey(of:)`): for keys in the body, or
-    /// in several fields. Replaces any other key.
+    /// Returns a copy of this layout in which `key` returns the key of a push, for keys in the body or in several
+    /// fields. It replaces an earlier key. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> FrameLayout {
         with(\.pushKey, key)
     }
 
-    /// What `keyingPushes(by:)` says; `nil` without it.
+    /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
     public func pushKey(of push: Frame) -> PushKey? { pushKey?(push) }
 }
 
-// MARK: - What a client asks its codec
+// MARK: - What the library calls
 
 extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, PushKeyCodec, HeartbeatCodec,
     ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
 {
-    /// By serial where the layout has a serial field, otherwise in order.
+    /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
 
-    /// A frame of the role `cancel`; `nil` when the layout has no such role or no serial field.
+    /// Returns a frame of the role `cancel`, or `nil` if the layout has no such role or no serial field.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         guard let cancel = roles.cancel, outbound.shape.serial != nil else { return nil }
         return Frame(.cancel, type: cancel, serial: serial)
     }
 
-    /// Whether `frame` has the type of the role `window`.
+    /// Returns whether `frame` has the type of the role `window`.
     public func isWindowUpdate(_ frame: Frame) -> Bool { frame.type == roles.window }
 
-    /// A frame of the role `ping` or `heartbeat`; `nil` when the layout has neither.
+    /// Returns a frame of the role `ping` or `heartbeat`, or `nil` if the layout has neither.
     ///
-    /// Its serial is one of those below the requests' serials, in turn, so that late answers can be told apart; 0 where
-    /// there are none but that.
+    /// Successive pings cycle through the serials below the range of requests, except 0, so that a late answer can be
+    /// matched with its ping. If only 0 is below the range, or the layout has no serial field, the serial is 0.
     public func ping(number: UInt64) -> Frame? {
         if var ping = declared.heartbeat {
-            // Of a server, clients would take it for a request unless its kind says otherwise.
+            // A client would treat the request that serves as a ping as an ordinary request, unless its kind says
+            // otherwise.
             if isServerSide, outbound.shape.kind?.lists(.ping) != true { return nil }
             (ping.kind, ping.serial) = (.ping, reservedSerial(number))
             return ping
@@ -160,45 +171,48 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
         return Frame(.ping, type: type, serial: reservedSerial(number))
     }
 
-    /// A request of the role `closing`, without a body; `nil` when the layout has no such role.
+    /// Returns a request of the role `closing` with an empty body, or `nil` if the layout has no such role.
     public func closingFrame() -> Frame? {
         guard !isServerSide, let type = roles.closing else { return nil }
         return Frame(.request, type: type, serial: reservedSerial(0))
     }
 
-    /// One of the serials that no request has, in turn, but for 0.
+    /// Returns one of the serials below the range of requests, except 0. Successive numbers cycle through them.
     private func reservedSerial(_ number: UInt64) -> SerialNumber {
         let reserved = outbound.shape.serial == nil ? 0 : roles.serials.lowerBound
         return reserved > 1 ? 1 + number % (reserved - 1) : 0
     }
 
-    /// A frame of the role `pong`, or `ping` when that has no type of its own, with the serial of `ping`; `nil` when the
-    /// layout has no role `ping`. The answer to a `heartbeat` has its type and body.
+    /// Returns the answer to `ping`, with the serial of the ping: a frame of the role `pong`, or of the role `ping` if
+    /// the layout has no separate role `pong`. The answer to a `heartbeat` also has the type and body of the ping.
+    /// Returns `nil` if the layout has none of these roles.
     public func pong(answering ping: Frame) -> Frame? {
         if declared.heartbeat != nil { return Frame(.pong, type: ping.type, serial: ping.serial, body: ping.body) }
         return (roles.pong ?? roles.ping).map { Frame(.pong, type: $0, serial: ping.serial) }
     }
 
-    /// True unless the layout has a role `pong` or `heartbeat`, or marks what is a response.
+    /// `true` unless the layout has a role `pong` or `heartbeat`, or marks responses.
     public var pongsLookLikePings: Bool {
         roles.pong == nil && declared.response == nil && declared.heartbeat == nil && inbound.shape.kind == nil
     }
 
-    /// What the field of the role `retryAfter` says; `nil` when the layout has no such role or the field is 0.
+    /// Returns the delay in the field of the role `retryAfter`, or `nil` if the layout has no such role or the field is
+    /// 0.
     public func retryAfter(in goAway: Frame) -> Duration? {
         guard let hint = declared.retryAfter, let number = goAway[hint.name] else { return nil }
         return hint.duration(of: number)
     }
 
-    /// The same layout as the server sees it: decodes requests and encodes responses.
+    /// Returns the server side of the same layout. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { seen(byServer: true) }
 
-    /// From now on, frames that are encoded hold the named fields that `frame` has, unless they set these themselves.
+    /// Sets the values of named fields for all later frames that do not set these fields themselves.
     ///
-    /// Throws `malformed` for a field that the layout of these frames does not declare, and for a value that does not fit.
+    /// - Parameter frame: A frame with the values.
+    /// - Throws: `malformed` for a field that frames of this direction do not have, and for a value that does not fit.
     public mutating func setDefaults(from frame: Frame) throws(FrameError) {
         try checkFields(of: frame)
-        // Requests may say it of their bodies wherever they go; here it would have no effect.
+        // `checkFields` accepts a content type that the layout does not have, but as a default it would have no effect.
         if let name = frame.fieldNames.first(where: { name in !outbound.shape.named.contains { $0.name == name } }) {
             throw FrameError(.malformed, "the layout has no field \"\(name)\"")
         }
@@ -212,7 +226,7 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
             }
         }
         do throws(LayoutError) {
-            // A plan of its own, with the values in its template: no frame takes longer for them.
+            // A plan with the values in its template, so that encoding takes no longer.
             let shape = try LayoutShape(fields, for: outbound.shape.direction)
             outbound = LayoutPlan(shape, maximumFrameSize: maximumFrameSize)
         } catch {
@@ -223,18 +237,20 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
     /// Whether the layout has the role `responsesRepeat`.
     public var checksResponses: Bool { !declared.repeated.isEmpty }
 
-    /// Sets in `response` the fields of `request` that the role `responsesRepeat` names, unless they are set.
+    /// Copies the fields that the role `responsesRepeat` names from `request` to `response`, unless they are set there.
     package func repeatFields(of request: borrowing Frame, in response: inout Frame) {
         for case .field(let name) in declared.repeated where response[name] == nil { response[name] = request[name] }
     }
 
-    /// Throws `responseMismatch` for a response that does not repeat what the role `responsesRepeat` says.
+    /// Checks that a response repeats the values of its request that the role `responsesRepeat` names.
+    ///
+    /// - Throws: `responseMismatch` if it does not.
     public func check(_ response: Frame, against request: Frame) throws(FrameError) {
         for field in declared.repeated {
             let (name, expected, found): (String, UInt64, UInt64)
             switch field {
             case .type:
-                // Types that tell parts, of responses and of requests, say no more than that.
+                // A type that marks a part, of a response or a request, carries no other information.
                 let hasPart = response.kind == .part || request.kind == .part
                 if hasPart, roles.part != nil { continue }
                 (name, expected, found) = ("type", UInt64(request.type), UInt64(response.type))
@@ -243,7 +259,7 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
                 (name, expected, found) = ("field \"\(field)\"", request[field] ?? initial, response[field] ?? 0)
             }
             if expected != found {
-                let message = "\(name) \(hexadecimal(found)), its request \(hexadecimal(expected))"
+                let message = "\(name) \(hexadecimal(found)), but its request has \(hexadecimal(expected))"
                 throw FrameError(.responseMismatch, "the response has the \(message)")
             }
         }

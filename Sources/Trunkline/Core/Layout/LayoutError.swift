@@ -1,9 +1,9 @@
-/// Why fields do not make a `FrameLayout`, or roles do not fit one.
+/// The reason why fields are not a valid ``FrameLayout``, or why roles do not fit it.
 public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The field or role at fault, with its position counted from 1, as in `field 3, length (4 bytes)`.
-    /// Where requests and responses have layouts of their own: `request field 3, length (4 bytes)`.
+    /// The invalid field or role. A field has its position, counted from 1, as in `field 3, length (4 bytes)`. If
+    /// requests and responses have different fields, also the list: `request field 3, length (4 bytes)`.
     package let field: String
-    /// What is wrong with it.
+    /// What is wrong with the field or role.
     package let message: String
 
     init(_ field: String, _ message: String) {
@@ -11,7 +11,7 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
         self.message = message.asMessage
     }
 
-    /// What `body` returns; an error stops the program, as a mistake of the caller at `file` and `line`.
+    /// Returns what `body` returns. An error stops the program, as a mistake of the caller at `file` and `line`.
     static func stopping<Result>(
         _ file: StaticString,
         _ line: UInt,
@@ -24,6 +24,6 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The field and what is wrong with it.
+    /// The field or role, and what is wrong with it.
     public var description: String { "\(field): \(message)" }
 }

@@ -1,5 +1,6 @@
 extension LayoutPlan {
-    /// Checks all that is there of the frame in `input`; returns where its parts are, once its length is there.
+    /// Checks the part of the frame that has arrived. Returns the positions of its parts as soon as its length has
+    /// arrived.
     @inline(__always)
     func check(_ input: borrowing ReceiveBuffer) throws(FrameError) -> (parts: FrameParts, isComplete: Bool)? {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
@@ -11,7 +12,8 @@ extension LayoutPlan {
 
     // MARK: Before the body is awaited
 
-    /// Checks what is there of the header in `bytes`; returns where the frame's parts are once its length is there.
+    /// Checks the part of the header that has arrived. Returns the positions of the frame's parts as soon as its length
+    /// has arrived.
     @inline(__always)
     private func parts(of bytes: borrowing RawSpan) throws(FrameError) -> FrameParts? {
         if let varint = shape.varint { return try variableParts(of: bytes, varint) }
@@ -27,7 +29,7 @@ extension LayoutPlan {
         return parts
     }
 
-    /// The body's size in bytes, from the length field; the header must be there up to its end.
+    /// Returns the size of the body in bytes, from the length field. The header must have arrived up to its end.
     @inline(__always)
     private func bodySize(in bytes: borrowing RawSpan) throws(FrameError) -> Int {
         let value = shape.length.load(bytes, at: shape.length.offset)
@@ -35,7 +37,8 @@ extension LayoutPlan {
         return Int(truncatingIfNeeded: value) &- shape.lengthOfEmpty
     }
 
-    /// Checks what is there of a frame whose length is a varint; returns where its parts are once the length is there.
+    /// Checks the part of a frame with a varint length that has arrived. Returns the positions of its parts as soon as
+    /// the length has arrived.
     @inline(never)
     private func variableParts(of bytes: borrowing RawSpan, _ order: ByteOrder) throws(FrameError) -> FrameParts? {
         let offset = shape.length.offset
@@ -44,8 +47,12 @@ extension LayoutPlan {
         switch bytes.varint(at: offset, order, upTo: limits.lengths.upperBound) {
         case .whole(let number, let count): (value, width) = (number, count)
         case .incomplete: return nil
-        case .aboveMaximum: throw FrameError(.illegalLength, "the length is above \(limits.lengths.upperBound)")
-        case .endless: throw FrameError(.illegalLength, "the length has more than ten bytes")
+        case .aboveMaximum:
+            throw FrameError(
+                .illegalLength,
+                "the length exceeds \(limits.lengths.upperBound), the limit of the layout and maximumFrameSize"
+            )
+        case .endless: throw FrameError(.illegalLength, "the length field is a varint of more than ten bytes")
         }
         guard limits.lengths.contains(value) else { throw limits.illegalLength(value, shape.lengthOfEmpty) }
         let extra = width - 1
@@ -60,13 +67,13 @@ extension LayoutPlan {
         return parts
     }
 
-    /// Checks what is there of `ranges` of the header, `extra` bytes further on than in its template.
+    /// Checks what has arrived of `ranges` of the header, which are `extra` bytes further on than in its template.
     private func checkPresent(_ ranges: [Range<Int>], _ bytes: borrowing RawSpan, extra: Int = 0) throws(FrameError) {
         let present = 0..<max(0, bytes.byteCount - extra)
         try checkConstants(ranges.map { $0.clamped(to: present) }, of: shape.header, in: bytes, at: extra)
     }
 
-    /// Checks that `bytes`, from `start` on, are those of `template` in every one of `ranges`.
+    /// Checks that `bytes`, from `start` on, equal those of `template` in every one of `ranges`.
     @inline(__always)
     private func checkConstants(
         _ ranges: [Range<Int>],
@@ -85,7 +92,7 @@ extension LayoutPlan {
         }
     }
 
-    /// Checks that numbers with a repetition in the trailer, or in the header, are the same in both places.
+    /// Checks that repeated numbers in the trailer, or in the header, equal their originals.
     @inline(__always)
     private func checkRepetitions(
         inTrailer: Bool,
@@ -96,15 +103,16 @@ extension LayoutPlan {
             let again = repetition.slot.load(bytes, parts)
             let first = repetition.original.load(bytes, parts)
             if again != first {
-                let message = "is \(hexadecimal(first)), its repetition \(hexadecimal(again))"
+                let message = "is \(hexadecimal(first)), but its repetition is \(hexadecimal(again))"
                 throw FrameError(.repetitionMismatch, "the \(repetition.what) \(message)")
             }
         }
     }
 
-    // MARK: Once the frame is complete
+    // MARK: When the frame is complete
 
-    /// Checks what only a complete frame shows: the trailer's constants, every checksum and then the other repetitions.
+    /// Makes the checks that need a complete frame: the trailer's constants, the checksums and then the remaining
+    /// repetitions.
     @inline(never)
     private func checkEnd(of bytes: borrowing RawSpan, _ parts: FrameParts) throws(FrameError) {
         try checkConstants(shape.trailerConstants, of: shape.trailer, in: bytes, at: parts.trailer)
@@ -112,7 +120,7 @@ extension LayoutPlan {
         try checkRepetitions(inTrailer: true, in: bytes, parts)
     }
 
-    /// The complete frame in `input`, but for its body, and the number in its kind field.
+    /// Returns the complete frame in `input` without its body, and the number in its kind field.
     @inline(__always)
     func header(of input: borrowing ReceiveBuffer, _ parts: FrameParts) -> (frame: Frame, kind: UInt64) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
@@ -138,10 +146,10 @@ extension LayoutPlan {
         return fields
     }
 
-    // MARK: Bytes out
+    // MARK: Encoding
 
-    /// Appends the header of a frame with `bodySize` bytes of body, which is within the limits, to `output`; returns how
-    /// many bytes it is longer than its template.
+    /// Appends the header of a frame with `bodySize` bytes of body, which is within the limits. Returns by how many
+    /// bytes it is longer than its template.
     @inline(never)
     func appendVariableHeader(bodySize: Int, _ order: ByteOrder, to output: inout [UInt8]) throws(FrameError) -> Int {
         var value = UInt64(bodySize + shape.lengthOfEmpty)
@@ -160,7 +168,7 @@ extension LayoutPlan {
         return extra
     }
 
-    /// Writes every number that `frame` holds into the header and trailer in `bytes`.
+    /// Writes all numbers of `frame` into the header and trailer in `bytes`.
     @inline(__always)
     func writeNumbers(
         of frame: borrowing Frame,
@@ -207,7 +215,7 @@ extension LayoutPlan {
         slot.store(value, into: &bytes, parts)
     }
 
-    /// Computes the checksums; to be called last, as they may cover the header.
+    /// Computes the checksums. Called last, because they may cover the header.
     @inline(never)
     func writeChecksums(of body: Bytes, at parts: FrameParts, into bytes: inout MutableRawSpan) throws(FrameError) {
         let body = unsafe body.storage.span.bytes.extracting(body.start..<body.start + body.count)
@@ -215,7 +223,7 @@ extension LayoutPlan {
     }
 }
 
-/// How many bytes `value` takes with seven bits in each.
+/// Returns the number of bytes that `value` takes with seven bits in each.
 func varintWidth(_ value: UInt64) -> Int { max(1, (UInt64.bitWidth - value.leadingZeroBitCount + 6) / 7) }
 
 // MARK: - Checksums
@@ -233,10 +241,10 @@ extension LayoutShape.ChecksumSlot {
             let (received, computed) = (slot.loadBytes(bytes, parts), compute(header, body))
             if received != computed {
                 let digits = computed?.count == slot.width ? computed?.map(twoDigits).joined() : nil
-                throw mismatch(received.map(twoDigits).joined(), digits ?? "nothing")
+                throw mismatch(received.map(twoDigits).joined(), digits ?? "no valid value")
             }
         case .unavailable:
-            throw mismatch("there", "nothing")
+            throw mismatch("present", "nothing")
         }
     }
 
@@ -245,10 +253,10 @@ extension LayoutShape.ChecksumSlot {
     }
 
     private var noChecksum: FrameError {
-        FrameError(.malformed, "the checksum \(checksum.name) gave no \(slot.width) bytes")
+        FrameError(.malformed, "the checksum \(checksum.name) did not return \(slot.width) bytes")
     }
 
-    /// Writes the checksum of a frame with these `parts`, whose `body` may be elsewhere.
+    /// Writes the checksum of a frame with these `parts`. Its `body` may be elsewhere.
     fileprivate func write(
         of body: borrowing RawSpan,
         into bytes: inout MutableRawSpan,
@@ -269,7 +277,7 @@ extension LayoutShape.ChecksumSlot {
     }
 }
 
-// MARK: - In words
+// MARK: - Descriptions
 
 func hexadecimal(_ number: some BinaryInteger) -> String { "0x" + String(number, radix: 16) }
 

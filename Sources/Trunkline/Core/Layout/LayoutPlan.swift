@@ -1,13 +1,13 @@
-/// A `FrameLayout` for one direction, made ready for use: every offset is known before the first frame arrives.
+/// A `FrameLayout` for one direction, prepared for use: all offsets are known before the first frame arrives.
 ///
 /// A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
     let shape: LayoutShape
     let limits: Limits
-    /// Whether anything can be wrong that only a complete frame shows.
+    /// Whether some checks are possible only when the frame is complete.
     let hasLateChecks: Bool
-    /// Whether the header is type, serial and length, four bytes each, big-endian, and there is nothing else: the commonest
-    /// of all, which is read and written without asking what it has.
+    /// Whether the header is type, serial and length, four bytes each, big-endian, and there is no trailer. This most
+    /// common layout is read and written without testing for every frame which fields exist.
     let isPlain: Bool
 
     init(_ shape: LayoutShape, maximumFrameSize: Int) {
@@ -19,20 +19,21 @@ final class LayoutPlan: Sendable {
             && shape.serial?.isPlain(at: 4) == true && shape.length.isPlain(at: 8)
     }
 
-    /// How long a frame may be.
+    /// The limits of the size of a frame.
     struct Limits: Sendable {
-        /// How many bytes a whole frame may have.
+        /// The largest size of a whole frame in bytes.
         let frameSize: Int
-        /// How many bytes a body may have.
+        /// The sizes that a body may have, in bytes.
         let bodySizes: ClosedRange<Int>
-        /// The same as the length field says it.
+        /// The same sizes as the length field holds them.
         let lengths: ClosedRange<UInt64>
-        /// What a body may not be longer for, in words.
+        /// The reason why a body cannot be longer, in words.
         private let most: String
 
-        /// Whole frames of up to `size` bytes, at least `smallestFrame`, or less if the length field ends sooner.
+        /// Creates the limits of frames of up to `size` bytes (at least `smallestFrame`), or less if the length field
+        /// cannot hold as much.
         init(wholeFrame size: Int, of shape: LayoutShape) {
-            // Far beyond any memory, and small enough that no sum below overflows.
+            // Larger than any memory, and so small that no sum below overflows.
             frameSize = min(size, 1 << 48)
             let countable = shape.varint == nil ? Int(min(shape.length.maximum, 1 << 48)) : 1 << 48
             let empty = shape.lengthOfEmpty
@@ -42,15 +43,16 @@ final class LayoutPlan: Sendable {
                 switch largest {
                 case sizes: "a body has at most \(sizes) bytes in this layout"
                 case countable - empty: "the length field holds at most \(shape.length.maximum)"
-                default: "a frame may have \(frameSize) bytes (maximumFrameSize)"
+                default: "a frame has at most \(frameSize) bytes (maximumFrameSize)"
                 }
             bodySizes = max(0, -empty, Int(shape.bodySizes.lowerBound))...largest
-            // A varint that counts itself says up to nine more, for the bytes that it has more than one.
+            // A varint that counts itself holds up to nine more, for its bytes after the first.
             let longest = largest + empty + (shape.countsItself ? 9 : 0)
             lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(longest)
         }
 
-        /// What is wrong with a length field that holds `value`, in a layout where that of a frame without body is `empty`.
+        /// Returns the error for a length field that holds `value`. In the layout, the length of a frame without a body
+        /// is `empty`.
         @inline(never)
         func illegalLength(_ value: UInt64, _ empty: Int) -> FrameError {
             if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
@@ -67,37 +69,37 @@ final class LayoutPlan: Sendable {
             return FrameError(code, "the body has \(size) bytes, not within \(lowest)–\(highest); \(reason)")
         }
 
-        /// The limit that too short a frame breaks.
+        /// The limit that a frame below the smallest size violates, in words.
         private var least: String {
             bodySizes.lowerBound > 0
                 ? "a body has at least \(bodySizes.lowerBound) bytes in this layout"
-                : "the length counts at least \(lengths.lowerBound) bytes in this layout"
+                : "a length is at least \(lengths.lowerBound) in this layout"
         }
     }
 }
 
-/// The offsets at which the parts of a frame start in memory.
+/// The offsets in memory at which the parts of a frame start.
 struct FrameParts {
     var header = 0
-    /// The bytes that a varint in the header has more than one, by which it moves what follows it there.
+    /// The number of bytes of a varint in the header beyond the first. It moves what follows in the header.
     var extra = 0
     var body: Int
     var trailer: Int
 }
 
-/// Where an integer is in a frame.
+/// The position of an integer in a frame.
 struct Slot: Sendable {
-    /// What a slot's offset is counted from.
+    /// The place from which the offset of a slot is counted.
     enum Region: Sendable {
         case header
-        /// The header behind a varint, which moves by the bytes that the varint has more than one.
+        /// The header after a varint, which moves by the bytes of the varint beyond the first.
         case afterVarint
         case trailer
     }
 
-    /// From the frame's first byte, or from the trailer's; as if a varint before it had one byte.
+    /// The offset from the first byte of the frame or of the trailer, as if a varint before it had one byte.
     var offset: Int
-    /// 1 to 8 bytes for integers.
+    /// 1 to 8 for integers.
     var width: Int
     var order: ByteOrder
     var region: Region
@@ -112,7 +114,7 @@ struct Slot: Sendable {
         self.offset == offset && width == 4 && order == .bigEndian && !isInTrailer
     }
 
-    /// The offset of the slot's first byte.
+    /// Returns the offset of the slot's first byte.
     @inline(__always)
     func position(in parts: FrameParts) -> Int {
         switch region {
@@ -122,11 +124,11 @@ struct Slot: Sendable {
         }
     }
 
-    /// The integer in a frame with these `parts`, all of which must be within `bytes`.
+    /// Returns the integer in a frame with these `parts`. All of them must be within `bytes`.
     @inline(__always)
     func load(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> UInt64 { load(bytes, at: position(in: parts)) }
 
-    /// The integer at `position`, whose bytes must all be within `bytes`.
+    /// Returns the integer at `position`. All of its bytes must be within `bytes`.
     @inline(__always)
     func load(_ bytes: borrowing RawSpan, at position: Int) -> UInt64 {
         func value<Value: FixedWidthInteger & BitwiseCopyable>(_ type: Value.Type) -> Value {
@@ -173,13 +175,13 @@ struct Slot: Sendable {
         }
     }
 
-    /// The run of bytes in a frame with these `parts`, all of which must be within `bytes`.
+    /// Returns the run of bytes in a frame with these `parts`. All of them must be within `bytes`.
     func loadBytes(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> [UInt8] {
         let position = position(in: parts)
         return unsafe bytes.extracting(position..<position + width).withUnsafeBytes { unsafe Array($0) }
     }
 
-    /// Writes `run`, which must have the slot's width, into a frame with these `parts`.
+    /// Writes `run`, which must have the width of the slot, into a frame with these `parts`.
     func storeBytes(_ run: some Sequence<UInt8>, into bytes: inout MutableRawSpan, _ parts: FrameParts) {
         let position = position(in: parts)
         for (index, byte) in run.enumerated() {

@@ -1,13 +1,13 @@
-/// The fields of a layout in one direction, each in its place.
+/// The fields of a layout in one direction, each with its position.
 ///
-/// A frame is a header of fixed size, unless the length is a varint, the body, and a trailer of fixed size.
+/// A frame consists of a header of fixed size (unless the length is a varint), the body, and a trailer of fixed size.
 struct LayoutShape: Sendable {
-    /// Which way frames go.
+    /// The direction of frames.
     enum Direction {
         case request, response
     }
 
-    /// A number, or a run of bytes, of the protocol's own.
+    /// A custom integer or run of bytes.
     struct NamedSlot: Sendable {
         var name: String
         var initial: UInt64 = 0
@@ -15,7 +15,7 @@ struct LayoutShape: Sendable {
         var slot: Slot
     }
 
-    /// Where the number is that says what a frame is for.
+    /// The position of the number that says what a frame is for.
     struct KindSlot: Sendable {
         var slot: Slot
         var numbers: [Frame.Kind: UInt64]
@@ -24,7 +24,7 @@ struct LayoutShape: Sendable {
 
         func kind(of number: UInt64) -> Frame.Kind? { numbers.first { $0.value == number }?.key }
 
-        /// The number of a frame to send: its kind's, or that of the kind it is most like.
+        /// Returns the number of a frame to send: that of its kind or, if that is not listed, of the most similar kind.
         func number(of kind: Frame.Kind) -> UInt64? {
             if let number = numbers[kind] { return number }
             return switch kind {
@@ -34,28 +34,28 @@ struct LayoutShape: Sendable {
         }
     }
 
-    /// A place that must hold the same number as `original`.
+    /// A position that must hold the same number as `original`.
     struct Repetition: Sendable {
         var what: String
         var slot: Slot
         var original: Slot
     }
 
-    /// Where a checksum is, and what it covers. The slot is as wide as the checksum.
+    /// The position of a checksum and what it covers. The slot is as wide as the checksum.
     struct ChecksumSlot: Sendable {
         var checksum: Checksum
         var scope: Checksum.Scope
         var slot: Slot
     }
 
-    /// As they were declared, to print them.
+    /// The fields as they were declared, to print them.
     let fields: [Field]
     let direction: Direction
 
-    /// What every frame's header and trailer start from: constants in place, zeros elsewhere.
+    /// The templates of header and trailer: constants in place, zeros elsewhere.
     private(set) var header: [UInt8] = []
     private(set) var trailer: [UInt8] = []
-    /// Ranges of `header` and `trailer` that a received frame must repeat to the byte.
+    /// The ranges of `header` and `trailer` that a received frame must have unchanged.
     private(set) var headerConstants: [Range<Int>] = []
     private(set) var trailerConstants: [Range<Int>] = []
     private(set) var type: Slot?
@@ -63,25 +63,25 @@ struct LayoutShape: Sendable {
     private(set) var status: Slot?
     private(set) var kind: KindSlot?
     private(set) var length = Slot(offset: 0, width: 1, order: .bigEndian, region: .header)
-    /// The order of the length's bytes when it is a varint, whose least width it has in `header`; else `nil`.
+    /// The order of the bytes of a varint length, or `nil` if the length is not a varint. `header` has one byte for it.
     private(set) var varint: ByteOrder?
     /// Whether a varint counts its own bytes.
     private(set) var countsItself = false
-    /// The length field of a frame without a body; less than zero when it counts less than the body.
+    /// The length field of a frame without a body. Negative if it counts less than the body.
     private(set) var lengthOfEmpty = 0
     private(set) var bodySizes: ClosedRange<UInt64> = 0...UInt64.max
-    /// In the order of their names.
+    /// Sorted by name.
     private(set) var named: [NamedSlot] = []
     private(set) var repetitions: [Repetition] = []
     private(set) var checksums: [ChecksumSlot] = []
 
-    /// The bytes of a frame that are not body.
+    /// The number of bytes of a frame that are not body.
     var overhead: Int { header.count + trailer.count }
 
-    /// The least that a frame size limit can be.
+    /// The smallest frame size limit that is possible.
     var smallestFrame: Int { overhead + max(0, -lengthOfEmpty, Int(bodySizes.lowerBound)) }
 
-    /// Gives every field its place; throws for fields that do not make a layout, naming `layout` before the field.
+    /// Gives every field its position. Throws for invalid fields; the error names `layout` before the field.
     init(_ fields: [Field], for direction: Direction, of layout: String = "") throws(LayoutError) {
         self.fields = fields
         self.direction = direction
@@ -105,7 +105,7 @@ struct LayoutShape: Sendable {
                 region: hasBody ? .trailer : varint != nil ? .afterVarint : .header
             )
             if case .length(let count, let isVarint) = field.content {
-                if counting != nil { throw LayoutError(name, "a layout has only one length") }
+                if counting != nil { throw LayoutError(name, "a layout can have only one length field") }
                 if hasBody { throw LayoutError(name, "the length must come before the body") }
                 length = slot
                 varint = isVarint ? slot.order : nil
@@ -118,7 +118,7 @@ struct LayoutShape: Sendable {
         guard hasBody else { throw LayoutError("\(layout)body", "a layout needs one") }
         guard let counting else { throw LayoutError("\(layout)length", "a layout needs one, before the body") }
         guard overhead <= 65535 else {
-            throw LayoutError("\(layout)body", "there are more than 65535 bytes around it")
+            throw LayoutError("\(layout)body", "the other fields have more than 65535 bytes in total")
         }
         try setLength(counting, lengthName)
         try checkBodySizes(bodyName)
@@ -139,12 +139,12 @@ struct LayoutShape: Sendable {
         }
     }
 
-    /// Notes what to do about `field`, and returns its bytes in an otherwise empty frame.
+    /// Records what to do with `field` and returns its bytes in an otherwise empty frame.
     private mutating func place(_ field: Field, in slot: Slot, _ name: String) throws(LayoutError) -> [UInt8] {
         switch field.content {
         case .constant(let request, let response):
             guard request.count == response.count else {
-                throw LayoutError(name, "the request's and the response's bytes must be equally many")
+                throw LayoutError(name, "request and response must have the same number of bytes")
             }
             let range = slot.offset..<slot.offset + slot.width
             if slot.isInTrailer { trailerConstants.append(range) } else { headerConstants.append(range) }
@@ -154,10 +154,10 @@ struct LayoutShape: Sendable {
         case .serial:
             if let serial { try `repeat`("serial", slot, serial, name) } else { serial = slot }
         case .status:
-            if status != nil { throw LayoutError(name, "a layout has only one status") }
+            if status != nil { throw LayoutError(name, "a layout can have only one status field") }
             status = slot
         case .kind(let numbers):
-            if kind != nil { throw LayoutError(name, "a layout has only one kind") }
+            if kind != nil { throw LayoutError(name, "a layout can have only one kind field") }
             try check(numbers, in: slot, name)
             kind = KindSlot(slot: slot, numbers: numbers)
         case .integer(let key, let initial):
@@ -176,7 +176,7 @@ struct LayoutShape: Sendable {
             return initial
         case .checksum(let checksum, let scope):
             if scope == .headerAndBody, !slot.isInTrailer {
-                throw LayoutError(name, "before the body, it would be computed over itself")
+                throw LayoutError(name, "a checksum over .headerAndBody must come after the body")
             }
             if case .unavailable(let reason) = checksum.algorithm { throw LayoutError(name, reason) }
             checksums.append(ChecksumSlot(checksum: checksum, scope: scope, slot: slot))
@@ -207,17 +207,17 @@ struct LayoutShape: Sendable {
         _ name: String
     ) throws(LayoutError) {
         guard slot.width == original.width else {
-            throw LayoutError(name, "the \(what) that it repeats is \(original.width) bytes wide")
+            throw LayoutError(name, "it repeats the \(what), so it must also be \(original.width) bytes wide")
         }
         repetitions.append(Repetition(what: what, slot: slot, original: original))
     }
 
-    /// Whether the length field has room for this number. A varint has for every number.
+    /// Returns whether the length field can hold this number. A varint can hold every number.
     private func canCount(_ number: Int) -> Bool { number <= 0 || varint != nil || UInt64(number) <= length.maximum }
 
     private mutating func setLength(_ counting: LengthCount, _ name: String) throws(LayoutError) {
         guard (-65536...65536).contains(counting.surplus) else {
-            throw LayoutError(name, "what is added to it must be within ±65536")
+            throw LayoutError(name, "the number in plus(_:) must be within ±65536")
         }
         let counted =
             switch counting.extent {
@@ -234,10 +234,13 @@ struct LayoutShape: Sendable {
 
     private func checkBodySizes(_ name: String) throws(LayoutError) {
         let (least, missing) = (bodySizes.lowerBound, -lengthOfEmpty)
-        guard bodySizes != noNumbers else { throw LayoutError(name, "a size is negative, or there is none") }
-        guard least <= 65535 else { throw LayoutError(name, "the smallest size can be at most 65535") }
+        guard bodySizes != noNumbers else { throw LayoutError(name, "a size is negative, or the range is empty") }
+        guard least <= 65535 else { throw LayoutError(name, "the smallest size is \(least) bytes, above 65535") }
         guard bodySizes.upperBound >= UInt64(max(0, missing)) else {
-            throw LayoutError(name, "the length is \(missing) less than the body, so that must have as many bytes")
+            throw LayoutError(
+                name,
+                "the length is the body size minus \(missing), so the largest size must be at least \(missing)"
+            )
         }
         guard canCount(Int(least) + lengthOfEmpty) else {
             throw LayoutError(name, "the length is too narrow to count \(least) bytes")

@@ -1,7 +1,16 @@
-/// What tells the frames of a role from others: a type number (`7`), type numbers (`.types(2...0x400)`), or something else
-/// in the header: `.bit(31)`, `.bit(0, of: "flags")`, `.bits(0..<4, of: "flags")`, `.field("remaining", 1...)`.
+/// A rule that says which frames have a role: those with certain types, or with a mark in the header.
 ///
-/// An open range ends where its field ends. A layout rejects numbers that its field cannot hold.
+/// | Role | Frames |
+/// |---|---|
+/// | `7` | with this type |
+/// | `.types(2...0x400)` | with one of these types |
+/// | `.bit(31)` | whose type has this bit set |
+/// | `.bit(0, of: "flags")` | whose named field has this bit set |
+/// | `.bits(0..<4, of: "flags")` | whose named field has any number except 0 in these bits |
+/// | `.field("remaining", 1...)` | whose named field holds one of these numbers |
+///
+/// A range without an upper bound ends at the largest number of its field. If the field cannot hold one of the numbers,
+/// the call of `roles(…)` stops the program with a message that names the role.
 public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
     enum Place: Sendable, Hashable {
         case type
@@ -15,7 +24,7 @@ public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
 
     let place: Place
     let test: Test
-    /// Whether it is a single bit, which says of a frame that it has the role and no more.
+    /// Whether it is a single bit, so that it carries no number.
     let isFlag: Bool
 
     init(_ place: Place, _ test: Test, isFlag: Bool = false) {
@@ -24,51 +33,61 @@ public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
         self.isFlag = isFlag
     }
 
-    /// The type `number`.
+    /// Creates the role of frames with the type `number`.
     public init(integerLiteral number: UInt32) { self = .type(number) }
 }
 
-/// Neighbouring bits of an integer, counted from 0, the least significant.
+/// Adjacent bits of an integer, counted from 0, the least significant.
 struct BitRange: Sendable, Hashable {
     let lower: Int
     let count: Int
 
-    /// The largest number that the bits hold. The count is 1 to 64.
+    /// The largest number that the bits hold. `count` is 1 to 64.
     var maximum: UInt64 { .max >> UInt64(64 - count) }
-    /// The bits in place.
+    /// The bits at their position.
     var mask: UInt64 { maximum << UInt64(lower) }
 
     func value(in number: UInt64) -> UInt64 { number >> UInt64(lower) & maximum }
 
-    /// `number` with these bits holding `value`, which must fit.
+    /// Returns `number` with `value`, which must fit, in these bits.
     func setting(_ value: UInt64, in number: UInt64) -> UInt64 { number & ~mask | value << UInt64(lower) }
 }
 
 extension Role {
-    /// The type `number`.
+    /// Returns the role of frames with the type `number`.
     public static func type(_ number: UInt32) -> Role { .types(number...number) }
 
-    /// The types `numbers`.
+    /// Returns the role of frames with one of these types.
     public static func types(_ numbers: some RangeExpression<UInt32>) -> Role {
         Role(.type, .numbers(Trunkline.numbers(of: numbers)))
     }
 
-    /// A bit of a named field, or of the type unless `field` is given, counted from 0, the least significant. With
-    /// `isSet: false` the frames have the role that have it clear.
+    /// Returns the role of frames in which a bit is set or clear.
     ///
-    /// A bit of the type is no part of `frame.type`: it is taken out of received frames and put into sent ones.
+    /// If the bit is in the type, it is not part of ``Frame/type``: the layout removes it from received frames and adds
+    /// it to sent ones.
+    ///
+    /// - Parameters:
+    ///   - number: The number of the bit. The least significant bit is 0.
+    ///   - field: The named field that has the bits, or `nil` for the type.
+    ///   - isSet: Whether the bit is set in frames that have the role.
     public static func bit(_ number: Int, of field: String? = nil, isSet: Bool = true) -> Role {
         let bit = BitRange(lower: number, count: 1)
         return Role(field.map { .field($0) } ?? .type, .bits(bit, isSet ? 1...1 : 0...0), isFlag: true)
     }
 
-    /// Several bits of a named field, or of the type unless `field` is given, that hold one of `numbers`: anything but 0
-    /// unless given. DNS's result code is `.bits(0..<4, of: "flags")`.
+    /// Returns the role of frames in which several bits hold one of certain numbers. For example, the role of DNS
+    /// errors is `.bits(0..<4, of: "flags")`: the result code in these bits is not 0.
     ///
-    /// Bits are counted from 0, the least significant. A frame that is sent gets the lowest of `numbers` there unless it
-    /// has another of them; one without the role that has one of them gets the lowest number that is none of them. Bits of
-    /// the type are no part of `frame.type`, as with `bit(_:of:isSet:)`. A layout rejects bits that its field does not
-    /// have, and numbers that do not fit in them or leave none for the other frames.
+    /// A sent frame that has the role gets the lowest of `numbers` in these bits, unless the bits already hold one of
+    /// them. A sent frame that does not have the role but holds one of `numbers` gets the lowest number that is not one
+    /// of them. Bits of the type are not part of ``Frame/type``, as with ``bit(_:of:isSet:)``.
+    ///
+    /// - Parameters:
+    ///   - range: The numbers of the bits. The least significant bit is 0.
+    ///   - field: The named field that has the bits, or `nil` for the type.
+    ///   - numbers: The numbers of frames that have the role; all except 0 by default. They must fit in the bits and
+    ///     leave a number for frames without the role.
     public static func bits(
         _ range: some RangeExpression<Int>,
         of field: String? = nil,
@@ -79,10 +98,13 @@ extension Role {
         return Role(field.map { .field($0) } ?? .type, .bits(bits, Trunkline.numbers(of: numbers)))
     }
 
-    /// The number of a named field.
+    /// Returns the role of frames whose named field holds `number`.
     public static func field(_ name: String, _ number: UInt64) -> Role { .field(name, number...number) }
 
-    /// The numbers of a named field. The lowest is sent where the frame's own number is not one of them.
+    /// Returns the role of frames whose named field holds one of `numbers`.
+    ///
+    /// When a frame that has the role is sent, its field is set to the lowest of `numbers`, unless the field already
+    /// holds one of them.
     public static func field(_ name: String, _ numbers: some RangeExpression<UInt64>) -> Role {
         Role(.field(name), .numbers(Trunkline.numbers(of: numbers)))
     }
@@ -91,19 +113,19 @@ extension Role {
 // MARK: - On frames
 
 extension Role {
-    /// The type numbers, where it is those.
+    /// The type numbers, if the role consists of type numbers.
     var types: ClosedRange<UInt64>? {
         guard case .type = place, case .numbers(let numbers) = test else { return nil }
         return numbers
     }
 
-    /// The bits of the type that this looks at; 0 when it looks at something else. They must be bits of the type.
+    /// The bits of the type that the role looks at; 0 if it looks at something else. The bits must exist in the type.
     var typeBits: UInt32 {
         guard case .type = place, case .bits(let bits, _) = test else { return 0 }
         return UInt32(truncatingIfNeeded: bits.mask)
     }
 
-    /// Whether the received `frame` has the role. `typeBits` are no part of its type number.
+    /// Returns whether the received `frame` has the role. `typeBits` are not part of its type number.
     func matches(_ frame: borrowing Frame, typeBits: UInt32) -> Bool {
         switch test {
         case .numbers(let numbers): numbers.contains(number(in: frame, without: typeBits) ?? 0)
@@ -111,7 +133,8 @@ extension Role {
         }
     }
 
-    /// The number by which the received `frame` has the role; `nil` where that says no more than that it has.
+    /// Returns the number by which the received `frame` has the role, or `nil` if the number carries no further
+    /// information.
     func code(in frame: borrowing Frame) -> UInt32? {
         if isFlag || types != nil { return nil }
         let number = number(in: frame) ?? 0
@@ -119,8 +142,8 @@ extension Role {
         return UInt32(clamping: bits.value(in: number))
     }
 
-    /// Makes `frame`, which is to be sent in this `shape`, one that has the role, or one that has not. If it has, by `code`
-    /// unless that is 0 or none of the role's numbers.
+    /// Changes `frame`, which is to be sent in this `shape`, so that it has the role or does not have it. If it has the
+    /// role, by the number `code`, unless that is 0 or not one of the role's numbers.
     func mark(
         _ frame: inout Frame,
         _ isMarked: Bool,
@@ -148,10 +171,10 @@ extension Role {
             let old = number(in: frame, without: typeBits) ?? initial
             let maximum = field?.slot.maximum ?? UInt64(UInt32.max)
             if place == .type ? numbers.contains(old) == isMarked : isRight(old, numbers, upTo: maximum) { return }
-            // A number that says something else is the caller's own, unless it is none at all.
+            // Unless the old number is 0, the caller set it on purpose.
             guard isMarked, place != .type || old == 0 else {
-                let (number, what) = ("\(name) \(hexadecimal(old))", isMarked ? "is not that of" : "is that of")
-                throw FrameError(.unknownType, "\(number) \(what) \(role) in this layout")
+                let (number, what) = ("\(name) \(hexadecimal(old))", isMarked ? "does not have" : "has")
+                throw FrameError(.unknownType, "\(number) \(what) the role \(role) in this layout")
             }
             set(place == .type ? numbers.lowerBound : wanted(numbers, upTo: maximum), in: &frame)
         }
@@ -176,8 +199,8 @@ extension Role {
 
 // MARK: - Numbers
 
-/// The lowest and the highest number of `range`; `UInt64.max` as the highest stands for "no end". `noNumbers` for a range that is
-/// empty or has negative numbers.
+/// Returns the lowest and the highest number of `range`. `UInt64.max` as the highest means "no upper bound". Returns
+/// `noNumbers` for a range that is empty or has negative numbers.
 func numbers<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64> {
     let bounds: (lower: Number, upper: Number?)? =
         switch range {
@@ -195,6 +218,6 @@ func numbers<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) 
     return lower...upper
 }
 
-/// Stands for numbers that are negative, or for none, so that the error can name the role. No protocol has a range of this one
-/// number.
+/// Stands for an empty range or negative numbers, so that the error can name the role. No protocol has a range of only
+/// this number.
 let noNumbers: ClosedRange<UInt64> = .max - 1 ... .max - 1

@@ -1,4 +1,4 @@
-/// Roles as they are declared; `nil` means the default.
+/// The roles as they were declared; `nil` means the default.
 struct RoleList: Sendable {
     var ping: UInt32?
     var pong: UInt32?
@@ -21,12 +21,12 @@ struct RoleList: Sendable {
     /// The types of responses that must have a body.
     var bodies: ClosedRange<UInt64>?
 
-    /// The marks that tell two frames apart, by the names of their roles.
+    /// The marks that distinguish frames, each with the name of its role.
     fileprivate var marks: [(role: String, mark: Role?)] {
         [("response", response), ("push", push), ("part", part), ("goAway", goAway), ("failure", failure)]
     }
 
-    /// The mark of a push, unless it is type numbers.
+    /// The mark of a push, unless it consists of type numbers.
     var pushMark: Role? { push?.types == nil ? push : nil }
 
     fileprivate var hasMarks: Bool {
@@ -36,37 +36,38 @@ struct RoleList: Sendable {
     }
 }
 
-/// What frames of a layout are for, by their numbers: the declared roles, which were found to fit it.
+/// The roles of a layout's frames, by their numbers: the declared roles, checked against the layout.
 struct Roles: Sendable {
     var ping: UInt32?
-    /// `nil` where a pong has the type of a ping.
+    /// `nil` if a pong has the type of a ping.
     var pong: UInt32?
     var cancel: UInt32?
     var closing: UInt32?
     var push: ClosedRange<UInt32>?
-    /// Of a piece of a message with more to come, in both directions, where type numbers are all there is.
+    /// The types of a part, in both directions, if only type numbers distinguish frames.
     var part: ClosedRange<UInt32>?
-    /// Of a frame by which the client takes more bytes of a reply.
+    /// The type of a frame by which the client accepts more bytes of a reply.
     var window: UInt32?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
 
-    /// Whether there is more than the numbers above that tells frames apart: what is below, or a role of another kind.
+    /// Whether more than the numbers above distinguishes frames: a property below, or a role of another kind.
     var hasMarks: Bool
     var requests: ClosedRange<UInt32>?
     /// The types of responses that must have a body.
     var bodies: ClosedRange<UInt32>?
-    /// Whether a response is known to be one, so that it is no push, whatever its type.
+    /// Whether responses are marked, so that a marked response is not a push, whatever its type.
     var tellsPushes: Bool
-    /// The bits of the type that are marks, and so no part of `frame.type`.
+    /// The bits of the type that are marks and therefore not part of `frame.type`.
     var typeBits: UInt32
 
-    /// Whether a frame with this serial belongs to a heartbeat. A serial of 0 may also mean none, where there are others.
+    /// Returns whether a frame with this serial belongs to a heartbeat. If other serials are reserved, 0 may also mean
+    /// "no serial".
     func isReserved(_ serial: SerialNumber) -> Bool {
         serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
     }
 
-    /// What a received frame of type `type` is for.
+    /// Returns the kind of a received frame with this type.
     @inline(__always)
     func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
         if type == ping { return .ping }
@@ -80,7 +81,7 @@ struct Roles: Sendable {
 
     // MARK: Checking
 
-    /// Checks that the roles of `list` fit the fields of requests and responses.
+    /// Creates the roles of `list` after checking that they fit the fields of requests and responses.
     init(_ list: RoleList, request: LayoutShape, response: LayoutShape) throws(LayoutError) {
         let types = [request.type, response.type]
         hasMarks = list.hasMarks || request.kind != nil || response.kind != nil
@@ -92,16 +93,16 @@ struct Roles: Sendable {
         cancel = try single("cancel", list.cancel, in: [request.type])
         window = try single("window", list.window, in: [request.type])
         closing = try single("closing", list.closing, in: [request.type])
-        if pong != nil, ping == nil { throw LayoutError(role: "pong", "there is no role ping for it to answer") }
+        if pong != nil, ping == nil { throw LayoutError(role: "pong", "the layout also needs the role \"ping\"") }
         if pong == ping { pong = nil }
         try list.checkTypes(tellsPushes: tellsPushes)
         for (role, number) in [("cancel", cancel), ("window", window)] where number != nil && request.serial == nil {
-            throw LayoutError(role: role, "the layout has no serial field to say which request")
+            throw LayoutError(role: role, "the layout has no serial field to identify the request")
         }
         let bodiless = [("ping", ping), ("pong", pong), ("cancel", cancel), ("closing", closing)]
         for (role, number) in bodiless where number != nil {
             guard max(request.bodySizes.lowerBound, response.bodySizes.lowerBound) == 0 else {
-                throw LayoutError(role: role, "its frames have no body, but the layout asks for one")
+                throw LayoutError(role: role, "its frames have no body, but the layout requires one")
             }
         }
         push = try Roles.codes("push", list.push?.types, in: [response.type], otherThan: typeBits)
@@ -121,14 +122,14 @@ struct Roles: Sendable {
 
     private func checkMarks(_ list: RoleList, _ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
         if list.response != nil, request.kind != nil || response.kind != nil {
-            throw LayoutError(role: "response", "the layout has a kind field that says so")
+            throw LayoutError(role: "response", "the kind field of the layout already marks responses")
         }
         try check(list.response, "response", in: request)
         for (index, (role, mark)) in list.marks.enumerated() {
             try check(mark, role, in: response)
-            // Frames that are one of two things are never the other.
+            // Frames would always have both roles.
             if let mark, let other = list.marks[..<index].first(where: { $0.mark == mark }) {
-                throw LayoutError(role: role, "it is the same as the role \(other.role)")
+                throw LayoutError(role: role, "it has the same mark as the role \(other.role)")
             }
         }
         if let failureCode = list.failureCode {
@@ -136,28 +137,28 @@ struct Roles: Sendable {
                 throw LayoutError(role: "failureCode", "it can be 1 to 4 bytes wide, not \(failureCode.width)")
             }
             guard list.failure != nil else {
-                throw LayoutError(role: "failureCode", "there is no role failure whose frames would say it")
+                throw LayoutError(role: "failureCode", "the layout also needs the role \"failure\"")
             }
             guard response.status == nil else {
-                throw LayoutError(role: "failureCode", "the layout has a status field that says it")
+                throw LayoutError(role: "failureCode", "the status field of the layout already holds the code")
             }
         }
         if let hint = list.retryAfter {
             try response.integer(hint.name, of: "retryAfter")
             guard list.goAway != nil || list.kind != nil || response.kind?.lists(.goAway) == true else {
-                throw LayoutError(role: "retryAfter", "there is no role goAway whose frames would say it")
+                throw LayoutError(role: "retryAfter", "the layout also needs the role \"goAway\"")
             }
         }
     }
 
-    /// Checks that the answer to a heartbeat without a type of its own can be told from other responses.
+    /// Checks that the answer to a heartbeat without its own type can be distinguished from other responses.
     private func checkHeartbeat(_ list: RoleList, _ response: LayoutShape) throws(LayoutError) {
         guard list.ping == nil else {
-            throw LayoutError(role: "heartbeat", "there is a role ping, and a link has one heartbeat")
+            throw LayoutError(role: "heartbeat", "it cannot be combined with the role ping")
         }
         guard response.kind?.lists(.pong) == true || response.serial != nil && serials.lowerBound > 0 else {
-            let remedy = response.serial == nil ? "list pong in a kind field" : "keep serials from 1 on, or 2, for it"
-            throw LayoutError(role: "heartbeat", "nothing tells its answer from other responses: \(remedy)")
+            let remedy = response.serial == nil ? "list pong in a kind field" : "let serials begin at 1 or above"
+            throw LayoutError(role: "heartbeat", "its answer cannot be distinguished from other responses: \(remedy)")
         }
     }
 
@@ -165,7 +166,7 @@ struct Roles: Sendable {
         try Roles.codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, otherThan: typeBits)?.lowerBound
     }
 
-    /// The fields are at most 4 bytes wide, so what fits them fits a `UInt32`.
+    /// The fields are at most 4 bytes wide, so every number that fits them fits a `UInt32`.
     static func codes(
         _ role: String,
         _ range: ClosedRange<UInt64>?,
@@ -182,7 +183,7 @@ struct Roles: Sendable {
         return codes
     }
 
-    /// Ends an open range where the narrowest of the fields ends.
+    /// Ends an open range at the largest number of the narrowest field.
     private static func fit(
         _ role: String,
         _ range: ClosedRange<UInt64>,
@@ -206,7 +207,7 @@ struct Roles: Sendable {
         return LayoutError(role: role, "\(number) does not fit the \(field) field, which has \(size)")
     }
 
-    /// The bits of the type that roles take for themselves, all of which it has.
+    /// Returns the bits of the type that roles use as marks. The type must have all of them.
     private static func typeBits(of list: RoleList, _ slots: [Slot?]) throws(LayoutError) -> UInt32 {
         var typeBits: UInt32 = 0
         for (role, mark) in list.marks {
@@ -215,7 +216,7 @@ struct Roles: Sendable {
                 guard let slot else { throw LayoutError(role: role, "the layout has no type field") }
                 try bits.check(holding: numbers, role, in: slot, "type")
             }
-            if typeBits & mark.typeBits != 0 { throw LayoutError(role: role, "another role has the same bit") }
+            if typeBits & mark.typeBits != 0 { throw LayoutError(role: role, "another role uses the same bit") }
             typeBits |= mark.typeBits
         }
         return typeBits
@@ -244,7 +245,7 @@ struct Roles: Sendable {
 }
 
 extension BitRange {
-    /// Checks that the field has these bits, and they more than one number.
+    /// Checks that the field has these bits and that some of their numbers have the role and others do not.
     fileprivate func check(
         holding numbers: ClosedRange<UInt64>,
         _ role: String,
@@ -252,7 +253,7 @@ extension BitRange {
         _ name: String
     ) throws(LayoutError) {
         let last = 8 * slot.width - 1
-        guard count > 0 else { throw LayoutError(role: role, "it has no bits of the \(name) field") }
+        guard count > 0 else { throw LayoutError(role: role, "its range of bits of the \(name) field is empty") }
         guard lower >= 0, lower <= last + 1 - count else {
             let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + count - 1)"
             throw LayoutError(role: role, "the \(name) field has the bits 0 to \(last), not \(bits)")
@@ -262,13 +263,13 @@ extension BitRange {
             throw LayoutError(role: role, "\(hexadecimal(numbers.lowerBound)) does not fit in \(count) bits")
         }
         if numbers.lowerBound == 0, numbers.upperBound >= maximum {
-            throw LayoutError(role: role, "every number of its bits has the role")
+            throw LayoutError(role: role, "its range is every value of its bits, so every frame would have the role")
         }
     }
 }
 
 extension LayoutShape {
-    /// Where the named integer is that `role` looks at.
+    /// Returns the position of the named integer that `role` looks at.
     @discardableResult
     func integer(_ field: String, of role: String) throws(LayoutError) -> Slot {
         guard let named = named.first(where: { $0.name == field }) else {
@@ -289,11 +290,11 @@ extension LayoutError {
 
 // MARK: - Conflicts
 
-// A type that had two roles would be taken for the one that is looked for first, and the other would be lost without a word:
-// a protocol whose pushes were all taken for pings, requests that no caller may send.
+// A type with two roles would silently get the role that is checked first: all pushes read as pings, or requests that
+// no caller can send.
 
 extension RoleList {
-    /// Refuses numbers, of the type or of a named field, that two roles have.
+    /// Throws if two roles have the same number of the type or of a named field.
     fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
         let roles: [(name: String, role: Role?)] = [
             ("ping", ping.map(Role.type)), ("pong", pong == ping ? nil : pong.map(Role.type)),
@@ -308,12 +309,13 @@ extension RoleList {
                 }
                 if second.name == "requests", a.isAmid(b) { continue }
                 let shared = "\(b.name) \(hexadecimal(number))"
-                throw LayoutError(role: second.name, "\(shared) has the role \(first.name), and cannot have both")
+                throw LayoutError(role: second.name, "\(shared) already has the role \(first.name)")
             }
         }
     }
 
-    /// Whether frames of these roles differ by more than their types: by their direction, or by a mark on responses.
+    /// Returns whether frames of these roles differ by more than their types: by their direction, or by a mark on
+    /// responses.
     private static func mayShare(_ first: String, _ second: String, _ tellsPushes: Bool) -> Bool {
         switch (first, second) {
         case ("closing", "goAway"), ("closing", "part"), ("closing", "requests"), ("part", "requests"): true
@@ -325,7 +327,7 @@ extension RoleList {
 }
 
 extension Role {
-    /// The lowest number that has both roles.
+    /// Returns the lowest number that has both roles.
     fileprivate func firstNumber(sharedWith other: Role) -> UInt64? {
         guard place == other.place, case .numbers(let mine) = test, case .numbers(let others) = other.test,
             mine.overlaps(others)
@@ -333,8 +335,8 @@ extension Role {
         return max(mine.lowerBound, others.lowerBound)
     }
 
-    /// Whether `other` has numbers below and above all of these: a range that cannot do without them, as SMPP's commands
-    /// have `enquire_link` in their midst.
+    /// Returns whether `other` has numbers both below and above all of these. Such a range cannot exclude them. For
+    /// example, SMPP has commands with lower and with higher numbers than `enquire_link`.
     fileprivate func isAmid(_ other: Role) -> Bool {
         guard case .numbers(let mine) = test, case .numbers(let others) = other.test else { return false }
         return others.lowerBound < mine.lowerBound && mine.upperBound < others.upperBound

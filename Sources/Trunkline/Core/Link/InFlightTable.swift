@@ -1,28 +1,29 @@
-/// The requests in flight on one link, by the number under which their responses come.
+/// The requests in flight on one link, by the number that identifies their responses.
 ///
-/// Where responses match by serial number, that is the number on the wire. Where they match in order it counts the link's
-/// requests from 1, and the next response is that of the lowest.
+/// If responses are matched by serial number, that number is the serial number in the frame. If responses are matched
+/// in order, the number counts the requests of the link from 1, and the next response belongs to the lowest number.
 ///
-///     insert ──► in flight ──response──► gone
-///                   └──given up──► abandoned ──late response, end of quarantine──► gone
+///     insert ──► in flight ──response──► removed
+///                   └──abandon──► abandoned ──late response, end of quarantine──► removed
 ///
-/// A number is not used again before it is gone: a late response must not reach another request. Removal is the only way
-/// out, so nobody is resumed twice, and a late or repeated response is an ordinary case.
+/// A number is not reused before it is removed, because a late response must not reach another request. Each request is
+/// removed exactly once. So no caller is resumed twice, and a late or repeated response is an ordinary case.
 package struct InFlightTable<Waiter> {
     /// A request in flight.
     package struct Entry {
         package let id: RequestID
-        /// Who waits for the response.
+        /// The waiter for the response.
         package var waiter: Waiter
-        /// The protocol's type number, for the cancel frame.
+        /// The type number of the request, for the cancel frame.
         package let type: UInt32
-        /// Where its frame is in the link's outbound queue.
+        /// The position of its frame in the outbound queue of the link.
         package let position: OutboundPosition
     }
 
     enum Slot {
         case inFlight(Entry)
-        /// Given up after it had started. With serials its quarantine ends then; in order, the server has no more time.
+        /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
+        /// matched in order, the server may take time to respond.
         case abandoned(until: Instant)
     }
 
@@ -31,11 +32,12 @@ package struct InFlightTable<Waiter> {
     let isInOrder: Bool
     /// The number to try first for the next request.
     var next: SerialNumber
-    /// In order: every lower number is gone.
+    /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
-    /// How many requests were given up and may still be answered.
+    /// The number of abandoned requests that may still be answered.
     package private(set) var abandonedCount = 0
-    /// With serials: those abandoned, in the order in which their quarantine ends; some may be gone.
+    /// Matched by serial: the abandoned requests in the order in which their quarantine ends. Some may have been
+    /// removed from `slots`.
     private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
 
     package init(matching: ResponseMatching, firstSerial: SerialNumber? = nil) {
@@ -46,16 +48,16 @@ package struct InFlightTable<Waiter> {
         next = firstSerial ?? range.lowerBound
     }
 
-    /// How many requests are in flight, without those that were given up.
+    /// The number of requests in flight, without abandoned ones.
     package var count: Int { slots.count - abandonedCount }
 
-    /// How many numbers are held: by requests in flight, or by those that were given up.
+    /// The count of numbers that are held, by requests in flight or by abandoned ones.
     package var heldCount: Int { slots.count }
 
-    /// The number of requests for which there is memory.
+    /// The number of requests for which memory is allocated.
     package var capacity: Int { slots.capacity }
 
-    // MARK: In
+    // MARK: Inserting
 
     /// Whether every number is held.
     package var isExhausted: Bool {
@@ -63,7 +65,7 @@ package struct InFlightTable<Waiter> {
         return !isAll && slots.count >= span
     }
 
-    /// Takes a request in and returns its number; `nil` when every one is held.
+    /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
         _ id: RequestID,
         _ waiter: consuming Waiter,
@@ -80,24 +82,24 @@ package struct InFlightTable<Waiter> {
 
     mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
-    /// The next request gets the lowest number that is free.
+    /// Gives the next request the lowest number that is free, if responses are matched by serial.
     package mutating func startOver() { if !isInOrder { next = range.lowerBound } }
 
     // MARK: Responses
 
-    /// What a response, or a part of one, meets.
+    /// The request to which a response, or a part of one, belongs.
     package enum Match {
-        /// It is for this request, under this number.
+        /// This request, with this number.
         case request(Entry, SerialNumber)
-        /// Its request was given up: drop it.
+        /// An abandoned request. The response must be discarded.
         case late
-        /// No request ever asked for it, or it was answered already.
+        /// No request, or one that was answered already.
         case unknown
     }
 
-    /// A response has come. Its request leaves.
+    /// Takes a complete response and removes its request.
     ///
-    /// No frame from `unstarted` on has been written: a response cannot be meant for those.
+    /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Match {
         guard let number = number(of: serial) else { return .unknown }
         switch slots.remove(number) {
@@ -112,8 +114,9 @@ package struct InFlightTable<Waiter> {
         }
     }
 
-    /// Whose a response, or a part of one, is; the request stays. The number of one that was given up is held until
-    /// `instant` at least: the server still works on it.
+    /// Returns the request to which a response, or a part of one, belongs. The request stays in the table.
+    ///
+    /// The number of an abandoned request is held until `instant` at least, because the server still works on it.
     package mutating func match(
         _ serial: SerialNumber,
         before unstarted: OutboundPosition,
@@ -131,7 +134,7 @@ package struct InFlightTable<Waiter> {
 
     mutating func number(of serial: SerialNumber) -> SerialNumber? { isInOrder ? firstInOrder() : serial }
 
-    /// In order: the number of the oldest request, given up or not; `nil` when there is none.
+    /// Matched in order: the number of the oldest request, including abandoned ones; `nil` if there is none.
     mutating func firstInOrder() -> SerialNumber? {
         while oldest < next {
             if slots.contains(oldest) { return oldest }
@@ -146,28 +149,28 @@ package struct InFlightTable<Waiter> {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
-    /// Replaces who waits for the response.
+    /// Replaces the waiter for the response.
     package mutating func setWaiter(_ waiter: Waiter, of number: SerialNumber) {
         guard var entry = self[number] else { return }
         entry.waiter = waiter
         slots.insert(.inFlight(entry), for: number)
     }
 
-    /// Takes out a request of which nothing was sent: its number is free.
+    /// Removes a request of which nothing was sent. Its number becomes free.
     package mutating func remove(_ number: SerialNumber) -> Entry? {
         guard let entry = self[number] else { return nil }
         slots.remove(number)
         return entry
     }
 
-    /// Takes out the request whose frame is at `position` and was not sent. Looks through all of them.
+    /// Removes the request whose frame is at `position` and was not sent. Searches all requests.
     package mutating func remove(at position: OutboundPosition) -> Entry? {
         let number = slots.firstKey { if case .inFlight(let entry) = $0 { entry.position == position } else { false } }
         return number.flatMap { remove($0) }
     }
 
-    /// Takes out a request that had started and is given up: its number is held until it is answered or, with serials,
-    /// `instant` has come.
+    /// Abandons a request of which at least one byte was written. Its number is held until it is answered or, if
+    /// matched by serial, until `instant`.
     package mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
@@ -179,7 +182,8 @@ package struct InFlightTable<Waiter> {
         slots.insert(.abandoned(until: instant), for: number)
         guard !isInOrder else { return }
         quarantine.append((number, instant))
-        // Behind one that the server never answers, those that it did answer would stay until their time is over.
+        // Otherwise answered entries would stay in the queue behind one that the server never answers, until its
+        // quarantine ends.
         if quarantine.count > 2 * abandonedCount + 64 {
             let slots = slots
             quarantine.removeAll { !Self.isHeld($0, in: slots) }
@@ -195,10 +199,11 @@ package struct InFlightTable<Waiter> {
 
     // MARK: Time
 
-    /// Frees the serials whose quarantine is over at `now`.
+    /// Frees the serial numbers whose quarantine has ended at `now`.
     package mutating func endQuarantine(at now: Instant) {
         while let first = quarantine.first {
-            // An answer may have freed the serial, and another request taken it and been given up since.
+            // Since then, an answer may have freed the serial, and another request may have taken it and been
+            // abandoned.
             if Self.isHeld(first, in: slots) {
                 guard first.until <= now else { return }
                 slots.remove(first.serial)
@@ -208,12 +213,12 @@ package struct InFlightTable<Waiter> {
         }
     }
 
-    /// No quarantine ends before this; `nil` when there is none.
+    /// The earliest instant at which a quarantine may end; `nil` if there is none.
     package var nextQuarantineEnd: Instant? { quarantine.first?.until }
 
     // MARK: All requests
 
-    /// Takes out the requests whose frames are at `position` or behind it, in the order of their frames.
+    /// Removes the requests whose frames are at `position` or after it, and returns them in the order of their frames.
     package mutating func removeAll(from position: OutboundPosition) -> [Entry] {
         var removed: [Entry] = []
         for (number, slot) in slots.sorted {
@@ -229,41 +234,42 @@ package struct InFlightTable<Waiter> {
         slots.sorted.compactMap { if case .inFlight(let entry) = $0.value { entry } else { nil } }
     }
 
-    /// Whether a request whose frame is at one of `positions` is in flight. Looks through all of them.
+    /// Whether a request is in flight whose frame is at one of `positions`. Searches all requests.
     package func hasRequest(at positions: Range<OutboundPosition>) -> Bool {
         slots.hasValue { if case .inFlight(let entry) = $0 { positions.contains(entry.position) } else { false } }
     }
 
-    // MARK: In order
+    // MARK: Matched in order
 
-    /// Whether somebody waits for the response that comes next.
+    /// Whether the next response has a waiter.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted
     }
 
-    /// Whether every request before `unstarted` was answered: then no response was left out.
+    /// Whether every request before `unstarted` was answered, so that no response is missing.
     package mutating func isLevel(before unstarted: OutboundPosition) -> Bool {
         guard let first = firstInOrder() else { return true }
         return self[first].map { $0.position >= unstarted } ?? false
     }
 
-    /// Whether responses are due, and nobody waits for any of them.
-    package func isForsaken(before unstarted: OutboundPosition) -> Bool {
+    /// Whether responses are due and all of them are for abandoned requests.
+    package func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, abandonedCount > 0 else { return false }
-        // The latest is asked first: while a link is busy, it is not given up, and the others need not be looked through.
+        // The latest request is checked first: on a busy link it is in flight, and the others need not be searched.
         if let latest = self[next - 1], latest.position < unstarted { return false }
         return !hasRequest(at: 0..<unstarted)
     }
 
-    /// How long the server may take for the oldest request if that was given up; `nil` if it was not, and with serials.
+    /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
+    /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
         guard isInOrder, abandonedCount > 0, let first = firstInOrder(), case .abandoned(let until)? = slots[first]
         else { return nil }
         return until
     }
 
-    /// Whether `number` is that of the latest request, which is in flight or was given up.
+    /// Whether `number` belongs to the latest request, which is in flight or abandoned.
     package func isLatest(_ number: SerialNumber) -> Bool { number &+ 1 == next && slots.contains(number) }
 }
 

@@ -1,14 +1,14 @@
-/// Whether one link is alive: `Liveness`, and what it has to know of the frames on their way out.
+/// Decides whether one link is alive: the rules of `Liveness`, and what they need to know about the outbound frames.
 package struct LinkLiveness: Sendable {
     package internal(set) var rules: Liveness
-    /// The latest ping's place in the outbound order, and its serial; 0 for none.
+    /// The position of the latest ping in the outbound order, and its serial; 0 for none.
     fileprivate var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
-    /// No frame from here on had been written when the frame that is incomplete began to come in.
+    /// No frame from this position on had been written when the incomplete frame began to arrive.
     fileprivate var incompleteFrom: OutboundPosition = 0
-    /// Whether the latest bytes left the beginning of a frame.
+    /// Whether the latest bytes ended with an incomplete frame.
     fileprivate var wasIncomplete = false
 
-    /// Asks for nothing: for a link that is not ready.
+    /// Creates rules that never send a ping, for a link that is not ready.
     init() {
         var policy = Liveness.Policy()
         (policy.mode, policy.interval, policy.minimumRate) = (.none, .seconds(Int64.max), nil)
@@ -21,7 +21,8 @@ package struct LinkLiveness: Sendable {
 extension LinkMachine {
     // MARK: Facts
 
-    /// So many bytes have come in, and have completed frames or not. Returns whether the timer may have to fire sooner.
+    /// Records that `count` bytes were received, which completed frames or did not. Returns whether the timer may have
+    /// to fire earlier.
     @inline(__always)
     package mutating func received(_ count: Int, hasFrames: Bool, leavesIncomplete: Bool, at now: Instant) -> Bool {
         let wasProbing = liveness.rules.isProbing
@@ -33,38 +34,40 @@ extension LinkMachine {
             liveness.incompleteFrom = outbound.firstUnstarted
         }
         liveness.wasIncomplete = leavesIncomplete
-        // The timer waits for the ping's deadline; the next ping may be due before.
+        // The timer waits for the deadline of the ping. The next ping may be due earlier.
         return isNew || wasProbing && hasFrames
     }
 
-    /// Bytes are about to be written. Returns whether the timer may have to fire sooner.
+    /// Records that bytes are about to be written. Returns whether the timer may have to fire earlier.
     @inline(__always)
     package mutating func willWrite(at now: Instant) -> Bool {
         liveness.rules.wrote(from: outbound.firstUnwritten, at: now)
     }
 
-    /// The socket was full and takes bytes again: the peer's kernel has taken some. While our ping waits behind other frames
-    /// that is a sign of life, so that a large request on a slow line does not cost the link. Otherwise it is none: a
-    /// write may be cut short without the socket being full, as that of the ping itself once was.
+    /// Records that a full socket accepts bytes again, because the peer's kernel has accepted some.
+    ///
+    /// This is a sign of life only while the ping waits behind other frames, so that a large request on a slow network
+    /// does not end the link. In other cases it is no evidence: a write may be short although the socket is not full,
+    /// which once happened to the ping itself.
     package mutating func socketTookBytes(at now: Instant) {
         if liveness.ping.position > outbound.firstUnwritten { liveness.rules.tookBytes(at: now) }
     }
 
-    /// Reading was switched. A link that we do not read is never given up: what it says is not heard. Its silence counts
-    /// from when reading goes on.
+    /// Records that reading was suspended or resumed. A link that is not read is never declared dead, because nothing
+    /// that the peer sends is received. Its silence counts from when reading resumes.
     package mutating func readingChanged(to isReading: Bool, at now: Instant) {
         if isReading { liveness.rules.resume(at: now) } else { liveness.rules.suspend(at: now) }
     }
 
-    /// So many requests that had been written timed out: they are a reason to ping. Returns whether there is no ping to ask
-    /// with, and no frame comes in that may be the answer to a request.
+    /// Records that `count` written requests timed out, which is a reason for a ping. Returns true if this link has no
+    /// ping, and no frame is arriving that may be the response to a request.
     package mutating func timedOut(_ count: Int, at now: Instant) -> Bool {
         liveness.rules.timedOut(count)
         if liveness.rules.asks { return false }
         return !(liveness.rules.isGrowing(at: now) && isIncompleteAwaited)
     }
 
-    /// What the server's ping or pong means. `pongsLookLikePings` is the codec's.
+    /// Returns the meaning of a ping or pong from the server. `pongsLookLikePings` is a property of the codec.
     package mutating func heartbeat(_ frame: Frame, pongsLookLikePings: Bool, at now: Instant) -> Liveness.Meaning {
         if frame.kind == .pong { return liveness.rules.pongReceived(serial: frame.serial, at: now) }
         guard pongsLookLikePings else { return .question }
@@ -73,10 +76,11 @@ extension LinkMachine {
 
     // MARK: Time
 
-    /// Whether the frame that is coming in can be the answer to a request that waits: to one that was written before.
+    /// Whether the incomplete frame can be the response to a request in flight: one that was written before the frame
+    /// began.
     private var isIncompleteAwaited: Bool { requests.hasRequest(at: 0..<liveness.incompleteFrom) }
 
-    /// The timer that was armed for `due` fires: what is to be done.
+    /// Handles the timer that was armed for `due`. Returns the action to perform.
     package mutating func look(due: Instant, at now: Instant) -> Liveness.Action {
         let first = liveness.rules.firstWritten
         let positions = first..<max(first, outbound.firstUnstarted)
@@ -91,11 +95,11 @@ extension LinkMachine {
         return action
     }
 
-    /// Has the server asked at once whether it is still there: see `Liveness.probe`.
+    /// Sends a ping at once, to test the link: see `Liveness.probe`.
     package mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
 
-    /// Sends a ping behind everything that is queued, so never within a frame; watermarks do not hold it up. Returns whether
-    /// it is a new one, and not one that waits to be written already.
+    /// Queues a ping behind all other frames, so that it is never written within a frame. Watermarks do not delay it.
+    /// Returns false if an earlier ping still waits to be written; then no new one is queued.
     package mutating func send(ping: Frame, at now: Instant) -> Bool {
         guard liveness.ping.position < outbound.firstUnwritten else {
             liveness.rules.pingSent(serial: liveness.ping.serial, goesOutAtOnce: false, at: now)

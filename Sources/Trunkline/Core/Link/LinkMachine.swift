@@ -1,32 +1,32 @@
-/// One link, from its handshake to its end: what is under way on it, and what goes out on it.
+/// The state of one link, from its handshake to its end: its requests and its outbound frames.
 ///
 ///     handshaking ──ready──► ready ──drain──► draining
 ///          └────────────────────┴── close ──────┴──► closed
 ///
-/// In every phase requests go out by `send`, and leave by exactly one of a response, `cancel`, `refused`, `drain` (those
-/// of which nothing was written) and `close`, each of which hands out who waits. A new link is a new value: nothing of the
-/// old one survives but what `drain` or `close` hands out.
+/// In every phase, requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`,
+/// `refused`, `drain` (if nothing of it was written), or `close`. Each of these returns the waiter of the request. A
+/// new link is a new value: it keeps nothing of an earlier link except what `drain` or `close` returned.
 package struct LinkMachine<Waiter> {
-    /// How far the link has come. What is allowed in which phase is up to the one who drives it.
+    /// The phase of the link. The caller of the machine decides what is allowed in which phase.
     package enum Phase: Sendable {
         case handshaking, ready, draining, closed
     }
 
-    /// Where a request is on its link.
+    /// The place of a request on its link.
     package enum Place: Sendable, Equatable {
-        /// It waits for the response of this number, which is its serial where responses match by serial.
+        /// It waits for the response with this number, which is its serial number if responses are matched by serial.
         case response(SerialNumber)
-        /// It is a one-way message, or a part of a request, and waits to be written.
+        /// It is a one-way message, or a part of a request, that waits to be written.
         case written
     }
 
-    /// A one-way message, or a part of a request, on its way out.
+    /// A one-way message, or a part of a request, that is not yet completely written.
     struct Message {
         let waiter: Waiter
         let position: OutboundPosition
     }
 
-    /// Ascends from link to link; 0 for none.
+    /// The session number of the link. Greater than that of every earlier link; 0 for none.
     package let session: UInt64
     package private(set) var phase = Phase.handshaking
     package private(set) var outbound = OutboundQueue()
@@ -34,17 +34,20 @@ package struct LinkMachine<Waiter> {
     private var messages = SequentialMap<Message>()
     private let isInOrder: Bool
     private let quarantine: Duration
-    /// In order: the number of the latest request that nothing may follow before it is answered; 0 for none yet.
+    /// Matched in order: the number of the latest request after which nothing may be sent before it is answered; 0 for
+    /// none.
     private var holder: SerialNumber = 0
 
-    /// Where the first frame was when the link became ready.
+    /// The position of the first frame after the link became ready.
     private var readyFrom: OutboundPosition = 1
-    /// Whether the link is alive. Asks for nothing until the link is ready.
+    /// The rules that decide whether the link is alive. They send no ping before the link is ready.
     package var liveness = LinkLiveness()
-    /// The requests that were given up since they were judged last, and what is known of the order of responses.
+    /// The requests that were abandoned since the last `judge`, and what is known about the order of responses.
     private var givenUp = GivenUp()
 
-    /// - Parameter firstSerial: The serial to begin with, until the link is ready.
+    /// Creates the state of a new link, which begins with its handshake.
+    ///
+    /// - Parameter firstSerial: The first serial number to use, until the link is ready.
     package init(
         session: UInt64,
         matching: ResponseMatching,
@@ -59,7 +62,7 @@ package struct LinkMachine<Waiter> {
 
     // MARK: Phases
 
-    /// The handshake is over, with no request in flight.
+    /// Makes the link ready. The handshake is complete, with no request in flight.
     package mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         phase = .ready
         readyFrom = outbound.firstUnstarted
@@ -68,25 +71,26 @@ package struct LinkMachine<Waiter> {
         liveness = LinkLiveness(policy, startedAt: now)
     }
 
-    /// The link takes no new requests. Hands out, in order, those of which nothing was written; the others finish here.
+    /// Drains the link: it takes no new requests. Returns, in order, the requests of which nothing was written. The
+    /// others finish on this link.
     package mutating func drain() -> [QueuedRequest<Waiter>] {
         phase = .draining
         givenUp.stalls = 0
         return takeUnstarted()
     }
 
-    /// What is left when a link ends.
+    /// The requests and frames that remain when a link ends.
     package struct Remains {
-        /// Nothing of them was written, in order.
+        /// The requests of which nothing was written, in order.
         package var unsent: [QueuedRequest<Waiter>] = []
-        /// These had started, in the order of their IDs.
+        /// The requests of which at least one byte was written, in the order of their IDs.
         package var lost: [(id: RequestID, waiter: Waiter)] = []
-        /// Parts of requests that had started, of which nothing was written.
+        /// The parts of which nothing was written although their requests had started.
         package var unsentParts: [RequestID] = []
         package var unwrittenBytes = 0
     }
 
-    /// The link has ended.
+    /// Ends the link. Returns everything that is left on it.
     package mutating func close() -> Remains {
         phase = .closed
         var remains = Remains()
@@ -105,7 +109,7 @@ package struct LinkMachine<Waiter> {
         let unstarted = outbound.firstUnstarted
         let items = outbound.takeUnstarted()
         guard !items.isEmpty else { return [] }
-        // Both are in the order of their frames; frames of requests that were given up have left already.
+        // Both lists are in the order of their frames. Frames of abandoned requests have left already.
         var entries = requests.removeAll(from: unstarted)[...]
         return items.compactMap { item in
             if let message = messages.remove(item.id) {
@@ -120,11 +124,11 @@ package struct LinkMachine<Waiter> {
 
     // MARK: Out
 
-    /// Puts a request on the link. Returns its place; `nil`, and nothing happens, when every number is held.
+    /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
     ///
     /// - Parameters:
-    ///   - reportsWritten: Whether the one who waits for the response wants to hear, too, when the request is written.
-    ///   - holdsOthers: In order: nothing may follow it before it is answered.
+    ///   - reportsWritten: Whether to report that the request is written, before its response.
+    ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
     package mutating func send(
         _ request: consuming QueuedRequest<Waiter>,
         reportsWritten: Bool = false,
@@ -145,24 +149,26 @@ package struct LinkMachine<Waiter> {
         return .response(number)
     }
 
-    /// Sends a frame that nobody waits for: a cancellation, a pong, the closing frame. It is of no use on another link.
+    /// Queues a frame that has no waiter: a cancel frame, a pong, or the closing frame. It is never moved to another
+    /// link.
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: 0)) }
 
-    /// Sends a part of the request of `number`, whose first byte has been written. Its `id` is reported when it is written.
+    /// Queues a part of the request with `number`, whose first byte has been written. Its `id` is reported when the
+    /// part is written.
     package mutating func send(part frame: consuming Frame, id: RequestID, of number: SerialNumber) {
         frame.serial = number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
-    /// Answers a ping, unless very many frames of ours wait to be written: a server that pings and never reads must not
-    /// fill our memory. Returns whether it does.
+    /// Queues the answer to a ping, unless at least 1,024 heartbeat and cancel frames wait to be written: a server that
+    /// sends pings and never reads must not fill the memory. Returns whether the answer was queued.
     package mutating func answerPing(with pong: Frame) -> Bool {
         guard outbound.linkFrameCount < 1024 else { return false }
         send(pong)
         return true
     }
 
-    /// Who waits for the request or message of `id`.
+    /// Returns the waiter of the request or message `id`; `nil` if it has left.
     package func waiter(of id: RequestID, at place: Place) -> Waiter? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? $0.waiter : nil }
@@ -170,7 +176,8 @@ package struct LinkMachine<Waiter> {
         }
     }
 
-    /// Whether the request or message has started: the server may have seen it.
+    /// Whether at least one byte of the request or message was written, so that the server may have seen it. True if it
+    /// has left.
     package func hasStarted(_ id: RequestID, at place: Place) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
@@ -178,10 +185,10 @@ package struct LinkMachine<Waiter> {
         }
     }
 
-    /// Takes a part of a request out of the way, unless a byte of it was written. Returns whether it did.
+    /// Removes a part of a request, unless a byte of it was written. Returns whether it was removed.
     package mutating func removePart(_ id: RequestID) -> Bool { outbound.remove(of: id) }
 
-    /// The server is gone: nothing more is written.
+    /// Discards all outbound frames, because nothing can be written any more.
     package mutating func dropOutbound() { outbound.removeAll() }
 
     /// See `OutboundQueue.encode(using:)`.
@@ -196,11 +203,11 @@ package struct LinkMachine<Waiter> {
 
     // MARK: Leaving
 
-    /// The last byte of the message of `id` is with the kernel: it leaves. `nil` for a request that waits for its response,
-    /// or a part of one.
+    /// Removes the message `id`, whose last byte has been written, and returns its waiter. `nil` for a request that
+    /// waits for its response, or a part of one.
     package mutating func written(_ id: RequestID) -> Waiter? { messages.remove(id)?.waiter }
 
-    /// A frame could not be encoded, and is out of the queue: its request or message leaves. `nil` for other frames.
+    /// Removes the request or message whose frame could not be encoded, and returns its waiter. `nil` for other frames.
     package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Waiter? {
         if let message = messages.remove(refusal.item.id) { return message.waiter }
         guard refusal.item.id != 0, !refusal.item.belongsToLink else { return nil }
@@ -208,19 +215,19 @@ package struct LinkMachine<Waiter> {
         return requests.remove(at: refusal.position)?.waiter
     }
 
-    /// What giving a request up comes to.
+    /// The outcome of `cancel`.
     package enum Cancellation {
-        /// It has left already.
+        /// The request has left already.
         case none
-        /// It was never written, and never will be.
+        /// Nothing of the request was written, and nothing will be.
         case notSent(Waiter)
-        /// The server has it, or part of it.
+        /// At least one byte of the request was written.
         case sent(Waiter)
-        /// The same, and its response is due: the server is to be told that nobody wants it, if the protocol can.
+        /// At least one byte was written, and the response is due. If the protocol has a cancel frame, send it.
         case awaited(Waiter, serial: SerialNumber, type: UInt32)
     }
 
-    /// The caller, or its deadline, gives up the request of `id`, which is at `place`.
+    /// Cancels the request `id`, which is at `place`, for its caller or because its deadline has passed.
     package mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
@@ -240,62 +247,64 @@ package struct LinkMachine<Waiter> {
         }
     }
 
-    /// Replaces who waits for the response of `number`.
+    /// Replaces the waiter for the response with `number`.
     package mutating func setWaiter(_ waiter: Waiter, of number: SerialNumber) {
         requests.setWaiter(waiter, of: number)
     }
 
     // MARK: In
 
-    /// A response has come: hands out whose it is.
+    /// Takes a complete response and returns what it belongs to. Its request leaves.
     package mutating func answer(_ serial: SerialNumber) -> InFlightTable<Waiter>.Match {
         let match = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
         return match
     }
 
-    /// A part of a response has come, or one that is to be compared with its request: tells whose it is. The request stays.
+    /// Returns what a part of a response belongs to, or a response that must be compared with its request first. The
+    /// request stays.
     package mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable<Waiter>.Match {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
-    // MARK: What is under way
+    // MARK: State
 
-    /// How many requests and messages have not left.
+    /// The number of requests and messages on the link, without abandoned ones.
     package var count: Int { requests.count + messages.count }
 
-    /// Whether a request that has started waits for its response.
+    /// Whether a request of which at least one byte was written waits for its response.
     package var hasUnanswered: Bool { requests.hasRequest(at: 0..<outbound.firstUnstarted) }
 
-    /// Whether a message is half written.
+    /// Whether a message is partly written.
     package var hasStartedMessage: Bool { messages.hasValue { $0.position < outbound.firstUnstarted } }
 
-    /// Whether anything was written since the link is ready.
+    /// Whether anything was written since the link became ready.
     package var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
 
-    /// Every request and message that has not left.
+    /// The IDs of all requests and messages on the link, without abandoned ones.
     package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map(\.key) }
 
-    /// Whether the next request has to wait for the response to the latest one.
+    /// Whether the next request must wait for the response to the latest one.
     package var isHeld: Bool { holder != 0 && requests.isLatest(holder) }
 
-    /// When every serial is held: how many there are, and how many of them by requests that were given up.
+    /// If every serial number is held: their count, and how many of them abandoned requests hold. Otherwise `nil`.
     package var exhaustion: (count: Int, abandoned: Int)? {
         requests.isExhausted ? (requests.heldCount, requests.abandonedCount) : nil
     }
 
-    /// In order: how long the server may take for the oldest request if that was given up; `nil` if it was not.
+    /// Matched in order: until when the server may respond to the oldest request, if that was abandoned; otherwise
+    /// `nil`.
     package mutating func oldestAbandonedUntil() -> Instant? { requests.oldestAbandonedUntil() }
 
     // MARK: Judging
 
     private struct GivenUp: Sendable {
-        /// How many requests timed out.
+        /// The number of requests that timed out.
         var timeouts = 0
-        /// In order: whether requests that had started were given up, and for want of time.
+        /// Matched in order: whether started requests were abandoned, and whether any of them timed out.
         var (isAny, hasTimedOut) = (false, false)
-        /// In order: how often in a row the link came to rest with nothing but requests that were given up, at least one of
-        /// them for want of time.
+        /// Matched in order: the number of stalls in a row. A stall is a moment at which every started request on the
+        /// link is abandoned and at least one of them has timed out.
         var stalls = 0
     }
 
@@ -306,24 +315,26 @@ package struct LinkMachine<Waiter> {
         if isTimeout { givenUp.hasTimedOut = true }
     }
 
-    /// Whether requests that had started were given up since `judge` was called.
+    /// Whether requests that had started were abandoned since the last call of `judge`.
     package var isToBeJudged: Bool { givenUp.isAny || givenUp.timeouts > 0 }
 
-    /// A request timed out that waited its turn behind others that had. In order, `asIfWritten`: it would have waited for
-    /// their responses, too.
+    /// Records the timeout of a request that waited behind others that had timed out. `asIfWritten`: matched in order,
+    /// it would have waited for their responses too.
     package mutating func noteTimedOutUnsent(asIfWritten: Bool) {
         if asIfWritten { noteGivenUp(isTimeout: true) } else { givenUp.timeouts += 1 }
     }
 
-    /// Takes what was given up since the last call: how many requests timed out although nobody waits for the response that
-    /// comes next, and whether the link is of no more use.
+    /// Judges the link by the requests that were abandoned since the last call. Returns the number of timeouts that
+    /// count against the server, and whether the link is of no more use (`isSpent`). Timeouts do not count while the
+    /// next response has a waiter.
     ///
-    /// In order, a server that leaves a response out shifts all that follow, and nothing in the protocol can tell. But such a
-    /// link is never level again, with a response for every request: whenever it comes to rest, the latest request is out of
-    /// time. After `maximumStalls` such rests the link is spent. So it is when the next request would wait for a response
-    /// that nobody wants.
+    /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
+    /// requests, and nothing in the protocol reveals it. But from then on, one response is always missing: whenever the
+    /// link falls idle, its latest request has timed out. After `maximumStalls` such stalls in a row the link is spent.
+    /// It is also spent if the next request would have to wait for the response to an abandoned one.
     ///
-    /// - Parameter counts: Whether what timed out was for the server to answer, and not held back by us.
+    /// - Parameter counts: Whether the server was responsible for the timeouts, rather than the client holding back
+    ///   frames.
     package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, isSpent: Bool) {
         let latest = givenUp
         (givenUp.timeouts, givenUp.isAny, givenUp.hasTimedOut) = (0, false, false)
@@ -331,7 +342,7 @@ package struct LinkMachine<Waiter> {
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
         guard latest.isAny else { return (timeouts, false) }
         if isHeld, requests[holder] == nil { return (timeouts, true) }
-        guard latest.hasTimedOut, counts, let maximumStalls, requests.isForsaken(before: unstarted) else {
+        guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
             return (timeouts, false)
         }
         givenUp.stalls += 1
@@ -340,7 +351,7 @@ package struct LinkMachine<Waiter> {
 
     // MARK: Time
 
-    /// Frees serials whose quarantine is over.
+    /// Frees the serial numbers whose quarantine has ended.
     package mutating func endQuarantine(at now: Instant) { requests.endQuarantine(at: now) }
 }
 

@@ -1,40 +1,41 @@
-/// When a link is replaced although it works: requests that were given up hold what others need.
+/// Decides when a link that works is replaced, because abandoned requests hold what other requests need.
 ///
-/// They hold serial numbers and places below `maximumInFlight` until they are answered, their quarantine ends, or their link
-/// does. Where they hold so many that others cannot go out, the link is replaced: the next one has all serials, and the
-/// present one drains.
+/// Abandoned requests hold serial numbers and places below `maximumInFlight` until they are answered, their quarantine
+/// ends, or their link ends. If they hold so many that others cannot go out, the link is replaced: the next link has
+/// all serial numbers, and the present one drains.
 package struct LinkReplacement: Sendable {
-    /// What keeps requests from going out.
+    /// The reason why requests cannot be sent.
     package enum Obstacle: Sendable {
-        /// Requests that were given up hold too much of what the others need.
+        /// Abandoned requests hold too many serial numbers or places.
         case exhausted
-        /// In order: the oldest response is due, nobody wants it, and the server had its time.
+        /// Matched in order: the response that is due is for an abandoned request, and the server had enough time for
+        /// it.
         case unanswered
-        /// The same, before its time is over.
+        /// The same, but the server has time until this instant.
         case unansweredUntil(Instant)
-        /// Nothing that another link would help against.
+        /// Another link would not help.
         case other
     }
 
     private let policy: any ReconnectPolicy
     private let stableAfter: Duration
     private var generator: SeededGenerator
-    /// How often in a row the link was replaced. One that followed an answer, or came long after it could have, is the first
-    /// again.
+    /// The number of replacements in a row. It starts over after an answer, or if a replacement takes place at least
+    /// `stableAfter` after it was first allowed.
     private var round = 0
-    /// The next replacement comes no earlier than this.
+    /// The instant before which there is no further replacement.
     private var notBefore = Instant.distantPast
-    /// How many answers there had been, late ones included, at the latest replacement.
+    /// The number of answers, including late ones, at the time of the latest replacement.
     private var answers = 0
-    /// Since when requests that were given up have kept others from going out, whether some waited all the time or not;
-    /// `nil` while they do not.
+    /// When abandoned requests began to keep others from going out, whether or not a request waited all the time; `nil`
+    /// if they do not.
     private var shortageSince: Instant?
     /// Whether a request was refused because every serial is held, and they still are.
     package var hasRefused = false
-    /// When to look again, while requests wait for what others hold.
+    /// When to check again, while requests wait for what abandoned ones hold.
     package private(set) var lookAgainAt: Instant?
 
-    /// So long a shortage must last: late answers may be on their way.
+    /// How long a shortage must last before the link is replaced, because late answers may be in transit.
     private static let grace = Duration.milliseconds(250)
 
     package init(policy: any ReconnectPolicy, stableAfter: Duration, seed: UInt64) {
@@ -42,18 +43,18 @@ package struct LinkReplacement: Sendable {
         generator = SeededGenerator(seed: seed)
     }
 
-    /// Whether there is something to be looked at although no request waits.
+    /// Whether a check is needed although no request waits.
     package var isShort: Bool { hasRefused || shortageSince != nil }
 
-    /// Nothing is to be looked at, for all that is known so far.
+    /// Begins a check: no further check is planned until `look` plans one.
     package mutating func beginLook() { lookAgainAt = nil }
 
     private mutating func endShortage() { (hasRefused, shortageSince) = (false, nil) }
 
-    /// Why the link is to be replaced; `nil` when it is not, or not yet.
+    /// Returns why the link must be replaced; `nil` if it must not, or not yet.
     ///
-    /// - Parameter isWaiting: Whether requests wait, or were refused. Those whose time was short may have left already: the
-    ///   shortage ends when there is room.
+    /// - Parameter isWaiting: Whether requests wait or were refused. A request with a short deadline may have left
+    ///   already: the shortage ends only when there is room.
     package mutating func look(_ obstacle: Obstacle, isWaiting: Bool, at now: Instant) -> ReconnectMachine.Departure? {
         let departure: ReconnectMachine.Departure
         switch obstacle {
@@ -70,7 +71,7 @@ package struct LinkReplacement: Sendable {
         guard isWaiting else { return nil }
         let since = shortageSince ?? now
         shortageSince = since
-        // In order, the quarantine was time enough.
+        // Matched in order, the server already had the time of the quarantine.
         let patience = departure == .unanswered ? Duration.zero : Self.grace
         let due = max(notBefore, since.advanced(by: patience))
         guard now >= due else {
@@ -80,13 +81,14 @@ package struct LinkReplacement: Sendable {
         return departure
     }
 
-    /// The link is being replaced. The next one that has to be, for want of answers, has more time: the policy's waits, but
-    /// spent on a link. There were so many `answers` until now.
+    /// Records that the link is being replaced, after `answers` answers in total. The next replacement is delayed by
+    /// the wait that the policy decides; the client has a link during that wait.
     package mutating func replaced(afterAnswers answers: Int, at now: Instant) {
         if answers > self.answers || now >= notBefore.advanced(by: stableAfter) { round = 0 }
         let failure = ReconnectFailure(round: round, failedAttempts: 0, cause: .exhausted)
         var delay = Duration.zero
-        // A policy that gives up on servers says nothing about one that is there.
+        // If the policy gives up, `Backoff()` decides: giving up concerns a server that cannot be reached, not one that
+        // is connected.
         for policy in [policy, Backoff()] as [any ReconnectPolicy] {
             guard case .retry(let wait) = policy.decision(for: failure, random: { generator.nextUnit() }) else {
                 continue

@@ -1,45 +1,48 @@
-/// What is sent on a link that is quiet.
+/// Which pings the client sends on an idle link.
 public enum HeartbeatMode: Sendable, Hashable {
-    /// Nothing.
+    /// The client sends no pings.
     case none
-    /// A ping after every interval in which we wrote nothing, and no answer is expected: for servers that want to hear from
-    /// us.
+    /// The client sends a ping after every ``ClientOptions/Liveness-swift.struct/interval`` in which it wrote nothing.
+    /// It expects no answer. Use this for servers that close a link on which they receive nothing.
     case oneWay
-    /// A ping after every interval in which no frame came in. The server answers; a link that stays silent is replaced.
+    /// The client sends a ping after every ``ClientOptions/Liveness-swift.struct/interval`` in which no frame arrived.
+    /// If there is no progress within ``ClientOptions/Liveness-swift.struct/deadline`` after the ping, the client
+    /// replaces the link.
     case pingPong
 }
 
-/// Whether one link is alive: when to ping, and when to give the link up.
+/// Decides whether one link is alive: when to send a ping, and when to declare the link dead.
 ///
-/// Facts go in: `heard` or `grew` for every read, `wrote` for every flush, `timedOut`, `pongReceived`, `suspend` and
-/// `resume`. When `nextLook` has come, `timerFired` says what to do. Hearing and writing cost a few stores; all else is
-/// worked out when the timer fires, so the timer is never re-armed for a read.
+/// The inputs are facts: `heard` or `grew` for every read, `wrote` for every flush, `timedOut`, `pongReceived`,
+/// `suspend` and `resume`. At `nextLook`, `timerFired` returns the action to perform. Reading and writing cost a few
+/// stores. Everything else is computed when the timer fires, so a read never re-arms the timer.
 ///
-/// Progress is a completed frame. A link that has lost framing receives bytes, too: one wrong bit in a length, and every
-/// later answer is taken for a piece of one long frame. So an incomplete frame counts only while it grows at
-/// `minimumRate`, and while it can still be what a request waits for (see `timerFired`).
+/// Progress is a completed frame. Bytes alone are not: a link that has lost framing receives bytes too. After one wrong
+/// bit in a length, every later response is read as a piece of one long frame. So an incomplete frame counts only while
+/// it grows at `minimumRate`, and while it can still be the response to a request in flight (see `timerFired`).
 ///
-/// With ping-pong a dead link is noticed within `interval + deadline` of its last frame, plus the timer's lateness:
+/// With ping-pong, a dead link is detected within `interval + deadline` after its last frame, plus the lateness of the
+/// timer:
 ///
-///     quiet ──(interval without progress, a request unanswered for probeAfter, or a frame stuck for deadline)──► probing
-///       ▲                                                                                                        │  │
-///       └───────────────────────────────────────────── progress ─────────────────────────────────────────────────┘  │
-///                                                                       dead ◄──────────── (deadline) ──────────────┘
+///     quiet ─(interval without progress, a request unanswered for probeAfter, or a frame stuck for deadline)──► probing
+///       ▲                                                                                                       │  │
+///       └──────────────────────────────────────────── progress ─────────────────────────────────────────────────┘  │
+///                                                                      dead ◄──────────── (deadline) ──────────────┘
 ///
-/// Without ping-pong nothing can be asked: a frame that is stuck for `deadline` is enough.
+/// Without ping-pong there is no probe: a frame that is stuck for `deadline` is sufficient.
 package struct Liveness: Sendable {
     package struct Policy: Sendable {
         package var mode = HeartbeatMode.pingPong
-        /// This and the others are at least a millisecond.
+        /// All durations are at least 1 ms.
         package var interval: Duration = .seconds(30)
         package var deadline: Duration = .seconds(10)
         package var probeAfter: Duration? = .seconds(5)
         package var speakAfter: Duration?
-        /// How many bytes a second an incomplete frame has to grow by, over a `deadline`, for that to be progress. `nil`:
-        /// any byte of it is progress.
+        /// The number of bytes per second by which an incomplete frame must grow, over one `deadline`, to count as
+        /// progress. `nil`: every byte of it is progress.
         package var minimumRate: Int? = 100
-        /// After so many requests that timed out in a row, without a frame in between, the growth of a frame that no request
-        /// waits for is no progress any more; `nil` for never.
+        /// The number of requests that time out in a row, without a frame in between, after which the growth of a frame
+        /// that no request waits for no longer counts as progress. `nil` for no limit.
         package var maximumTimeouts: Int? = 3
 
         package init() {}
@@ -47,58 +50,60 @@ package struct Liveness: Sendable {
 
     package enum Action: Equatable, Sendable {
         case none
-        /// Send the ping of this number, and say so with `pingSent`.
+        /// Send the ping with this number, and report it with `pingSent`.
         case ping(number: UInt64)
-        /// A ping was followed by no progress for the whole deadline; or a frame is stuck, and there is no ping to ask with.
+        /// No progress followed a ping for the whole deadline, or a frame is stuck and there is no ping to probe with.
         case declareDead
-        /// Nothing is read: ask the socket whether it has failed.
+        /// Reading is suspended: check whether the socket has failed.
         case examine
     }
 
-    /// A ping on its way.
+    /// A ping that was sent.
     private struct Ping {
         var sentAt: Instant
-        /// When the first was sent of those that nothing has followed: the deadline counts from here.
+        /// When the client sent the first of the pings that no progress has followed. The deadline counts from here.
         var askedAt: Instant
-        /// The serial that its answer repeats, if the protocol does that; 0 for none.
+        /// The serial that its answer repeats, if the protocol has that; 0 for none.
         var serial: SerialNumber
-        /// It went out at once, and an answer cannot be that to an earlier ping.
+        /// Whether its answer measures the round-trip time: it was sent at once, and its answer cannot be mistaken for
+        /// that of an earlier ping.
         var isMeasured: Bool
         var isAnswered = false
     }
 
     private let policy: Policy
-    /// How many bytes of an incomplete frame within a deadline are progress.
+    /// The number of bytes of an incomplete frame within one deadline that count as progress.
     private let growthNeeded: Int
-    /// The latest progress, or the start or resumption of reading. Growth is entered when the timer fires.
+    /// The time of the latest progress, or of the start or resumption of reading. Growth is added when the timer fires.
     package private(set) var lastHeard: Instant
-    /// Since when the frame that is coming in is incomplete; `nil` when there is none, or none is to be judged.
+    /// When the present incomplete frame began; `nil` if there is none, or if incomplete frames are not checked.
     private var incompleteSince: Instant?
-    /// When it had last grown by enough.
+    /// When it last had grown by enough.
     private var grownAt = Instant.distantPast
-    /// What is counted towards the next time: so many bytes since.
+    /// The growth that is being counted: `count` bytes since `since`.
     private var growth: (since: Instant, count: Int) = (.distantPast, 0)
-    /// How many requests have timed out since the latest completed frame.
+    /// The number of requests that timed out since the latest completed frame.
     package private(set) var timeouts = 0
-    /// Whether a frame has come on this link.
+    /// Whether a frame has arrived on this link.
     package private(set) var hasHeard = false
-    /// The latest flush, for the one-way mode and `speakAfter`.
+    /// The time of the latest flush, for the one-way mode and `speakAfter`.
     private var lastWrote: Instant
-    /// The first flush of requests that may be unanswered, or the latest progress since.
+    /// The time of the first flush of requests that may be unanswered, or of the latest progress since.
     private var quietSince = Instant.distantFuture
-    /// The place in the outbound order from which requests may be unanswered; 0 for none.
+    /// The position in the outbound order from which requests may be unanswered; 0 for none.
     package private(set) var firstWritten: OutboundPosition = 0
-    /// The latest ping; a new one goes out only when the latest was followed by progress, after a clock jump, or to be heard.
+    /// The latest ping. A new one is sent only after progress, after a clock jump, for a probe, or because the server
+    /// must hear from the client.
     private var ping: Ping?
     private var pingCount: UInt64 = 0
-    /// The latest ping or answer of ours.
+    /// The time of the latest ping or answer from this side.
     private var lastHeartbeat: Instant?
-    /// When the socket was asked last, while we do not read and silence says nothing; `nil` while we read.
+    /// While reading is suspended: when the socket was last checked. Silence means nothing then. `nil` while reading.
     private var examinedAt: Instant?
-    /// Measured on this link.
+    /// The round-trip times measured on this link.
     package private(set) var roundTripTime: RoundTripTime?
 
-    /// A link that was established at `now`.
+    /// Creates the rules of a link that was established at `now`.
     package init(_ policy: Policy, startedAt now: Instant) {
         self.policy = policy.clamped
         growthNeeded = self.policy.growthNeeded
@@ -108,8 +113,8 @@ package struct Liveness: Sendable {
 
     // MARK: Facts
 
-    /// Frames were completed; `leavesIncomplete` when the beginning of another came with them. Returns whether `nextLook`
-    /// may be sooner now.
+    /// Records that frames were completed. `leavesIncomplete`: whether the beginning of another frame arrived with
+    /// them. Returns whether `nextLook` may be earlier now.
     @inline(__always)
     @discardableResult
     package mutating func heard(at now: Instant, leavesIncomplete: Bool = false) -> Bool {
@@ -124,9 +129,10 @@ package struct Liveness: Sendable {
         return isNew
     }
 
-    /// `count` bytes came that completed no frame. Returns whether `nextLook` may be sooner now.
+    /// Records that `count` bytes arrived that completed no frame. Returns whether `nextLook` may be earlier now.
     ///
-    /// - Parameter isIncomplete: Whether they, or some before them, are the beginning of a frame; they may be padding.
+    /// - Parameter isIncomplete: Whether these bytes, or earlier ones, are the beginning of a frame. They may be
+    ///   padding.
     package mutating func grew(by count: Int, isIncomplete: Bool = true, at now: Instant) -> Bool {
         if growth.count == 0 || now.since(growth.since) > policy.deadline { growth = (now, 0) }
         growth.count += count
@@ -140,14 +146,15 @@ package struct Liveness: Sendable {
         return isNew
     }
 
-    /// The peer's kernel took bytes from a full socket behind which our ping waits: a sign of life just as well.
+    /// Records that the peer's kernel took bytes from a full socket while a ping waits for them to be written. This is
+    /// progress.
     package mutating func tookBytes(at now: Instant) {
         lastHeard = now
         quietSince = now
         if incompleteSince != nil { incompleteSince = now }
     }
 
-    /// So many requests that had been written to this link timed out.
+    /// Records that `count` requests that were written to this link timed out.
     package mutating func timedOut(_ count: Int) {
         if !isSuspended { timeouts += count }
     }
@@ -155,8 +162,8 @@ package struct Liveness: Sendable {
     /// Whether the incomplete frame has grown by enough within the latest deadline.
     package func isGrowing(at now: Instant) -> Bool { grownAt != .distantPast && now.since(grownAt) < policy.deadline }
 
-    /// Bytes are about to be written, from the frame at `position` on. Returns true for the first since
-    /// nothing was unanswered: `nextLook` may be sooner now.
+    /// Records that bytes are about to be written, from the frame at `position` on. Returns true for the first write
+    /// since `timerFired` last checked for unanswered requests: `nextLook` may be earlier now.
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         lastWrote = now
@@ -166,11 +173,11 @@ package struct Liveness: Sendable {
         return true
     }
 
-    /// The ping was queued; `goesOutAtOnce` unless bytes wait before it, in which case it measures nothing.
+    /// Records that the ping was queued. `goesOutAtOnce`: false if bytes wait before it; then it measures nothing.
     package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
         let askedAt = silentSince ?? now
-        // An answer that we do not read measures our pause.
+        // An answer that is not read at once would measure the pause in reading.
         let isMeasured = goesOutAtOnce && !isAmbiguous && !isSuspended
         ping = Ping(sentAt: now, askedAt: askedAt, serial: serial, isMeasured: isMeasured)
         pingCount += 1
@@ -178,17 +185,17 @@ package struct Liveness: Sendable {
         lastWrote = now
     }
 
-    /// What a heartbeat from the peer turns out to be.
+    /// The meaning of a heartbeat from the peer.
     package enum Meaning: Equatable, Sendable {
-        /// The answer to our ping.
+        /// The answer to this side's ping.
         case answer
         /// The peer's ping.
         case question
-        /// Neither for certain: it is not to be answered.
+        /// Unclear. It must not be answered.
         case stray
     }
 
-    /// A pong came. It answers the latest ping if it repeats its serial, or has none.
+    /// Records a pong. It answers the latest ping if it repeats the serial of the ping, or has none.
     @discardableResult
     package mutating func pongReceived(serial: SerialNumber, at now: Instant) -> Meaning {
         guard let sent = ping, !sent.isAnswered, serial == 0 || serial == sent.serial else { return .stray }
@@ -199,11 +206,11 @@ package struct Liveness: Sendable {
         return .answer
     }
 
-    /// A heartbeat came in a protocol in which pings and pongs look alike.
+    /// Records a heartbeat in a protocol in which pings and pongs look alike.
     ///
-    /// Within `deadline` of an unanswered ping of ours it is the answer, unless it has another serial. Otherwise the
-    /// server asks, and is answered once a second at most: two sides that each take the other's answer for a question
-    /// would else keep each other busy for ever.
+    /// Within `deadline` of an unanswered ping it is the answer, unless it has another serial. Otherwise it is a ping
+    /// of the server, which is answered at most once per second. Without that limit, two sides that each take the
+    /// other's answer for a ping would answer each other forever.
     package mutating func heartbeatReceived(serial: SerialNumber, at now: Instant) -> Meaning {
         if let ping, !ping.isAnswered, serial == 0 || serial == ping.serial,
             now.since(ping.sentAt) <= policy.deadline
@@ -215,7 +222,7 @@ package struct Liveness: Sendable {
         return .question
     }
 
-    /// Reading stops: whatever the peer says will not be heard.
+    /// Records that reading is suspended: nothing that the peer sends is received.
     package mutating func suspend(at now: Instant) {
         guard !isSuspended else { return }
         examinedAt = now
@@ -224,7 +231,7 @@ package struct Liveness: Sendable {
 
     private var isSuspended: Bool { examinedAt != nil }
 
-    /// Reading goes on. The silence until now says nothing.
+    /// Records that reading resumes. The silence until now means nothing.
     package mutating func resume(at now: Instant) {
         guard isSuspended else { return }
         examinedAt = nil
@@ -235,23 +242,23 @@ package struct Liveness: Sendable {
 
     // MARK: Time
 
-    /// Whether pings are sent that have to be followed by progress.
+    /// Whether this side sends pings that must be followed by progress.
     package var asks: Bool { policy.mode == .pingPong }
 
-    /// Whether a ping is out and no progress has followed it.
+    /// Whether a ping was sent that no progress has followed.
     package var isProbing: Bool { silentSince != nil }
 
-    /// Since when a frame is incomplete and has not grown by enough; `nil` when there is none.
+    /// The instant since which a frame has been incomplete without growing enough; `nil` if there is no such frame.
     private var stuckSince: Instant? { incompleteSince.map { max($0, grownAt) } }
 
-    /// When a ping went out that no progress has followed; `nil` when there is none.
+    /// When the first of the pings that no progress has followed was sent; `nil` if there is none.
     private var silentSince: Instant? {
         guard let ping, lastHeard < ping.askedAt else { return nil }
         return ping.askedAt
     }
 
-    /// When to call `timerFired`; `nil` for not before something else happens. Only `heard` and `resume` move it
-    /// to later, and `heard` to earlier when `isProbing`; a timer armed for an earlier instant does no harm.
+    /// When to call `timerFired`; `nil` for not before another input. Only `heard` and `resume` can make it later;
+    /// `heard` can make it earlier while `isProbing`. A timer that fires too early does no harm.
     package var nextLook: Instant? {
         if let examinedAt { return min(examinedAt.advanced(by: policy.interval), nextWord) }
         let stuck = stuckSince?.advanced(by: policy.deadline)
@@ -266,7 +273,7 @@ package struct Liveness: Sendable {
         }
     }
 
-    /// When the server has to hear from us next, whatever it says.
+    /// When the server must next hear from this side, regardless of what it sends.
     private var nextWord: Instant {
         switch policy.mode {
         case .none: .distantFuture
@@ -278,18 +285,19 @@ package struct Liveness: Sendable {
     /// Whether requests were written, or timed out, since the latest progress.
     private var isSuspicious: Bool { firstWritten != 0 || timeouts > 0 }
 
-    /// The timer that was armed for `due` fires at `now`.
+    /// Handles the timer that was armed for `due` and fires at `now`. Returns the action to perform.
     ///
     /// - Parameters:
-    ///   - isAwaited: Whether a request waits that was written before the incomplete frame began, so that the frame can be
-    ///     its answer. Asked only after `maximumTimeouts`: if not, growth is no progress, however fast. Where framing was
-    ///     lost, all that were written before time out; those written later cannot be what it answers.
-    ///   - hasUnanswered: Whether any request written since the last sign of life has no answer yet. Asked only
-    ///     when it matters. The time a request has waited counts from the first write since that sign, so a probe may come
-    ///     early when frames without answers were written before the request, but never late.
+    ///   - isAwaited: Returns whether a request that was written before the incomplete frame began still waits, so that
+    ///     the frame can be its response. Called only after `maximumTimeouts`. If it returns false, growth is not
+    ///     progress, however fast. If framing was lost, all earlier requests time out, and the frame cannot be the
+    ///     response to later ones.
+    ///   - hasUnanswered: Returns whether any request written since the last sign of life is unanswered. Called only
+    ///     when it matters. The wait of a request counts from the first write since that sign. So a probe may come
+    ///     early if frames without responses were written before the request, but never late.
     ///
-    /// A timer that fires much later than it was due means that the clock has jumped: process or machine slept, and the
-    /// peer's bytes may be on their way still. Then no link is given up that was not pinged after the jump.
+    /// A timer that fires much later than `due` means that the clock has jumped: the process or the machine slept, and
+    /// the peer's bytes may still be in transit. Then a link is declared dead only if it was pinged after the jump.
     package mutating func timerFired(
         due: Instant,
         at now: Instant,
@@ -298,7 +306,7 @@ package struct Liveness: Sendable {
     ) -> Action {
         let hasToSpeak = nextWord <= now
         if let examinedAt {
-            // The server wants to hear from us, whether we hear it or not.
+            // The server must hear from this side, even while reading is suspended.
             if hasToSpeak { return nextPing }
             guard now.since(examinedAt) >= policy.interval else { return .none }
             self.examinedAt = now
@@ -322,18 +330,18 @@ package struct Liveness: Sendable {
         guard isSuspicious, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
             return .none
         }
-        firstWritten = 0  // counts anew from the next write; one ping is enough for those that wait
+        firstWritten = 0  // restarts with the next write; one ping is enough for all requests that wait
         return timeouts > 0 || hasUnanswered() ? nextPing : .none
     }
 
-    /// There is reason to doubt the link: asks at once, unless what comes is not read.
+    /// Tests the link with a ping at once, unless reading is suspended.
     ///
-    /// It asks although a ping is out. Where the route was lost and is back, the new bytes arrive, and the server's
-    /// acknowledgement makes the kernel retransmit the earlier ones at once, rather than when its timer fires. The deadline still
-    /// counts from the first ping.
+    /// The ping is sent even if an earlier one has not been answered. If the route was lost and is back, the new bytes
+    /// arrive, and the peer's acknowledgment makes the kernel retransmit the earlier bytes at once, rather than when
+    /// its timer fires. The deadline still counts from the first ping.
     package mutating func probe(at now: Instant) -> Action {
         guard asks, !isSuspended else { return .none }
-        // What was heard in this very instant came before.
+        // Frames that arrived at this same instant came before the ping.
         lastHeard = min(lastHeard, now.advanced(by: .nanoseconds(-1)))
         return nextPing
     }
@@ -342,7 +350,7 @@ package struct Liveness: Sendable {
         stuckSince.map { now.since($0) >= policy.deadline } ?? false
     }
 
-    /// Counts the growth of the incomplete frame as progress, if it is.
+    /// Counts the growth of the incomplete frame as progress, if it is progress.
     private mutating func enterGrowth(_ isAwaited: () -> Bool) {
         guard grownAt > lastHeard, timeouts < policy.maximumTimeouts ?? .max || isAwaited() else { return }
         lastHeard = grownAt
@@ -353,8 +361,8 @@ package struct Liveness: Sendable {
 }
 
 extension Liveness.Policy {
-    /// A timer that fires later than this after it was due says that the clock has jumped: a second, or a quarter of
-    /// the deadline.
+    /// A timer that fires later than this after it was due means that the clock has jumped: a second, or a quarter of
+    /// the deadline if that is longer.
     fileprivate var jump: Duration { max(.seconds(1), deadline / 4) }
 
     fileprivate var clamped: Self {
@@ -367,7 +375,7 @@ extension Liveness.Policy {
         return policy
     }
 
-    /// `minimumRate` for the whole deadline: at least a byte, and as many as it takes.
+    /// The bytes of one deadline at `minimumRate`; at least 1.
     fileprivate var growthNeeded: Int {
         guard let minimumRate else { return 1 }
         let seconds = Double(deadline.clampedNanoseconds) / 1e9

@@ -1,27 +1,29 @@
-/// A place in the outbound order of one link; higher goes out later. From 1; never used twice.
+/// The position of a frame in the outbound order of one link. Starts at 1; a higher position is written later. A
+/// position is never reused.
 package typealias OutboundPosition = UInt64
 
-/// The frames on their way out on one link, in order: partly written, encoded, waiting.
+/// The outbound frames of one link, in order: partly written, encoded, or waiting.
 ///
-/// A frame is kept until its last byte is written, and one that has not started can still be removed, or go out on
-/// another link. Encoding happens just before writing and only into an empty buffer, a batch at a time; what is encoded
-/// but not started is encoded again after a removal.
+/// A frame is kept until its last byte is written. A frame of which nothing was written can still be removed, or moved
+/// to another link. Frames are encoded just before writing, one batch at a time, and only into an empty buffer. After a
+/// removal, the frames that were encoded but not started are encoded again.
 ///
 ///     items:   [ done … | head: partly written | encoded … | waiting … ]
 ///     buffer:           [ written ▲ unwritten           ]
 package struct OutboundQueue: Sendable {
-    /// A frame and whom to tell about it.
+    /// A frame and the request that it belongs to.
     package struct Item: Sendable {
         package var frame: Frame
-        /// 0 for a frame that nobody waits for: a cancellation, a pong.
+        /// 0 for a frame without a waiter, such as a cancel frame or a pong.
         package var id: RequestID
-        /// Whether it is of no use on another link: it is about a request that has started on this one, or nobody's.
+        /// Whether the frame must not move to another link: it concerns a request that has started on this one, or has
+        /// no waiter.
         package var belongsToLink: Bool
-        /// Whether its owner wants to hear when its last byte was written.
+        /// Whether to report when the last byte of the frame is written.
         package var reportsWritten: Bool
-        /// Taken out: it is passed over.
+        /// Whether the frame was removed. It is skipped.
         fileprivate var isRemoved = false
-        /// Where its bytes end in the buffer, once it is encoded.
+        /// Where its bytes end in the buffer, after encoding.
         fileprivate var end = 0
 
         package init(
@@ -44,41 +46,41 @@ package struct OutboundQueue: Sendable {
         package let error: FrameError
     }
 
-    /// `items[..<head]` are done; they are dropped together.
+    /// The items before `head` are complete. They are removed together.
     private var items: [Item] = []
     private var head = 0
     private var headPosition: OutboundPosition = 1
-    /// How many items from `head` on are in `buffer`. None of them is removed unless it was when they were encoded.
+    /// The number of items from `head` on that are in `buffer`. None of these was removed after it was encoded.
     private var encodedCount = 0
     private var buffer = SendBuffer()
-    /// Bytes of `buffer` that were written, and how many of them belong to items that are done.
+    /// The number of bytes of `buffer` that were written, and how many of these belong to complete items.
     private var written = 0
     private var writtenDone = 0
-    /// About how many bytes are to be written, for the watermarks.
+    /// The approximate number of bytes to write, for the watermarks.
     package private(set) var byteCount = 0
-    /// How many frames with id 0 are to be written: cancellations and heartbeats.
+    /// The number of frames with ID 0 to write: cancel frames and heartbeats, for example.
     package private(set) var linkFrameCount = 0
 
-    /// How much is encoded at once.
+    /// How many bytes are encoded in one batch.
     private static let batchBytes = 256 * 1024
 
     package init() {}
 
     private var isHeadStarted: Bool { written > writtenDone }
 
-    /// Whether nothing is left to be written.
+    /// Whether nothing is left to write.
     package var isEmpty: Bool { head == items.count }
 
-    /// The position that the next appended frame gets.
+    /// The position of the next frame to be appended.
     package var nextPosition: OutboundPosition { headPosition + UInt64(items.count - head) }
 
     /// The position of the first frame of which nothing is written.
     package var firstUnstarted: OutboundPosition { headPosition + (isHeadStarted ? 1 : 0) }
 
-    /// The position of the first frame that is not written to its last byte.
+    /// The position of the first frame that is not completely written.
     package var firstUnwritten: OutboundPosition { headPosition }
 
-    /// What a frame is taken to cost, for the watermarks.
+    /// The estimated cost of a frame in bytes, for the watermarks.
     package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult
@@ -93,12 +95,13 @@ package struct OutboundQueue: Sendable {
         if item.id == 0 { linkFrameCount += 1 }
     }
 
-    /// Whether any byte of the frame at `position` was ever written.
+    /// Whether at least one byte of the frame at `position` was written.
     package func hasStarted(_ position: OutboundPosition) -> Bool {
         position < headPosition || (position == headPosition && isHeadStarted)
     }
 
-    /// Takes the frame at `position` out unless a byte of it was written; `nil` then, or when it is out already.
+    /// Removes the frame at `position` and returns it, unless a byte of it was written. Returns `nil` in that case, or
+    /// if the frame was removed already.
     @discardableResult
     package mutating func remove(_ position: OutboundPosition) -> Item? {
         guard !hasStarted(position), position < nextPosition else { return nil }
@@ -111,7 +114,8 @@ package struct OutboundQueue: Sendable {
         return item
     }
 
-    /// Takes the frame of `id`, not 0, out unless a byte of it was written. Returns whether it did. Looks through all.
+    /// Removes the frame of `id`, which is not 0, unless a byte of it was written. Returns whether it was removed.
+    /// Searches all frames.
     package mutating func remove(of id: RequestID) -> Bool {
         guard let index = items[head...].firstIndex(where: { $0.id == id }) else { return false }
         return remove(headPosition + UInt64(index - head)) != nil
@@ -126,9 +130,9 @@ package struct OutboundQueue: Sendable {
 
     // MARK: Writing
 
-    /// Encodes the next batch unless encoded bytes are still to be written.
+    /// Encodes the next batch, unless encoded bytes are still to be written.
     ///
-    /// Returns the frames that could not be encoded; they are out of the queue.
+    /// Returns the frames that could not be encoded. They are removed from the queue.
     package mutating func encode(using codec: inout any FrameCodec) -> [Refusal] {
         guard buffer.isEmpty else { return [] }
         var refused: [Refusal] = []
@@ -152,7 +156,7 @@ package struct OutboundQueue: Sendable {
         do throws(FrameError) {
             try codec.encode(items[index].frame, into: &buffer)
             if buffer.appendedCount > start { return nil }
-            return FrameError(.malformed, "the codec encoded the frame as no bytes")
+            return FrameError(.malformed, "the codec encoded the frame as zero bytes")
         } catch {
             buffer.rollBack(to: mark)
             return error
@@ -164,22 +168,23 @@ package struct OutboundQueue: Sendable {
         unsafe buffer.withUnwritten { unsafe body($0) }
     }
 
-    /// How many encoded bytes are to be written.
+    /// The number of encoded bytes to write.
     package var unwrittenCount: Int { buffer.count }
 
-    /// Calls `body` with every frame whose first byte is among the next `length` bytes, in order. To be called before
-    /// `didWrite(_:reporting:)`, which lets go of their bodies.
+    /// Calls `body` with every frame whose first byte is among the next `length` bytes, in order. Call this before
+    /// `didWrite(_:reporting:)`, which releases the bodies of the frames.
     package func forEachStarting(within length: Int, _ body: (Frame) -> Void) {
         var (index, start) = (head, writtenDone)
         while index < head + encodedCount, start < written + length {
-            // What was removed before it was encoded has no bytes.
+            // A frame that was removed before encoding has no bytes.
             if start >= written, !items[index].isRemoved { body(items[index].frame) }
             start = items[index].end
             index += 1
         }
     }
 
-    /// Counts `length` bytes as written and appends to `reported` the IDs that want to hear of it.
+    /// Records that `length` bytes were written. Appends to `reported` the IDs of the frames that are now complete and
+    /// asked for a report.
     package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) {
         written += length
         buffer.didWrite(length)
@@ -192,7 +197,7 @@ package struct OutboundQueue: Sendable {
         if buffer.isEmpty { forgetEncoding() }
     }
 
-    /// The first item is done with.
+    /// Completes the first item.
     private mutating func finishHead() {
         if !items[head].isRemoved { markRemoved(head) }
         head += 1
@@ -200,7 +205,7 @@ package struct OutboundQueue: Sendable {
         if encodedCount > 0 { encodedCount -= 1 }
     }
 
-    /// Passes over removed items at the head that nothing encoded counts on, and drops what is done when that is cheap.
+    /// Skips removed items at the head if nothing is encoded, and releases complete items when that is cheap.
     private mutating func dropDone() {
         while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
         if head == items.count {
@@ -212,7 +217,7 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// Takes out every frame that has not started and may go out on another link, in order.
+    /// Removes and returns every frame that has not started and may move to another link, in order.
     package mutating func takeUnstarted() -> [Item] {
         unencode()
         var taken: [Item] = []
@@ -224,14 +229,14 @@ package struct OutboundQueue: Sendable {
         return taken
     }
 
-    /// The frames, not with id 0, of which nothing is written.
+    /// The IDs of the frames of which nothing is written, without those with ID 0.
     package var unstartedIDs: [RequestID] {
         unstartedIndices.filter { !items[$0].isRemoved && items[$0].id != 0 }.map { items[$0].id }
     }
 
     private var unstartedIndices: Range<Int> { (head + (isHeadStarted ? 1 : 0))..<items.count }
 
-    /// Takes back the encoding of every frame that has not started.
+    /// Discards the encoded bytes of every frame that has not started.
     private mutating func unencode() {
         guard isHeadStarted else { return forgetEncoding() }
         buffer.truncate(to: items[head].end)
@@ -246,7 +251,7 @@ package struct OutboundQueue: Sendable {
         dropDone()
     }
 
-    /// Drops everything. The link, if there is one, can't be used any more: a frame may be half written.
+    /// Discards everything. The link cannot be used any more, because a frame may be partly written.
     package mutating func removeAll() {
         while head < items.count { finishHead() }
         forgetEncoding()

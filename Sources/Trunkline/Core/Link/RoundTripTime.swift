@@ -1,12 +1,12 @@
-/// How long a ping takes to be answered on the present link.
+/// The round-trip times of the pings on the current link.
 ///
-/// Pings go out on a link that is silent, so a link that never is has none measured.
+/// Pings are normally sent only on an idle link, so a link that is always busy may have no measurement.
 public struct RoundTripTime: Sendable, Hashable {
-    /// The latest.
+    /// The latest round-trip time.
     public internal(set) var latest: Duration
-    /// The mean in which the latest counts an eighth: SRTT of RFC 6298, section 2.
+    /// The smoothed round-trip time, in which the latest measurement has a weight of one eighth (SRTT, RFC 6298 §2).
     public internal(set) var smoothed: Duration
-    /// The least since the link was established.
+    /// The shortest round-trip time since the link was established.
     public internal(set) var minimum: Duration
 
     init(_ first: Duration) {

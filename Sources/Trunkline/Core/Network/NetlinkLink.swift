@@ -1,14 +1,14 @@
-/// A network interface, as the kernel answers a request for one.
+/// A network interface, as reported by the kernel.
 package struct NetlinkLink: Equatable {
     package let index: UInt32
     private let flags: UInt32
-    /// The kind of hardware, by its number in linux/if_arp.h.
+    /// The kind of hardware: an `ARPHRD_` number of linux/if_arp.h.
     private let hardware: UInt16
     package private(set) var name = ""
-    /// What it is if it is not hardware, such as `wireguard`.
+    /// The kind of a virtual interface, such as `wireguard`.
     package private(set) var kind: String?
 
-    /// Reads a message of type RTM_NEWLINK; `nil` for any other, or a malformed one.
+    /// Decodes a message of type RTM_NEWLINK. `nil` for any other message, or a malformed one.
     package init?(_ message: NetlinkMessage) {
         guard message.type == 16, let hardware = message.body.netlinkInteger(at: 2, as: UInt16.self),
             let index = message.body.netlinkInteger(at: 4, as: UInt32.self),
@@ -24,18 +24,18 @@ package struct NetlinkLink: Equatable {
         }
     }
 
-    /// Whether it is up as far as its administrator is concerned.
+    /// Whether the interface is administratively up.
     package var isUp: Bool { flags & InterfaceFlags.up != 0 }
 
     package var isLoopback: Bool { flags & InterfaceFlags.loopback != 0 }
 
-    /// Whether packets can leave by it.
+    /// Whether packets can leave through the interface.
     ///
-    /// Interfaces without a notion of a carrier, such as `dummy` or a tunnel in use, have one. Either flag is enough: they
-    /// change one after the other, and not all that speak netlink have both.
+    /// Interfaces without the notion of a carrier, such as `dummy` or a tunnel in use, count as having one. One of the
+    /// two flags is sufficient: they change one after the other, and not every implementation of netlink sets both.
     package var isUsable: Bool { isUp && flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0 }
 
-    /// Whether its packets travel inside those of another interface.
+    /// Whether packets of the interface travel inside those of another interface.
     package var isTunnel: Bool {
         if let kind {
             if Self.tunnels.contains(kind) { return true }
@@ -49,13 +49,13 @@ package struct NetlinkLink: Equatable {
         "ip6erspan",
         "vti", "vti6", "xfrm", "vxlan", "geneve", "gtp", "bareudp", "amt", "ppp",
     ]
-    /// Point to point, but over the air.
+    /// Point-to-point interfaces that are modems, not tunnels.
     private static let modems: Set<String> = ["wwan", "rmnet"]
     /// PPP, TUNNEL, TUNNEL6, SIT, IPGRE, IP6GRE.
     private static let tunnelHardware: Set<UInt16> = [512, 768, 769, 776, 778, 823]
 }
 
-/// The flags of an interface that are the same wherever there are some (`lowerUp` on Linux alone).
+/// The flags of an interface that have the same value on every system (`lowerUp` exists on Linux only).
 package enum InterfaceFlags {
     package static let up: UInt32 = 0x1
     package static let loopback: UInt32 = 0x8

@@ -1,16 +1,16 @@
-// Netlink, the protocol in which Linux tells of interfaces, addresses and routes: netlink(7), rtnetlink(7). Numbers are in the
-// byte order of the machine, and everything begins at a multiple of four bytes.
+// Netlink: the protocol in which Linux reports interfaces, addresses and routes; see netlink(7) and rtnetlink(7).
+// Numbers are in the byte order of the machine. Every element begins at a multiple of four bytes.
 //
-// Whatever the bytes are, reading them ends: a length that is too short, or leads beyond the end, is the end.
+// Reading ends for any input: a length that is too small, or that leads beyond the end, counts as the end.
 
 /// One message of a datagram.
 ///
-/// | Offset | Size | |
+/// | Offset | Size | Field |
 /// |---|---|---|
-/// | 0 | 4 | length, these 16 bytes included |
+/// | 0 | 4 | length, including these 16 bytes |
 /// | 4 | 2 | type |
 /// | 6 | 2 | flags |
-/// | 8 | 4 | sequence number, the request's in an answer |
+/// | 8 | 4 | sequence number; in an answer, that of the request |
 /// | 12 | 4 | port of the sender |
 package struct NetlinkMessage: Equatable {
     package static let headerSize = 16
@@ -19,21 +19,21 @@ package struct NetlinkMessage: Equatable {
     package let sequence: UInt32
     package let body: ArraySlice<UInt8>
 
-    /// The system's error number in the answer to a request that failed; 0 in one that reports success; `nil` in any other
-    /// message.
+    /// The error number of the system in the answer to a request that failed; 0 in one that reports success; `nil` in
+    /// any other message.
     package var errorNumber: Int32? {
         guard type == 2 else { return nil }
         return body.netlinkInteger(at: 0, as: Int32.self).map { 0 &- $0 }
     }
 
-    /// Whether the path of a packet may be another after what this notification tells.
+    /// Whether the path of a packet may have changed after this notification.
     package var concernsPaths: Bool {
         switch type {
-        case 16, 17: body.first != 7  // a link; not the port of a bridge (AF_BRIDGE), which has no address
+        case 16, 17: body.first != 7  // a link, but not the port of a bridge (AF_BRIDGE), which has no address
         case 20, 21, 32, 33: true  // an address, a rule
-        // A route, but not one that the kernel has found for a packet (RTM_F_CLONED).
+        // A route, but not one that the kernel has cached for a packet (RTM_F_CLONED).
         case 24, 25: (body.netlinkInteger(at: 8, as: UInt32.self) ?? 0) & 0x200 == 0
-        case 104, 105: true  // the next hop of several routes
+        case 104, 105: true  // the next hop of routes
         default: false
         }
     }
@@ -61,8 +61,13 @@ package struct NetlinkMessages: Sequence, IteratorProtocol {
     }
 }
 
-/// The attributes that follow the fixed part of a message, or are within another attribute: length (2 bytes, these four included),
-/// type (2 bytes), value.
+/// The attributes that follow the fixed part of a message, or that are nested in another attribute.
+///
+/// | Offset | Size | Field |
+/// |---|---|---|
+/// | 0 | 2 | length, including these 4 bytes |
+/// | 2 | 2 | type |
+/// | 4 | n | value |
 package struct NetlinkAttributes: Sequence, IteratorProtocol {
     private var rest: ArraySlice<UInt8>
 
@@ -74,7 +79,7 @@ package struct NetlinkAttributes: Sequence, IteratorProtocol {
         else { return nil }
         let attribute = rest.prefix(length)
         rest = rest.dropFirst(netlinkAligned(length))
-        // Two bits say how the value is written.
+        // The two highest bits describe the encoding of the value.
         return (type & 0x3fff, attribute.dropFirst(4))
     }
 }
@@ -82,7 +87,8 @@ package struct NetlinkAttributes: Sequence, IteratorProtocol {
 private func netlinkAligned(_ length: Int) -> Int { (length + 3) & ~3 }
 
 extension ArraySlice<UInt8> {
-    /// The integer at `offset` from the start, in the byte order of the machine; `nil` if it is not there.
+    /// Returns the integer at `offset` from the start, in the byte order of the machine. `nil` if the bytes are not
+    /// there.
     func netlinkInteger<Value: FixedWidthInteger>(at offset: Int, as type: Value.Type) -> Value? {
         let size = Value.bitWidth / 8
         guard count >= offset + size else { return nil }
@@ -91,6 +97,6 @@ extension ArraySlice<UInt8> {
         return Value(littleEndian: value)
     }
 
-    /// A text that ends at a zero byte or at the end.
+    /// The text up to the first zero byte or the end.
     var netlinkText: String { String(decoding: prefix { $0 != 0 }, as: UTF8.self) }
 }

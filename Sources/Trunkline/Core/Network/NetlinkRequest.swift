@@ -1,11 +1,12 @@
-/// Writes requests to the kernel.
+/// Encodes netlink requests.
 package enum NetlinkRequest {
-    /// Asks for the route that a TCP segment to `address` takes: RTM_GETROUTE. `nil` for what is not an IP address.
+    /// Encodes a request for the route that a TCP segment to `address` takes: RTM_GETROUTE. Returns `nil` if `address`
+    /// is not an IP address.
     ///
     /// - Parameters:
-    ///   - source: The address that the segment carries. `nil` if the kernel is to choose.
-    ///   - findsEntry: Asks for the entry of the routing table instead, which for an address of this host names the interface
-    ///     that has it.
+    ///   - source: The source address of the segment. `nil` if the kernel chooses it.
+    ///   - findsEntry: Requests the entry of the routing table instead. For an address of this host, the entry names
+    ///     the interface that has it.
     package static func route(
         to address: SocketAddress,
         from source: SocketAddress?,
@@ -27,7 +28,7 @@ package enum NetlinkRequest {
             message.attribute(4) { $0.appendNetlink(scope) }  // RTA_OIF
         }
         if !findsEntry {
-            // There may be rules for some ports.
+            // Routing rules may depend on the port.
             message.attribute(27) { $0.append(6) }  // RTA_IP_PROTO: TCP
             if let port = address.port, port != 0 {
                 message.attribute(29) { $0.appendNetlink(port.bigEndian) }  // RTA_DPORT
@@ -36,13 +37,13 @@ package enum NetlinkRequest {
         return message.finished
     }
 
-    /// Asks for an interface: RTM_GETLINK.
+    /// Encodes a request for an interface: RTM_GETLINK.
     package static func link(_ index: UInt32, sequence: UInt32) -> [UInt8] {
         var message = Message(type: 18, sequence: sequence)
         message.append(UInt32(0))  // family, type
         message.append(index)
         message.append(UInt32(0))  // flags
-        message.append(UInt32(0))  // which of them
+        message.append(UInt32(0))  // change mask
         message.attribute(29) { $0.appendNetlink(UInt32(8)) }  // IFLA_EXT_MASK: without statistics
         return message.finished
     }
@@ -60,7 +61,7 @@ package enum NetlinkRequest {
 
         mutating func append(_ value: some FixedWidthInteger) { bytes.appendNetlink(value) }
 
-        /// Appends an attribute with the value that `write` appends.
+        /// Appends an attribute whose value `write` appends.
         mutating func attribute(_ type: UInt16, _ write: (inout [UInt8]) -> Void) {
             var value: [UInt8] = []
             write(&value)

@@ -1,16 +1,16 @@
-/// A route, as the kernel answers a request for one.
+/// A route, as reported by the kernel.
 package struct NetlinkRoute: Equatable {
-    /// What becomes of a packet, by its number in linux/rtnetlink.h.
+    /// The type of the route: an `RTN_` number of linux/rtnetlink.h.
     private let kind: UInt8
     private let flags: UInt32
     /// The number of the interface.
     package private(set) var interface: UInt32?
-    /// The address that a new socket gets; `nil` if the kernel does not tell.
+    /// The local address that a new socket gets; `nil` if the kernel does not report it.
     package private(set) var source: [UInt8]?
-    /// The next router, perhaps of the other family than the destination.
+    /// The next router. Its address family may differ from that of the destination.
     package private(set) var gateway: [UInt8]?
 
-    /// Reads a message of type RTM_NEWROUTE; `nil` for any other, or a malformed one.
+    /// Decodes a message of type RTM_NEWROUTE. `nil` for any other message, or a malformed one.
     package init?(_ message: NetlinkMessage) {
         guard message.type == 24, message.body.count >= 12 else { return nil }
         let body = message.body
@@ -31,10 +31,10 @@ package struct NetlinkRoute: Equatable {
         bytes.count == 4 || bytes.count == 16 ? Array(bytes) : nil
     }
 
-    /// Whether it leads to this host itself.
+    /// Whether the route leads to this host itself.
     package var isLocal: Bool { kind == 2 }
 
-    /// Whether it leads somewhere: packets are not dropped (blackhole, unreachable, prohibit, throw), and neither the route
-    /// (RTNH_F_DEAD) nor the carrier of its interface (RTNH_F_LINKDOWN) is gone.
+    /// Whether the route forwards packets: it does not drop them (blackhole, unreachable, prohibit, throw), and neither
+    /// the route (RTNH_F_DEAD) nor the carrier of its interface (RTNH_F_LINKDOWN) is down.
     package var leadsOn: Bool { !(6...9).contains(kind) && flags & (1 | 16) == 0 }
 }

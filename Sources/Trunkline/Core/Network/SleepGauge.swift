@@ -1,19 +1,21 @@
-/// Tells whether the machine has slept, from a clock that goes on meanwhile and one that does not.
+/// Detects that the machine has slept, by comparing a clock that counts the time asleep with one that does not.
 package struct SleepGauge: Sendable {
-    /// Less is no sleep: the clocks are read one after the other.
+    /// A smaller difference does not count as sleep, because the clocks are read one after the other. In nanoseconds.
     private static let threshold: Int64 = 1_000_000_000
 
-    /// How far the clocks were apart, in nanoseconds.
+    /// The latest difference between the clocks, in nanoseconds.
     private var difference: Int64
 
+    /// Creates a gauge from the present times of the two clocks.
+    ///
     /// - Parameters:
-    ///   - total: A clock that counts the time asleep.
-    ///   - awake: A clock that does not.
+    ///   - total: The time on a clock that counts the time asleep.
+    ///   - awake: The time on a clock that does not.
     package init(total: Instant, awake: Instant) {
         difference = total.nanoseconds &- awake.nanoseconds
     }
 
-    /// Whether the machine has slept for more than a second since the last time it was asked.
+    /// Returns whether the machine has slept for more than a second since the previous call.
     package mutating func hasSlept(total: Instant, awake: Instant) -> Bool {
         let before = difference
         difference = total.nanoseconds &- awake.nanoseconds

@@ -1,23 +1,23 @@
-/// What the reader of pushes has not yet taken, bounded by count and by bytes.
+/// The pushes that the reader has not taken yet, bounded by count and by bytes.
 package struct PushBuffer: Sendable {
-    /// What to do with a push when the buffer is full.
+    /// What happens to a push when the buffer is full.
     package enum Overflow: Sendable, Equatable {
         case fail, dropOldest, dropNewest, suspendReading
     }
 
     package enum Element: Sendable, Equatable {
         case frame(Frame)
-        /// So many pushes are missing at this place.
+        /// This many pushes are missing here.
         case dropped(Int)
-        /// The link was replaced at this place; what was pushed meanwhile is not known.
+        /// The link was replaced here. Pushes may have been missed meanwhile.
         case reconnected
     }
 
     package enum Offer: Equatable, Sendable {
         case taken
-        /// It was taken, but nothing more should come until `isRoomy` again.
+        /// The push was taken, but no more pushes should be offered until `isRoomy`.
         case takenButFull
-        /// The policy is to end the stream.
+        /// The push was not taken, and the stream must end.
         case overflow
     }
 
@@ -36,7 +36,7 @@ package struct PushBuffer: Sendable {
 
     package var isEmpty: Bool { elements.isEmpty }
 
-    /// Whether reading, suspended because this buffer was full, may go on.
+    /// Whether reading, which was suspended because this buffer was full, may resume.
     package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
     package mutating func offer(_ frame: Frame) -> Offer {
@@ -64,7 +64,8 @@ package struct PushBuffer: Sendable {
     }
 
     package mutating func noteReconnected() {
-        // Unread repetitions would grow without bound. Of frames there may be more than the maximum, under `suspendReading`.
+        // Repeated elements that are not read would grow without bound. Under `suspendReading` there may be more frames
+        // than the maximum.
         guard elements.last != .reconnected, elements.count / 2 <= max(maximumCount, frameCount) else { return }
         elements.append(.reconnected)
     }
@@ -84,33 +85,33 @@ package struct PushBuffer: Sendable {
         return element
     }
 
-    /// So many pushes that were for this reader, or may have been, are lost.
+    /// Records that `count` pushes were dropped that were, or may have been, for this reader.
     package mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)
         } else if elements.last == .reconnected, elements.count >= 2,
             case .dropped(let before) = elements[elements.count - 2]
         {
-            // Told before the reconnect instead of after it, so that unread gaps do not grow without bound.
+            // The count goes before the reconnect instead of after it, so that unread gaps do not grow without bound.
             elements[elements.count - 2] = .dropped(before + count)
         } else {
             elements.append(.dropped(count))
         }
     }
 
-    /// A push found no room, and none that come after it are taken: the last element says so.
+    /// Records that a push did not fit, and that no later push is taken. The last element reports it.
     package mutating func noteOverflow() {
         if case .dropped? = elements.last { noteDropped(1) } else { elements.append(.dropped(1)) }
     }
 
-    /// Drops frames from the front until one of `size` bytes fits, and leaves one gap in their place.
+    /// Drops frames from the front until a frame of `size` bytes fits, and leaves one gap in their place.
     private mutating func dropOldest(toFit size: Int) {
         var dropped = 0
         while frameCount > 0, frameCount >= maximumCount || byteCount + size > maximumBytes, let element = next() {
             switch element {
             case .frame: dropped += 1
             case .dropped(let count): dropped += count
-            case .reconnected: break  // the gap that takes its place says as much
+            case .reconnected: break  // replaced by the gap, which carries the same information
             }
         }
         if case .dropped(let count)? = elements.first {

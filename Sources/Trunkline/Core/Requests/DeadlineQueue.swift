@@ -1,25 +1,25 @@
-/// The deadlines of many requests in one queue, so that a request costs no timer of its own.
+/// The deadlines of many requests in one queue, so that a request needs no timer of its own.
 ///
-/// Entries are not removed when their request ends: dead entries are dropped when they come up, or all at once when they
-/// outnumber the living. Requests with the same timeout arrive in order of their deadlines, which makes inserting constant
-/// work in practice. Memory for many more entries than there are is given back.
+/// An entry is not removed when its request ends. Dead entries are dropped when their deadline comes, or all at once
+/// when they outnumber the live ones. Requests with the same timeout arrive in the order of their deadlines, so
+/// inserting takes constant time in practice. Memory for far more entries than there are is released.
 package struct DeadlineQueue: Sendable {
     private var heap = Heap<Instant, RequestID>()
 
     package init() {}
 
-    /// How many entries there are, dead ones included.
+    /// The number of entries, including dead ones.
     package var count: Int { heap.count }
 
-    /// The number of entries for which there is memory.
+    /// The number of entries for which memory is allocated.
     package var capacity: Int { heap.capacity }
 
-    /// No deadline is earlier than this; `nil` when there are none.
+    /// The earliest deadline, including those of dead entries; `nil` if there is none.
     package var earliest: Instant? { heap.first?.key }
 
     package mutating func insert(_ id: RequestID, deadline: Instant) { heap.insert(id, key: deadline) }
 
-    /// Takes the next id whose deadline is not after `now`, dead or alive; `nil` when there is none.
+    /// Removes and returns the next ID whose deadline is not after `now`, dead or alive; `nil` if there is none.
     package mutating func popDue(at now: Instant) -> RequestID? {
         guard let first = heap.first, first.key <= now else { return nil }
         heap.removeFirst()
@@ -27,10 +27,10 @@ package struct DeadlineQueue: Sendable {
         return first.value
     }
 
-    /// Whether dead entries outnumber the `alive` ones, so that it is time to `compact`.
+    /// Whether dead entries outnumber the `alive` ones by so much that `compact` should be called.
     package func isCrowded(alive: Int) -> Bool { heap.count > 2 * alive + 256 }
 
-    /// Drops the dead entries; `isAlive` tells which are not.
+    /// Drops the dead entries, for which `isAlive` returns false.
     package mutating func compact(isAlive: (RequestID) -> Bool) {
         heap.removeAll { !isAlive($1) }
         heap.giveBackMemory()

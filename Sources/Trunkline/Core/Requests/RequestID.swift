@@ -1,13 +1,13 @@
-/// Names one request, or one-way message, within its client, from the call until after it is over. Never used twice.
+/// The number of one request, or one-way message, within its client, from the call until after its end. Never reused.
 package typealias RequestID = UInt64
 
 /// A request that is on no link, or about to be put on one.
 package struct QueuedRequest<Waiter> {
     package let id: RequestID
     package var frame: Frame
-    /// Who waits for it.
+    /// The waiter for its outcome.
     package var waiter: Waiter
-    /// Whether a response is to come; false for a one-way message, which waits to be written only.
+    /// Whether the request has a response; false for a one-way message, whose outcome is that it is written.
     package let expectsResponse: Bool
 }
 

@@ -1,32 +1,32 @@
-/// The requests of one client that are on no link: they wait for one, for their turn, or for the end of a back-off. Knows
-/// of the others on which link they are.
+/// The requests of one client that are on no link: they wait for a link, for their turn, or for the end of a back-off.
+/// For all other requests, the queue knows on which link they are.
 ///
-///     append ──► waiting ──popFirst──► on a link ──forget──► gone
+///     append ──► waiting ──popFirst──► on a link ──forget──► removed
 ///                  ▲  ▲                    │
 ///                  │  └──── giveBack ◄─────┤ (nothing of it was written)
-///                  └─ wake ─ resting ◄─────┘ rest (it has failed and is tried again)
+///                  └─ wake ─ delayed ◄─────┘ delay (it has failed and is tried again)
 ///
-/// A request keeps its ID and its deadline wherever it is, and its ID leads to its place in one step.
+/// A request keeps its ID and its deadline in every place. Its ID leads to its place in one step.
 package struct RequestQueue<Waiter> {
-    /// Where a request is.
+    /// The place of a request.
     package enum Place: Sendable {
-        /// It waits for a link or its turn: at this distance from the beginning of the queue.
+        /// It waits for a link or its turn, at this distance from the beginning of the queue.
         case waiting(Int)
-        case resting
+        case delayed
         case onLink(session: UInt64, LinkMachine<Waiter>.Place)
     }
 
-    /// Those that wait for a link or their turn, in order; `nil` where one has left.
+    /// The requests that wait for a link or their turn, in order; `nil` where one has left.
     private var slots = Deque<QueuedRequest<Waiter>?>()
-    /// The distance of `slots[0]` from the beginning of the queue; below zero when requests came back.
+    /// The distance of `slots[0]` from the beginning of the queue. Negative when requests were given back.
     private var start = 0
-    private var resting: [RequestID: QueuedRequest<Waiter>] = [:]
+    private var delayed: [RequestID: QueuedRequest<Waiter>] = [:]
     private var places = SequentialMap<Place>()
     private var deadlines = DeadlineQueue()
-    private var rests = DeadlineQueue()
-    /// How many requests wait for a link or their turn.
+    private var delays = DeadlineQueue()
+    /// The number of requests that wait for a link or their turn.
     package private(set) var waitingCount = 0
-    /// What their frames cost.
+    /// The estimated cost of the frames of the waiting requests, in bytes.
     private var waitingBytes = 0
     private let maximumWaiting: Int
     private let maximumBytes: Int
@@ -38,25 +38,25 @@ package struct RequestQueue<Waiter> {
 
     // MARK: All requests
 
-    /// How many requests there are, those on links included.
+    /// The number of requests, including those on links.
     package var count: Int { places.count }
 
     /// Whether no request waits for a link or its turn.
     package var isEmpty: Bool { waitingCount == 0 }
 
-    /// Every request, those on links included, in ascending order.
+    /// The IDs of all requests, including those on links, in ascending order.
     package var ids: [RequestID] { places.sorted.map(\.key) }
 
-    /// The number of requests for which there is memory.
-    package var capacity: Int { max(places.capacity, slots.capacity, deadlines.capacity, rests.capacity) }
+    /// The number of requests for which memory is allocated.
+    package var capacity: Int { max(places.capacity, slots.capacity, deadlines.capacity, delays.capacity) }
 
     package subscript(_ id: RequestID) -> Place? { places[id] }
 
-    /// The request of `id`, if it is on no link.
+    /// Returns the request `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest<Waiter>? {
         switch places[id] {
         case .waiting(let distance)?: slots[distance - start]
-        case .resting?: resting[id]
+        case .delayed?: delayed[id]
         case .onLink?, nil: nil
         }
     }
@@ -64,21 +64,24 @@ package struct RequestQueue<Waiter> {
     /// The requests that wait for a link or their turn, in order.
     package var waiting: [QueuedRequest<Waiter>] { (0..<slots.count).compactMap { slots[$0] } }
 
-    // MARK: In
+    // MARK: Inserting
 
-    /// What a request that waits costs besides its frame, in bytes: its places in the tables, of which between a quarter and
-    /// half are filled while they grow, and its deadline.
+    /// The memory cost of a waiting request in addition to its frame, in bytes: its entry in the tables, which are a
+    /// quarter to half full while they grow, and its deadline.
     private static var waitingCost: Int { 512 }
 
-    /// Why a request whose frame costs `cost` bytes may not wait; `nil` when it may.
+    /// Returns why a request whose frame costs `cost` bytes must not wait, as an error message; `nil` if it may.
     ///
-    /// Mutating, although nothing changes: for any other method the compiler copies the queue, which is asked for every request.
+    /// The method is mutating although it changes nothing. For a nonmutating method the compiler copies the queue, and
+    /// this method is called for every request.
     package mutating func refusal(for cost: Int) -> String? {
-        let count = waitingCount + resting.count
-        guard count < maximumWaiting else { return "\(count) requests are waiting already" }
+        let count = waitingCount + delayed.count
+        guard count < maximumWaiting else {
+            return "\(count) requests are waiting (maximumWaiting is \(maximumWaiting))"
+        }
         let bytes = waitingBytes + count * Self.waitingCost
         guard bytes > 0, bytes + cost + Self.waitingCost > maximumBytes else { return nil }
-        return "\(bytes) bytes of memory are taken by requests that wait (maximumWaitingBytes is \(maximumBytes))"
+        return "waiting requests use \(bytes) bytes of memory (maximumWaitingBytes is \(maximumBytes))"
     }
 
     /// Appends a new request.
@@ -88,7 +91,7 @@ package struct RequestQueue<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
-    /// Has `id` turn up among the expired at `deadline`, unless it has left by then.
+    /// Adds a deadline for `id`: `nextExpired` returns the ID at `deadline`, unless the request has left before.
     package mutating func watch(_ id: RequestID, _ deadline: Instant) {
         deadlines.insert(id, deadline: deadline)
         dropDeadDeadlines()
@@ -103,13 +106,13 @@ package struct RequestQueue<Waiter> {
 
     // MARK: To a link and back
 
-    /// Whether the request whose turn is next expects a response; `nil` when there is none.
+    /// Whether the next request expects a response; `nil` if no request waits.
     package mutating func firstExpectsResponse() -> Bool? {
         dropLeft()
         return slots.isEmpty ? nil : slots[0]?.expectsResponse
     }
 
-    /// Takes the request out whose turn is next, to be put on a link: `went` is to follow.
+    /// Removes and returns the next request, to be put on a link. A call of `went` must follow.
     package mutating func popFirst() -> QueuedRequest<Waiter>? {
         dropLeft()
         guard let first = slots.popFirst(), let request = first else { return nil }
@@ -118,12 +121,12 @@ package struct RequestQueue<Waiter> {
         return request
     }
 
-    /// The request of `id` is on the link of `session` now.
+    /// Records that the request `id` is now on the link of `session`.
     package mutating func went(_ id: RequestID, to place: LinkMachine<Waiter>.Place, on session: UInt64) {
         places.insert(.onLink(session: session, place), for: id)
     }
 
-    /// Drops the places at the head of those that left.
+    /// Removes the empty slots at the head.
     private mutating func dropLeft() {
         while !slots.isEmpty, slots[0] == nil {
             _ = slots.popFirst()
@@ -136,7 +139,8 @@ package struct RequestQueue<Waiter> {
         waitingBytes -= OutboundQueue.cost(of: request.frame)
     }
 
-    /// Puts requests, in order, before all others: their link takes no new ones, and nothing of them was written.
+    /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
+    /// written.
     package mutating func giveBack(_ requests: [QueuedRequest<Waiter>]) {
         for request in requests.reversed() where places.contains(request.id) {
             waitingCount += 1
@@ -147,13 +151,13 @@ package struct RequestQueue<Waiter> {
         }
     }
 
-    /// The request of `id` has left its link for good. Returns false when it had left before.
+    /// Removes the request `id`, which has ended. Returns false if it was removed before.
     @discardableResult
     package mutating func forget(_ id: RequestID) -> Bool { places.remove(id) != nil }
 
-    // MARK: Out
+    // MARK: Removing
 
-    /// Takes out a request that is on no link.
+    /// Removes and returns a request that is on no link.
     package mutating func remove(_ id: RequestID) -> QueuedRequest<Waiter>? {
         switch places[id] {
         case .waiting(let distance)?:
@@ -163,27 +167,27 @@ package struct RequestQueue<Waiter> {
             countOut(request)
             dropDead()
             return request
-        case .resting?:
+        case .delayed?:
             places.remove(id)
-            return resting.removeValue(forKey: id)
+            return delayed.removeValue(forKey: id)
         case .onLink?, nil: return nil
         }
     }
 
-    /// Takes out every request that is on no link, in ascending order of the IDs; without those that rest, unless
-    /// `includingResting`.
-    package mutating func removeAll(includingResting: Bool = true) -> [QueuedRequest<Waiter>] {
+    /// Removes and returns every request that is on no link, in ascending order of the IDs. Requests that wait for the
+    /// end of a back-off are removed only if `includingDelayed` is true.
+    package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest<Waiter>] {
         var all: [QueuedRequest<Waiter>] = []
         while let request = popFirst() { all.append(request) }
-        if includingResting {
-            all += resting.values
-            (resting, rests) = ([:], DeadlineQueue())
+        if includingDelayed {
+            all += delayed.values
+            (delayed, delays) = ([:], DeadlineQueue())
         }
         for request in all { places.remove(request.id) }
         return all.sorted { $0.id < $1.id }
     }
 
-    /// Drops the places of those that left when they outnumber the others.
+    /// Removes the empty slots if they outnumber the others.
     private mutating func dropDead() {
         dropLeft()
         guard slots.count > 2 * waitingCount + 64 else { return }
@@ -196,39 +200,39 @@ package struct RequestQueue<Waiter> {
 
     // MARK: Retries
 
-    /// A request that has just failed on its link, or found none, rests until `instant` before it is tried again. Its
-    /// deadline is still watched.
-    package mutating func rest(_ request: QueuedRequest<Waiter>, until instant: Instant) {
-        places.insert(.resting, for: request.id)
-        resting[request.id] = request
-        rests.insert(request.id, deadline: instant)
-        if rests.isCrowded(alive: resting.count) {
-            let resting = resting
-            rests.compact { resting[$0] != nil }
+    /// Lets a request that has failed wait for the end of its back-off, at `instant`, before it is tried again. Its
+    /// deadline still applies.
+    package mutating func delay(_ request: QueuedRequest<Waiter>, until instant: Instant) {
+        places.insert(.delayed, for: request.id)
+        delayed[request.id] = request
+        delays.insert(request.id, deadline: instant)
+        if delays.isCrowded(alive: delayed.count) {
+            let delayed = delayed
+            delays.compact { delayed[$0] != nil }
         }
     }
 
-    /// The next request whose rest is over; it still rests, until `wake` or `remove`.
+    /// Returns the next request whose back-off has ended. It stays in its place until `wake` or `remove`.
     package mutating func nextRested(at now: Instant) -> QueuedRequest<Waiter>? {
-        while let id = rests.popDue(at: now) {
-            if let request = resting[id] { return request }
+        while let id = delays.popDue(at: now) {
+            if let request = delayed[id] { return request }
         }
         return nil
     }
 
-    /// Appends a request that rested, with another waiter.
+    /// Appends a request whose back-off has ended, with another waiter.
     package mutating func wake(_ id: RequestID, as waiter: Waiter) {
-        guard var request = resting.removeValue(forKey: id) else { return }
+        guard var request = delayed.removeValue(forKey: id) else { return }
         request.waiter = waiter
         enqueue(request)
     }
 
-    /// How many requests rest.
-    package var restingCount: Int { resting.count }
+    /// The number of requests that wait for the end of a back-off.
+    package var delayedCount: Int { delayed.count }
 
     // MARK: Time
 
-    /// The next request whose deadline has passed at `now`; it is still there, wherever it is.
+    /// Returns the next request whose deadline has passed at `now`. It stays in its place.
     package mutating func nextExpired(at now: Instant) -> RequestID? {
         while let id = deadlines.popDue(at: now) {
             if places.contains(id) { return id }
@@ -236,16 +240,16 @@ package struct RequestQueue<Waiter> {
         return nil
     }
 
-    /// How many deadlines are watched, those of requests that have left included.
+    /// The number of deadlines, including those of requests that have left.
     package var watchedCount: Int { deadlines.count }
 
-    /// When to look for expired requests and for rests that are over; `nil` for never.
+    /// When to check for expired requests and back-offs that have ended; `nil` for never.
     package var nextDeadline: Instant? {
-        guard let rest = rests.earliest else { return deadlines.earliest }
-        return min(rest, deadlines.earliest ?? rest)
+        guard let delay = delays.earliest else { return deadlines.earliest }
+        return min(delay, deadlines.earliest ?? delay)
     }
 
-    /// Gives memory back that requests which have left still take. To be called at the end of every batch.
+    /// Releases the memory of requests that have left. Called at the end of every batch.
     package mutating func giveBackMemory() {
         dropDead()
         dropDeadDeadlines()
@@ -257,8 +261,8 @@ package struct RequestQueue<Waiter> {
         deadlines.compact { places.contains($0) }
     }
 
-    /// Nobody is left, and nobody comes any more: no timer is to fire for those who were.
-    package mutating func forgetDeadlines() { (deadlines, rests) = (DeadlineQueue(), DeadlineQueue()) }
+    /// Removes all deadlines. No request is left, and none will follow, so no timer needs to fire.
+    package mutating func forgetDeadlines() { (deadlines, delays) = (DeadlineQueue(), DeadlineQueue()) }
 }
 
 extension RequestQueue: Sendable where Waiter: Sendable {}

@@ -1,10 +1,11 @@
-/// What a client's `RetryBudget` holds at present: a token bucket.
+/// The present balance of a client's `RetryBudget`: a token bucket.
 ///
-/// It is looked at when a request would be retried, and only then: what requests and time have added since the last look
-/// follows from a count of requests, which the client keeps anyway, and from a clock. So it costs a request nothing.
+/// The balance is updated only when a request would be retried. What requests and time have added since then follows
+/// from the number of requests, which the client counts anyway, and from a clock. So the account costs an ordinary
+/// request nothing.
 ///
-/// Invariant: until any instant, `withdrawn ≤ initial + share × requests + perSecond × elapsed`, and within any period
-/// no more than `maximumSaved` plus what the period added.
+/// Invariant: at any instant, `withdrawn ≤ initial + share × requests + perSecond × elapsed`. Within any period, at
+/// most `maximumSaved` plus what the period added is withdrawn.
 package struct RetryAccount: Sendable {
     /// In millionths of a retry, so that shares add up exactly.
     private var balance: Int
@@ -23,12 +24,13 @@ package struct RetryAccount: Sendable {
         perSecond = Self.millionths(budget.perSecond, atMost: 1_000_000)
     }
 
-    /// `value`, which may be anything, also no number.
+    /// Converts `value` to millionths. It may be any number, including NaN.
     private static func millionths(_ value: Double, atMost limit: Double) -> Int {
         value > 0 ? Int((min(value, limit) * Double(token)).rounded()) : 0
     }
 
-    /// Whether a request may be retried at `now`, after `requests` requests in all; if so, it is paid for.
+    /// Withdraws one retry, if the balance allows it. `requests` is the total number of requests so far. Returns
+    /// whether the retry is allowed.
     package mutating func withdraw(at now: Instant, requests: Int) -> Bool {
         credit(now, requests)
         guard balance >= Self.token else { return false }
@@ -42,7 +44,7 @@ package struct RetryAccount: Sendable {
         let (earned, overflow) = new.multipliedReportingOverflow(by: perRequest)
         lastRequests += new
         balance += overflow ? room : min(room, earned)
-        // Before the first look time has added nothing: a client that was idle for a day has no more than a new one.
+        // Time adds nothing before the first update: a client that was idle for a day has no more than a new one.
         let elapsed = lastTime.map { max(0, now.since($0).clampedNanoseconds) } ?? 0
         lastTime = max(lastTime ?? now, now)
         let timely = Double(elapsed) * Double(perSecond) / 1e9

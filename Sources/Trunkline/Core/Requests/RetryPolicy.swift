@@ -1,67 +1,77 @@
-/// Whether a request may be sent again when it fails, by what became of it.
+/// The rule that decides whether a failed request is sent again.
 ///
 /// | The request | `.never` | `.ifUnsent` | `.idempotent` |
 /// |---|---|---|---|
 /// | waits for the first link | waits | waits | waits |
-/// | loses its link before its first byte was written, queued or waiting for its turn | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
-/// | is queued for a link that takes no new requests any more (`goAway`, another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
-/// | loses its link (`connectionLost`, `protocolViolation`) after that | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
-/// | finds no server within `options.reconnecting.maximumAttempts` (`unavailable`) | fails, `notSent` | fails, `notSent` | waits again after a back-off |
-/// | `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `invalidResponse`, `invalidArgument`, `tlsFailed` | fails | fails | fails |
+/// | loses its link before its first byte was written, whether queued on the link or waiting for its turn | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
+/// | is queued for a link that begins to drain (after `goAway`, or for another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
+/// | loses its link after its first byte was written (`connectionLost`, `protocolViolation`) | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
+/// | fails with `unavailable`, because the client gives up reconnecting | fails, `notSent` | fails, `notSent` | waits again after a back-off |
+/// | fails with `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `invalidResponse`, `invalidArgument`, `tlsFailed` or `notCached` | fails | fails | fails |
 ///
-/// Whatever the policy, a request has one deadline, counted from the call, and once its caller has given it up it is
-/// never sent again. A request that was written once and is given up before it is written again has the fate `unknown`.
+/// With every policy, a request has one deadline, which counts from the call. After it was cancelled, or its deadline
+/// has passed, it is never sent again. If a request was written once and ends before it is written again, its fate is
+/// ``ClientError/Fate-swift.enum/unknown``.
+///
+/// A request with ``CallOptions/waitsForReady`` set to false does not wait for a link: it is not retried after
+/// `unavailable`.
 @nonexhaustive
 public enum RetryPolicy: Sendable, Hashable {
-    /// As is said elsewhere: for a call, by `TypedRequest.retry`; for a type of requests, by
-    /// `ClientOptions.Requests.retry`; for a client, `.ifUnsent`.
+    /// The policy that is set one level higher. In the options of a call, this is ``TypedRequest/retry``. In a request
+    /// type, it is ``ClientOptions/Requests-swift.struct/retry``. In the options of a client, it is ``ifUnsent``.
     case `default`
 
-    /// Never: a request belongs to the link that there is when it is made, also while it waits for its turn
-    /// (`maximumInFlight`, `highWatermark`), or else to the next one.
+    /// Never sends a request again.
+    ///
+    /// The request is bound to the link that exists when the client accepts it, even while it waits for its turn
+    /// (``ClientOptions/Requests-swift.struct/maximumInFlight``,
+    /// ``ClientOptions/Outbound-swift.struct/highWatermark``). If there is no link at that time, it is bound to the
+    /// next one.
     case never
 
-    /// As long as no byte of it was written. Nothing is done twice by it.
+    /// Sends a request again only if no byte of it was written. So the server never performs it twice.
     ///
-    /// It is no second try: the request keeps its place in the queue, without a back-off and without a token of the
-    /// `RetryBudget`, since the server has seen nothing of it.
+    /// The server has received nothing of the request, so this does not count as a retry. The request keeps its place
+    /// in the queue, without a back-off and without a token of the ``RetryBudget``.
     case ifUnsent
 
-    /// Also when the server may have carried it out, for requests that do no harm when they are carried out twice.
+    /// Sends a request again even if the server may have performed it. Use this only for requests that can safely be
+    /// performed twice.
+    ///
+    /// A retry of a request that was partly or completely written takes a token of the client's ``RetryBudget``. A
+    /// retry of a request that was never written takes none, because it adds no load to the server.
     ///
     /// - Parameters:
-    ///   - attempts: How often it is tried in all, the first time included; less than 1 counts as 1. Default 3.
-    ///   - backoff: How long to wait before each further try, with full jitter. Default 50 ms, doubling up to 1 s. A try
-    ///     that could not begin before the request's deadline is not made: the request fails at once as it failed last.
-    ///
-    /// Trying a request again of which something was written takes a token of the client's `RetryBudget`. What was never
-    /// written takes none: it is no further load on the server.
+    ///   - attempts: The maximum number of tries, including the first. Less than 1 counts as 1. Default 3.
+    ///   - backoff: How long to wait before each further try, with full jitter. Default 50 ms, doubling up to 1 s. If
+    ///     the next try could not begin before the request's deadline, the request fails at once with its last error.
     case idempotent(attempts: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
 }
 
 extension RetryPolicy {
-    /// This policy, or `other` where this is the default.
+    /// Returns this policy, or `other` if this is the default.
     func or(_ other: RetryPolicy) -> RetryPolicy { if case .default = self { other } else { self } }
 }
 
-/// How many requests a client may send again.
+/// The budget that limits the retries of a client.
 ///
-/// Retries make an overloaded server's load heavier, and they come when it is least able to bear it. So all retries of
-/// a client draw on one budget: every request adds a share of a retry to it, time adds some, and what it holds is
-/// bounded. A request that is refused a retry fails as it would have without one.
+/// Retries increase the load of a server that is overloaded already. So all retries of a client use one budget: every
+/// request adds a fraction of a retry to it, every second adds more, and its balance is limited. If the budget does not
+/// allow a retry, the request fails with the error of its last try.
 ///
-/// The defaults for the share and the rate are those of Finagle's `RetryBudget`.
+/// The default share and rate are those of Finagle's `RetryBudget`.
 public struct RetryBudget: Sendable, Hashable {
-    /// How many retries a request adds. Default 0.2: a fifth of all requests may be retried. From 0 up to 1,000.
+    /// The number of retries that each request adds. Default 0.2: a fifth of all requests may be retried. Clamped to
+    /// 0...1,000.
     public var share = 0.2
-    /// How many retries a second adds. Default 10, so that clients with few requests can retry at all. From 0 up to
-    /// 1,000,000.
+    /// The number of retries that each second adds. Default 10, so that clients with few requests can retry at all.
+    /// Clamped to 0...1,000,000.
     public var perSecond = 10.0
-    /// The most that is saved up, and so the largest burst. Default 1,000 retries. From 0 up to 1,000,000.
+    /// The maximum balance, and so the largest burst of retries. Default 1,000. Clamped to 0...1,000,000.
     public var maximumSaved = 1_000
-    /// What it begins with. Default 100 retries; held at or below `maximumSaved`.
+    /// The initial balance. Default 100 retries. Clamped to 0...``maximumSaved``.
     public var initial = 100
 
-    /// The defaults.
+    /// Creates a budget with the defaults.
     public init() {}
 }

@@ -1,12 +1,13 @@
-/// A map for keys that are handed out in sequence and mostly given back soon: request IDs and serial numbers.
+/// A map for keys that are issued in sequence and usually removed soon: request IDs and serial numbers.
 ///
-/// The recent keys live in a ring indexed by the key's low bits, without hashing. An old key whose place is needed
-/// by a new one moves to a dictionary for stragglers.
+/// The recent keys are in a ring indexed by the low bits of the key, without hashing. If a new key needs the slot of an
+/// old one, the old one moves to a dictionary for stragglers.
 ///
-/// The ring shrinks to a quarter when less than a sixteenth of it is filled, and likewise the dictionary: a burst leaves no
-/// memory behind, and a map that fills and empties in turn does not allocate for every value.
+/// The ring shrinks to a quarter when less than a sixteenth of it is filled, and the dictionary likewise, unless they
+/// have at most `keptCapacity` slots. So a burst does not keep memory, and a map that fills and empties in turn does
+/// not allocate for every value.
 package struct SequentialMap<Value> {
-    /// Slot `key & mask` holds `key`'s value. The size is a power of two.
+    /// Slot `key & mask` holds the value of `key`. The size is a power of two.
     var ring: [Slot]
     var stragglers: [UInt64: Value] = [:]
     var ringCount = 0
@@ -22,17 +23,17 @@ package struct SequentialMap<Value> {
 
     package var isEmpty: Bool { count == 0 }
 
-    /// The number of values for which there is memory.
+    /// The number of values for which memory is allocated.
     package var capacity: Int { ring.count + stragglers.capacity }
 
-    /// A ring, or a dictionary, of this capacity or less does not shrink.
+    /// A ring or dictionary with this capacity or less does not shrink.
     static var keptCapacity: Int { 1024 }
 
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
     package func contains(_ key: UInt64) -> Bool { self[key] != nil }
 
-    /// The value of `key`. Setting `nil` has no effect: removal has a name of its own.
+    /// The value of `key`. Setting `nil` has no effect; use `remove(_:)`.
     package subscript(key: UInt64) -> Value? {
         get {
             guard !ring.isEmpty else { return nil }
@@ -47,7 +48,7 @@ package struct SequentialMap<Value> {
     }
 
     package mutating func insert(_ value: Value, for key: UInt64) {
-        // Grown at half full, so that a place is rarely taken while the keys are in sequence.
+        // The ring grows when it is half full, so that collisions are rare while the keys are in sequence.
         if ringCount >= ring.count / 2 { grow() }
         let index = index(key)
         if ring[index].value != nil {
@@ -55,7 +56,7 @@ package struct SequentialMap<Value> {
                 ring[index].value = value
                 return
             }
-            // A straggler stays where it is: in both places it could be taken out twice.
+            // A straggler stays in the dictionary. If it were in both places, it could be removed twice.
             if replaceStraggler(value, for: key) { return }
             stragglers[ring[index].key] = ring[index].value.take()
         } else {
@@ -71,7 +72,7 @@ package struct SequentialMap<Value> {
         return true
     }
 
-    /// Takes `key` and its value out; `nil` when it is not there.
+    /// Removes `key` and returns its value; `nil` if it is not there.
     @discardableResult
     package mutating func remove(_ key: UInt64) -> Value? {
         guard !ring.isEmpty else { return nil }
@@ -92,7 +93,7 @@ package struct SequentialMap<Value> {
         return value
     }
 
-    /// A key whose value satisfies `predicate`.
+    /// Returns a key whose value satisfies `predicate`.
     package func firstKey(where predicate: (Value) -> Bool) -> UInt64? {
         ring.first { $0.value.map(predicate) ?? false }?.key ?? stragglers.first { predicate($0.value) }?.key
     }
@@ -115,7 +116,7 @@ package struct SequentialMap<Value> {
 
     mutating func grow() { resize(to: max(16, ring.count * 2)) }
 
-    /// Moves every value of the ring to one of `size` slots, more than twice as many as there are values.
+    /// Moves every value to a ring of `size` slots, which is more than twice the number of values.
     mutating func resize(to size: Int) {
         let old = ring
         ring = []

@@ -1,6 +1,6 @@
-/// Stops the program with `message` unless `condition` holds, and says where in the caller's code the mistake is.
+/// Stops the program with `message` unless `condition` is true, and reports the caller's file and line.
 ///
-/// Not a `precondition`, whose message is not printed in release builds.
+/// This is not a `precondition`, whose message is not printed in release builds.
 @usableFromInline
 package func require(_ condition: Bool, _ message: @autoclosure () -> String, _ file: StaticString, _ line: UInt) {
     if !condition { fatalError(message(), file: file, line: line) }

@@ -1,10 +1,12 @@
-/// A double-ended queue in a ring: append at the back, take from the front, both in constant time.
+/// A double-ended queue in a ring buffer: elements are appended at the back and removed from the front, both in
+/// constant time.
 ///
-/// The ring shrinks to a quarter when less than a sixteenth of it is filled, so that a burst leaves no memory behind and
-/// a queue that fills and empties in turn does not allocate for every element.
+/// The ring shrinks to a quarter when less than a sixteenth of it is filled, unless it has at most `keptCapacity`
+/// slots. So a burst does not keep memory, and a queue that fills and empties in turn does not allocate for every
+/// element.
 @usableFromInline
 package struct Deque<Element> {
-    /// The ring; its size is zero or a power of two.
+    /// The ring. Its size is zero or a power of two.
     @usableFromInline var slots: [Element?] = []
     @usableFromInline var head = 0
     @usableFromInline var filled = 0
@@ -46,7 +48,7 @@ package struct Deque<Element> {
         filled &+= 1
     }
 
-    /// Puts `element` before the first one.
+    /// Inserts `element` at the front.
     @inlinable
     package mutating func prepend(_ element: Element) {
         if filled == slots.count { grow() }
@@ -65,14 +67,14 @@ package struct Deque<Element> {
         return element
     }
 
-    /// Removes every element and keeps a little memory.
+    /// Removes every element. The ring keeps at most `keptCapacity` slots.
     @inlinable
     package mutating func removeAll() {
         while popFirst() != nil {}
         head = 0
     }
 
-    /// Removes every element that satisfies `predicate`, in linear time; the others keep their order.
+    /// Removes every element that satisfies `predicate`, in linear time. The others keep their order.
     @inlinable
     package mutating func removeAll(where predicate: (Element) -> Bool) {
         for _ in 0..<filled {
@@ -83,11 +85,11 @@ package struct Deque<Element> {
     @inlinable
     func slot(_ index: Int) -> Int { (head &+ index) & (slots.count &- 1) }
 
-    /// The number of elements for which there is room.
+    /// The number of elements for which memory is allocated.
     @inlinable
     package var capacity: Int { slots.count }
 
-    /// A ring of so many slots, or fewer, does not shrink.
+    /// A ring with this many slots or fewer does not shrink.
     @inlinable
     static var keptCapacity: Int { 1024 }
 

@@ -1,14 +1,14 @@
-// The one place that decides how text from elsewhere (a peer, a configuration, a caller) appears in messages and
-// descriptions. Bodies do not appear at all, only their sizes.
+// The only place that decides how external text (from a peer, a configuration or a caller) appears in messages and
+// descriptions. Bodies never appear, only their sizes.
 
 extension String {
-    /// The text as it may stand in a log: in one line, at most `limit` scalars long and " …" if it was longer, with
-    /// escapes for everything that is not seen where it stands: control characters, line and paragraph separators, marks
-    /// of direction and other format characters, private and unassigned scalars.
+    /// Returns the text in a form that is safe to log: one line of at most `limit` scalars, followed by " …" if it was
+    /// longer. Every scalar that is not visible in its place is escaped: control characters, line and paragraph
+    /// separators, direction marks and other format characters, private-use and unassigned scalars.
     ///
-    /// A backslash stays as it is, so that escaping a message as a whole leaves alone what was escaped in it.
+    /// A backslash is not escaped. So escaping a whole message does not change the parts that were escaped before.
     package func escaped(upTo limit: Int = 256) -> String {
-        // Nearly always there is nothing to do.
+        // Fast path: most texts need no escapes.
         if utf8.count <= limit, utf8.allSatisfy({ 0x20 <= $0 && $0 < 0x7F }) { return self }
         var (text, count) = ("", 0)
         for scalar in unicodeScalars {
@@ -20,13 +20,13 @@ extension String {
         return text
     }
 
-    /// The text as a whole message: escaped, and at most 2,048 scalars long.
+    /// The text as a complete message: escaped, and at most 2,048 scalars long.
     package var asMessage: String { escaped(upTo: 2048) }
 
-    /// The text of an address without the user and the password before its last `@`.
+    /// The text of an address, with the user name and password before its last `@` replaced by `(redacted)`.
     package var withoutCredentials: String {
         guard let at = unicodeScalars.lastIndex(of: "@") else { return self }
-        // Behind the scheme; a "://" behind anything else is a part of the password.
+        // Credentials begin after the scheme. A "://" after anything else is part of the password.
         var start = startIndex
         if let end = unicodeScalars[..<at].firstIndex(where: { !$0.mayBeInScheme }), end > startIndex,
             unicodeScalars[end..<at].starts(with: "://".unicodeScalars)
@@ -36,12 +36,12 @@ extension String {
         return String(unicodeScalars[..<start]) + "(redacted)" + String(unicodeScalars[at...])
     }
 
-    /// Whether the system, which ends names and paths at their first zero byte, would see another text.
+    /// Whether the text contains a zero byte, at which the system would cut a name or a path.
     package var hasZeroByte: Bool { utf8.contains(0) }
 }
 
 extension Unicode.Scalar {
-    /// RFC 3986, section 3.1.
+    /// Whether a URI scheme may contain the scalar (RFC 3986 §3.1).
     fileprivate var mayBeInScheme: Bool {
         switch self {
         case "a"..."z", "A"..."Z", "0"..."9", "+", "-", ".": true
@@ -49,7 +49,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The scalar as it is seen, or an escape for it.
+    /// The scalar itself if it is visible, otherwise an escape for it.
     fileprivate var escaped: String {
         switch self {
         case "\n": "\\n"
@@ -59,7 +59,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// Whether it is seen where it stands, and changes nothing around it, as marks of direction do.
+    /// Whether the scalar is visible in its place and does not affect the text around it, as direction marks do.
     package var isPrinted: Bool {
         switch properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: false

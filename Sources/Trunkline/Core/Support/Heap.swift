@@ -1,11 +1,11 @@
-/// Values in the order of their keys, the least first. Values that come in order are inserted in constant time, others, and
-/// all that are taken out, in logarithmic time.
+/// A priority queue: values in the order of their keys, the smallest key first. Inserting values in ascending order
+/// takes constant time for each; other insertions and all removals take logarithmic time.
 struct Heap<Key: Comparable, Value> {
     private var entries: [(key: Key, value: Value)] = []
 
     var count: Int { entries.count }
 
-    /// The number of values for which there is memory.
+    /// The number of values for which memory is allocated.
     var capacity: Int { entries.capacity }
 
     var first: (key: Key, value: Value)? { entries.first }
@@ -32,7 +32,7 @@ struct Heap<Key: Comparable, Value> {
         for parent in stride(from: entries.count / 2, through: 0, by: -1) { siftDown(parent) }
     }
 
-    /// Gives memory back that was for many more values than there are.
+    /// Releases memory if far more is allocated than the values need.
     mutating func giveBackMemory() {
         guard entries.count < entries.capacity / 16, entries.capacity > 1024 else { return }
         entries = entries.map { $0 }

@@ -1,4 +1,4 @@
-/// A value that makes no difference to what holds it: any two are equal.
+/// A value that does not affect the equality and hash of its container: any two are equal.
 struct Uncompared<Value: Sendable>: Sendable, Hashable {
     var value: Value
 

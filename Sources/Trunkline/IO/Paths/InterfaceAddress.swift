@@ -6,15 +6,15 @@
     import Darwin
 #endif
 
-/// An address of this host, and the interface that has it.
+/// An address of this host, with the interface that has it.
 struct InterfaceAddress: Sendable {
     let interface: String
-    /// As in `InterfaceFlags`.
+    /// The flags of the interface, as in `InterfaceFlags`.
     let flags: UInt32
-    /// With port 0.
+    /// The address, with port 0.
     let address: SocketAddress
 
-    /// All of them, as getifaddrs(3) tells; `nil` if it fails.
+    /// Returns all addresses of this host, from getifaddrs(3). Returns `nil` if that fails.
     static func all() -> [InterfaceAddress]? {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard unsafe getifaddrs(&list) == 0 else { return nil }
@@ -31,11 +31,11 @@ struct InterfaceAddress: Sendable {
         return found
     }
 
-    /// Whether the interface is up as far as its administrator is concerned.
+    /// Whether the interface is administratively up.
     var isUp: Bool { flags & InterfaceFlags.up != 0 }
 
-    /// Whether it connects this host with others: not the loopback, up, with a carrier, and an address for more than the own link
-    /// (RFC 3927, RFC 4291 §2.5.6).
+    /// Whether the address connects this host with others: the interface is not the loopback, is up and has a carrier,
+    /// and the address is not link-local (RFC 3927, RFC 4291 §2.5.6).
     var isOfNetwork: Bool {
         guard let bytes = address.ipBytes, isUp, flags & InterfaceFlags.loopback == 0,
             flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0
@@ -45,7 +45,7 @@ struct InterfaceAddress: Sendable {
         return !isOfLink && !address.isLoopback
     }
 
-    /// Whether the interface looks like a tunnel: point to point, or one of the names of Darwin.
+    /// Whether the interface looks like a tunnel: point-to-point, or one of Darwin's names for tunnels.
     var isOfTunnel: Bool {
         flags & InterfaceFlags.pointToPoint != 0 || ["utun", "ipsec", "ppp"].contains { interface.hasPrefix($0) }
     }

@@ -5,15 +5,16 @@
         import Musl
     #endif
 
-    /// Asks the kernel of Linux for routes and interfaces. It answers within the call that asks, so that nothing waits.
+    /// Queries routes and interfaces from the Linux kernel. The kernel answers within the system call, so nothing
+    /// waits.
     ///
-    /// The only owner of its socket.
+    /// This object is the only owner of its socket.
     final class NetlinkRequests {
         enum Answer {
             case message(NetlinkMessage)
-            /// With the kernel's error number.
+            /// The kernel refused, with this error number.
             case refused(Int32)
-            /// There is none: the socket has failed, with its error number.
+            /// No answer: the socket failed, with this error number.
             case missing(Int32)
         }
 
@@ -21,12 +22,12 @@
         private var sequence: UInt32 = 0
         private var memory = [UInt8](repeating: 0, count: 16 * 1024)
 
-        /// Takes over a socket that hears of no groups. Throws if requests are not answered.
+        /// Takes ownership of a socket that is in no groups. Throws if requests are not answered.
         init(_ descriptor: Int32) throws(NetlinkFailure) {
             self.descriptor = descriptor
             switch route(to: .loopback(port: 1), from: nil) {
             case .message: break
-            // Even the loopback may be down.
+            // The loopback itself may be down.
             case .refused(ENETUNREACH), .refused(EHOSTUNREACH), .refused(ENETDOWN): break
             case .refused(let code), .missing(let code): throw NetlinkFailure(code: code)
             }
@@ -34,7 +35,7 @@
 
         deinit { closeDescriptor(descriptor) }
 
-        /// Asks for a route; see `NetlinkRequest.route`.
+        /// Queries a route; see `NetlinkRequest.route`.
         func route(to address: SocketAddress, from source: SocketAddress?, findsEntry: Bool = false) -> Answer {
             sequence &+= 1
             let request = NetlinkRequest.route(to: address, from: source, findsEntry: findsEntry, sequence: sequence)
@@ -42,7 +43,7 @@
             return answer(to: request)
         }
 
-        /// Asks for an interface by its number.
+        /// Queries an interface by its index.
         func link(_ index: UInt32) -> NetlinkLink? {
             sequence &+= 1
             guard case .message(let message) = answer(to: NetlinkRequest.link(index, sequence: sequence)) else {
@@ -75,14 +76,14 @@
         }
     }
 
-    /// Why the kernel tells nothing of the network.
+    /// Why the network cannot be queried or watched.
     struct NetlinkFailure: Error {
         let code: Int32
 
-        /// Whether it may be different another time: something has run out.
+        /// Whether a later attempt may succeed: the system ran out of a resource.
         var isTemporary: Bool { [EMFILE, ENFILE, ENOMEM, ENOBUFS].contains(code) }
 
-        /// The line that says so.
+        /// The line for the operator.
         var message: String {
             let names: [Int32: String] = [
                 EPERM: "EPERM", EACCES: "EACCES", EAFNOSUPPORT: "EAFNOSUPPORT", EPROTONOSUPPORT: "EPROTONOSUPPORT",
@@ -90,7 +91,7 @@
                 ENOMEM: "ENOMEM", ENOBUFS: "ENOBUFS", EAGAIN: "EAGAIN",
             ]
             let name = names[code] ?? "error \(code)"
-            return "trunkline: changes of the network are not seen: netlink: \(systemMessage(code)) (\(name))\n"
+            return "trunkline: network changes are not monitored: netlink: \(systemMessage(code)) (\(name))\n"
         }
     }
 #endif

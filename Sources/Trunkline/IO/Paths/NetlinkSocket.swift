@@ -5,18 +5,19 @@
         import Musl
     #endif
 
-    // Sockets of NETLINK_ROUTE: netlink(7).
+    // Sockets of NETLINK_ROUTE (netlink(7)).
 
     /// `struct sockaddr_nl`.
     private struct NetlinkAddress {
         var family = UInt16(AF_NETLINK)
         var padding: UInt16 = 0
-        /// Whose it is; 0 for the kernel.
+        /// The port ID of the socket; 0 for the kernel.
         var port: UInt32 = 0
         var groups: UInt32 = 0
     }
 
-    /// Opens a non-blocking socket that hears of `groups`, a bit for each. Returns the negative error number on failure.
+    /// Opens a non-blocking socket that is in `groups`, one bit per group. Returns the negative error number on
+    /// failure.
     @Sendable
     func openNetlinkSocket(_ groups: UInt32) -> Int32 {
         let type = Int32(SOCK_RAW.rawValue) | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
@@ -32,8 +33,8 @@
         return -code
     }
 
-    /// Receives one datagram, cut off where `memory` ends. Returns its size; 0 if it is not from the kernel; the negative error
-    /// number on failure.
+    /// Receives one datagram, truncated to the size of `memory`. Returns its size, 0 if it is not from the kernel, or
+    /// the negative error number on failure.
     func receiveNetlink(_ descriptor: Int32, into memory: inout [UInt8]) -> Int {
         var sender = NetlinkAddress(family: 0)
         var length = socklen_t(MemoryLayout<NetlinkAddress>.size)

@@ -5,20 +5,21 @@
         import Musl
     #endif
 
-    /// Hears of changes of interfaces, addresses, routes and rules, on a loop.
+    /// Watches for changes of interfaces, addresses, routes and rules, on a loop.
     ///
-    /// What has changed is not read: observers ask again. So it does not matter that the kernel drops notifications
-    /// when there are too many.
+    /// The content of a notification is not used: observers query the kernel again. So it does not matter that the
+    /// kernel drops notifications when there are too many.
     ///
-    /// Sendable although the compiler can't see it: but for its `deinit` it is used on its loop only.
+    /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class NetlinkWatch: WatchedSocket, TimerTarget, @unchecked Sendable {
-        /// Interfaces (1), addresses and routes of IPv4 (5, 7) and IPv6 (9, 11), rules of both (8, 19), next hops (32); the first
-        /// group is the lowest bit.
+        /// Interfaces (1), addresses and routes of IPv4 (5, 7) and IPv6 (9, 11), rules of both (8, 19), next hops (32).
+        /// Group 1 is the lowest bit.
         static let groups: UInt32 = [1, 5, 7, 8, 9, 11, 19, 32].reduce(0) { $0 | 1 << ($1 - 1) }
 
-        /// Observers hear of a change so long after its first notification: it may come in several steps.
+        /// The delay from the first notification of a change until observers are notified: a change may come in several
+        /// steps.
         private static let settlingTime = Duration.milliseconds(10)
-        /// How long there is between what observers hear, at least.
+        /// The minimum time between two notifications of observers.
         private static let interval = Duration.milliseconds(50)
 
         let loop: SocketEventLoop
@@ -26,13 +27,13 @@
         private let descriptor: Int32
         private weak var monitor: SystemPathMonitor?
         private lazy var timer = LoopTimer(target: self)
-        /// Whether there was a change of which observers have yet to hear.
+        /// Whether there was a change of which observers have not been notified yet.
         private var isPending = false
         private var toldAt = Instant.distantPast
         private var memory = [UInt8](repeating: 0, count: 8 * 1024)
         let openedAt: Instant
 
-        /// Takes over a socket that hears of `groups`. To be called on `loop`.
+        /// Takes ownership of a socket that is in `groups`. Call this on `loop`.
         init(_ descriptor: Int32, on loop: SocketEventLoop, for monitor: SystemPathMonitor) {
             self.descriptor = descriptor
             self.loop = loop
@@ -54,7 +55,7 @@
                 switch Int32(clamping: count) {
                 case -EAGAIN, -EWOULDBLOCK: return
                 case -EINTR: continue
-                case -ENOBUFS: hasChanged = true  // the kernel has dropped some
+                case -ENOBUFS: hasChanged = true  // the kernel dropped notifications
                 case ..<0: return fail(Int32(-count))
                 default: hasChanged = hasChanged || NetlinkMessages(memory.prefix(count)).contains { $0.concernsPaths }
                 }

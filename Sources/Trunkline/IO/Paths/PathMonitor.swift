@@ -1,30 +1,32 @@
-/// Sees changes of the host's network, and says which path leads to an address: one for the process, and one for each
-/// simulated network.
+/// Watches the host's network for changes, and finds the path to an address. There is one for the process, and one for
+/// each simulated network.
 package protocol PathMonitor: AnyObject, Sendable {
-    /// Tells `observer` of every change from now on, on `loop`, until it is gone. It is held weakly. To be called on `loop`.
+    /// Notifies `observer` of every change from now on, on `loop`, until it is deallocated. Call this on `loop`.
     ///
-    /// Returns false when changes cannot be seen: `path` knows nothing then.
+    /// The observer is held weakly. Returns false if changes cannot be watched; then `path` returns `unknown`.
     func add(_ observer: any PathObserver, on loop: any EventLoop) -> Bool
 
-    /// The path that a new socket to `address` takes now; with `source`, a socket that is bound to that address. May be called
-    /// on any thread, and takes microseconds.
+    /// Returns the path that a new socket to `address` would use now; with `source`, a socket that is bound to that
+    /// address.
+    ///
+    /// May be called on any thread. Takes microseconds.
     func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath
 
-    /// Whether `address`, whose port does not count, is an address of this host on an interface that is up. True where that is
-    /// not known.
+    /// Whether `address` (its port is ignored) is an address of this host on an interface that is up. True if that is
+    /// unknown.
     func isUsable(_ address: SocketAddress) -> Bool
 
-    /// Whether an interface other than the loopback is up and has an address. True where that is not known.
+    /// Whether an interface other than the loopback is up and has an address. True if that is unknown.
     var hasNetwork: Bool { get }
 }
 
-/// Hears of changes of the network.
+/// Receives changes of the network.
 package protocol PathObserver: AnyObject, Sendable {
-    /// Called on the loop that was given to `add`.
+    /// Called on the loop that was passed to `add`.
     func networkChanged(_ change: NetworkChange)
 }
 
-/// What has happened to the host's network.
+/// A change of the host's network.
 package enum NetworkChange: Sendable {
     /// An address, a route or an interface has changed.
     case paths
@@ -32,7 +34,7 @@ package enum NetworkChange: Sendable {
     case wake
 }
 
-/// Knows nothing of the network: for systems without a monitor.
+/// The monitor for systems without one: it reports no changes.
 package final class NoPathMonitor: PathMonitor {
     package static let shared = NoPathMonitor()
 

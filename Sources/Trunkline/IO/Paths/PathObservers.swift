@@ -1,7 +1,7 @@
-/// The observers of a monitor, by their loops. May be used on any thread.
+/// The observers of a monitor, grouped by their loops. May be used on any thread.
 ///
-/// There is one for each client, so that there may be thousands. They are held weakly; those that are gone are removed whenever
-/// their number may have doubled, and with each change.
+/// There is one observer per client, so there may be thousands. They are held weakly. Deallocated observers are removed
+/// with each change, and whenever the number of entries may have doubled.
 final class PathObservers: Sendable {
     private struct Observer {
         weak var object: (any PathObserver)?
@@ -10,11 +10,11 @@ final class PathObservers: Sendable {
     private struct Group {
         let loop: any EventLoop
         var observers: [Observer] = []
-        /// With so many it is time to look for those that are gone.
+        /// The number of entries at which deallocated observers are removed.
         var limit = 64
 
-        /// Removes those that are gone. Returns the others, to be kept until the lock is released: the last reference to an
-        /// observer may be ours.
+        /// Removes deallocated observers. Returns the others, which the caller keeps until the lock is released: it may
+        /// hold the last reference to an observer.
         mutating func prune() -> [any PathObserver] {
             let left = observers.compactMap(\.object)
             observers = left.map { Observer(object: $0) }
@@ -22,7 +22,7 @@ final class PathObservers: Sendable {
             return left
         }
 
-        /// Returns what `prune` does.
+        /// Adds an observer. Returns what `prune` returns.
         mutating func add(_ observer: any PathObserver) -> [any PathObserver] {
             let left = observers.count >= limit ? prune() : []
             observers.append(Observer(object: observer))
@@ -32,7 +32,7 @@ final class PathObservers: Sendable {
 
     private let groups = Lock<[ObjectIdentifier: Group]>([:])
 
-    /// How many observers there are, perhaps with some that are gone.
+    /// The number of observers; may include deallocated ones.
     var count: Int { groups.withLock { $0.values.reduce(0) { $0 + $1.observers.count } } }
 
     func add(_ observer: any PathObserver, on loop: any EventLoop) {
@@ -41,7 +41,7 @@ final class PathObservers: Sendable {
         }
     }
 
-    /// Tells every observer of `change`, soon, on its loop.
+    /// Notifies every observer of `change`, soon, on its loop.
     func tell(_ change: NetworkChange) {
         let loops = groups.withLock { $0.values.map(\.loop) }
         for loop in loops {

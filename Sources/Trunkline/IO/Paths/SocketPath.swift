@@ -6,9 +6,9 @@
     import Darwin
 #endif
 
-/// Finds paths by sockets, for systems that cannot be asked otherwise. No packet is sent.
+/// Finds paths with sockets, for systems that offer no better query. No packet is sent.
 enum SocketPath {
-    /// The path of a datagram to `address`, which the system chooses when a socket connects there.
+    /// Returns the path of a datagram to `address`, which the system chooses when a socket connects.
     static func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {
         guard let address = address.routed else { return .local }
         let descriptor = openDatagramSocket(for: address)
@@ -32,7 +32,8 @@ enum SocketPath {
         return .route(NetworkRoute(interface: entry.interface, source: chosen, isTunnel: entry.isOfTunnel))
     }
 
-    /// Whether `address` is none of this host's: no socket can be bound to it. False where that is not known.
+    /// Returns whether `address` is not an address of this host, so no socket can be bound to it. False if that is
+    /// unknown.
     static func isForeign(_ address: SocketAddress) -> Bool {
         let descriptor = openDatagramSocket(for: address)
         guard descriptor >= 0 else { return false }
@@ -40,7 +41,7 @@ enum SocketPath {
         return bound(descriptor, to: address.with(port: 0)) == EADDRNOTAVAIL
     }
 
-    /// Binds a socket; `nil` on success, or the system's error number.
+    /// Binds a socket. Returns `nil` on success, or the system's error number.
     private static func bound(_ descriptor: Int32, to address: SocketAddress) -> Int32? {
         let code = unsafe withSockaddr(address) { pointer, length in
             unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
@@ -52,8 +53,10 @@ enum SocketPath {
 extension SocketAddress {
     private var isUnspecified: Bool { ipBytes?.allSatisfy { $0 == 0 } ?? false }
 
-    /// The address that a route is looked up for: an IPv4 address for one that is written as IPv6. `nil` if the way to it never
-    /// leaves this host: a loopback address, the unspecified one (which leads there, too), a path.
+    /// The address whose route is looked up; an IPv4-mapped IPv6 address becomes IPv4.
+    ///
+    /// `nil` if the way to the address never leaves this host: a loopback address, the unspecified address (which leads
+    /// there, too) or a path.
     var routed: SocketAddress? {
         if isLoopback || isUnspecified { return nil }
         guard case .ipv6(let bytes, let port, _) = self, bytes.count == 16,
@@ -62,6 +65,6 @@ extension SocketAddress {
         return SocketAddress.ipv4(Array(bytes.suffix(4)), port: port).routed
     }
 
-    /// The address that a socket is bound to, with port 0; `nil` if it may be any.
+    /// The address that a socket is bound to, with port 0; `nil` for any address.
     var boundHost: SocketAddress? { isUnspecified ? nil : (routed ?? self).with(port: 0) }
 }

@@ -2,10 +2,10 @@
     import Dispatch
     import Network
 
-    /// Sees the network of a Darwin system by its `NWPathMonitor`.
+    /// Watches the network of a Darwin system with `NWPathMonitor`.
     ///
-    /// Written by its documentation: the project's check runs on Linux, where this file is not compiled. What it finds paths with,
-    /// `SocketPath` and `InterfaceAddress`, is tested there.
+    /// Written from the documentation: the project's check runs on Linux, where this file is not compiled. `SocketPath`
+    /// and `InterfaceAddress`, which find the paths, are tested there.
     package final class SystemPathMonitor: PathMonitor {
         package static let shared = SystemPathMonitor()
 
@@ -22,7 +22,7 @@
                 let new = NWPathMonitor()
                 // The first call reports the present state; observers find that nothing has changed.
                 new.pathUpdateHandler = { [observers, gauge] _ in
-                    // A system that wakes up looks for its networks anew, and says so.
+                    // A system that wakes up looks for its networks again and reports them.
                     let hasSlept = gauge.withLock { $0.hasSlept(total: monotonicNow(), awake: awakeNow()) }
                     observers.tell(hasSlept ? .wake : .paths)
                 }

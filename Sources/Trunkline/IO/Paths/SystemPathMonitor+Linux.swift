@@ -5,15 +5,15 @@
         import Musl
     #endif
 
-    /// Sees the network of a Linux host by netlink(7), on the loop of its first observer.
+    /// Watches the network of a Linux host with netlink(7), on the loop of its first observer.
     ///
-    /// It keeps no copy of the routing table. Paths are asked for, and kept until something changes.
+    /// It keeps no copy of the routing table. Paths are queried, and cached until something changes.
     ///
-    /// Where netlink is not allowed, or missing, it knows nothing, and says so once on standard error.
+    /// If netlink is forbidden or missing, every path is `unknown`, and the client writes one line to standard error.
     package final class SystemPathMonitor: PathMonitor {
         package static let shared = SystemPathMonitor()
 
-        /// Opens a netlink socket that hears of groups, a bit for each; returns the negative error number on failure.
+        /// Opens a netlink socket that is in `groups`, one bit per group. Returns the negative error number on failure.
         package typealias Opener = @Sendable (_ groups: UInt32) -> Int32
 
         private let open: Opener
@@ -22,8 +22,8 @@
         private let state = Lock(State())
 
         /// - Parameters:
-        ///   - open: Opens sockets; tests let it fail.
-        ///   - report: Takes a line for the operator.
+        ///   - open: Opens sockets; in tests it may fail.
+        ///   - report: Receives the line for the operator.
         package init(
             opening open: @escaping Opener = openNetlinkSocket,
             reporting report: @escaping @Sendable (String) -> Void = { writeToStandardError($0) }
@@ -36,7 +36,7 @@
             var watch: NetlinkWatch?
             var wakeWatch: WakeWatch?
             var requests: NetlinkRequests?
-            /// Netlink is not there for this process.
+            /// Whether this process cannot use netlink.
             var isRefused = false
             var hasReported = false
             /// What was found since the last change.
@@ -49,7 +49,7 @@
                 let source: SocketAddress?
             }
 
-            /// With as many the oldest are not looked for: all are forgotten.
+            /// The size at which a cache is emptied; the oldest entries are not tracked.
             static let limit = 1024
 
             var paths: [Way: NetworkPath] = [:]
@@ -72,11 +72,11 @@
             return true
         }
 
-        /// Returns why it failed; `nil` if it is known already.
+        /// Returns the failure, or `nil` if there is none or it is already known.
         private func start(_ state: inout State, on loop: SocketEventLoop) -> NetlinkFailure? {
             guard !state.isRefused else { return nil }
             do throws(NetlinkFailure) {
-                // First the socket that hears of changes: none is missed.
+                // The socket that receives changes is opened first, so that no change is missed.
                 let descriptor = try openSocket(NetlinkWatch.groups)
                 let watch = NetlinkWatch(descriptor, on: loop, for: self)
                 state.requests = try NetlinkRequests(openSocket(0))
@@ -102,19 +102,20 @@
 
         // MARK: Changes
 
-        /// What was found out may be true no longer.
+        /// Discards everything that was found: it may no longer be true.
         func forgetPaths() {
-            // Deallocated outside.
+            // Deallocated outside the lock.
             _ = state.withLock { exchange(&$0.found, with: Found()) }
         }
 
-        /// Tells the observers.
+        /// Notifies the observers.
         func tell(_ change: NetworkChange) {
             forgetPaths()
             observers.tell(change)
         }
 
-        /// The socket has failed. It is opened again, but not for ever. To be called on the loop of `watch`.
+        /// Handles the failure of the socket. Reopens it, unless it was opened less than a second ago. Call this on the
+        /// loop of `watch`.
         func watchEnded(_ watch: NetlinkWatch, _ failure: NetlinkFailure) {
             let hadRest = watch.loop.now.since(watch.openedAt) > .seconds(1)
             let ended = state.withLock { state -> NetlinkFailure? in
@@ -170,8 +171,8 @@
             case .message(let message):
                 guard let answer = NetlinkRoute(message) else { return .unknown }
                 route = answer
-            // The last three: the route is a blackhole (or no socket can have this source), it prohibits packets, the scope is not
-            // an interface.
+            // The last three: the route is a blackhole (or no socket can have this source), the route prohibits
+            // packets, the scope is not an interface.
             case .refused(let code):
                 let isRouteless = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EINVAL, EACCES, ENODEV].contains(
                     code
@@ -180,10 +181,10 @@
             case .missing: return .unknown
             }
             guard route.leadsOn else { return .noRoute }
-            // Of an IPv4 source this was in the question.
+            // An IPv4 source was part of the query.
             if let source = way.source, source.family == .ipv6, SocketPath.isForeign(source) { return .noRoute }
             guard let index = route.interface, let link = link(index, &state) else { return .unknown }
-            // Packets to this host itself need no carrier.
+            // Packets to this host need no carrier.
             guard route.isLocal || link.isUsable else { return .noRoute }
             let source = way.source ?? route.source.map { address($0, of: link) }
             return .route(
@@ -196,7 +197,7 @@
             )
         }
 
-        /// An address at an interface: one that is valid there alone has it as its scope.
+        /// Returns an address at an interface. A link-local IPv6 address has the interface as its scope.
         private func address(_ bytes: [UInt8], of link: NetlinkLink) -> SocketAddress {
             guard bytes.count == 16 else { return .ipv4(bytes, port: 0) }
             let isOfLink = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
@@ -210,14 +211,15 @@
             return link
         }
 
-        /// Asks for the route to an address of this host, which takes as long however many addresses there are. All addresses are
-        /// only looked at when it seems to be gone: it may be in another routing table than the main one.
+        /// Queries the route to an address of this host, which takes the same time however many addresses there are.
+        /// Only if the address seems to be missing are all addresses listed: it may be in a routing table other than
+        /// the main one.
         private func findAddress(_ host: SocketAddress, _ state: inout State) -> Bool {
             if case .message(let message)? = state.requests?.route(to: host, from: nil, findsEntry: true),
                 let route = NetlinkRoute(message), route.isLocal, let index = route.interface,
                 let link = link(index, &state)
             {
-                // At the loopback are networks all of whose addresses are this host's.
+                // The loopback has networks all of whose addresses belong to this host.
                 return link.isUp
             }
             guard let all = InterfaceAddress.all() else { return true }

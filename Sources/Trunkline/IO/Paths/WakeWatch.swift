@@ -6,10 +6,10 @@
     #endif
     import CTrunkline
 
-    /// Hears when the machine wakes up, on a loop: the clock jumps then. That it is set is another reason, which the clocks tell
-    /// apart.
+    /// Detects on a loop that the machine woke up: the clock jumps then. The monotonic clocks distinguish a wake-up
+    /// from a clock that was set.
     ///
-    /// Sendable although the compiler can't see it: but for its `deinit` it is used on its loop only.
+    /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class WakeWatch: WatchedSocket, @unchecked Sendable {
         private let loop: SocketEventLoop
         private let id: UInt64
@@ -17,7 +17,7 @@
         private weak var monitor: SystemPathMonitor?
         private var gauge = SleepGauge(total: monotonicNow(), awake: awakeNow())
 
-        /// To be called on `loop`. `nil` if the system has no such timer.
+        /// Returns `nil` if the system has no such timer. Call this on `loop`.
         init?(on loop: SocketEventLoop, for monitor: SystemPathMonitor) {
             descriptor = trunkline_clock_watch(O_CLOEXEC | O_NONBLOCK)
             self.loop = loop
@@ -37,7 +37,7 @@
             if gauge.hasSlept(total: monotonicNow(), awake: awakeNow()) { monitor?.tell(.wake) }
         }
 
-        /// Sleep is not noticed then; everything else is.
+        /// Then sleep goes unnoticed; everything else works.
         func watchFailed(_ code: Int32) {}
     }
 #endif

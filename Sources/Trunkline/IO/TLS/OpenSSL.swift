@@ -8,15 +8,15 @@ import CTrunkline
     import Darwin
 #endif
 
-/// The system's OpenSSL (1.1.1 or 3), loaded when TLS is first asked for and kept.
+/// The system's OpenSSL (1.1.1 or 3), loaded on the first use of TLS and never unloaded.
 ///
-/// Sendable although the compiler can't see it: what it holds are addresses of functions and of one method table, which
-/// never change.
+/// Safe to share between threads: it holds addresses of functions and of one method table, which never change.
 @safe
 final class OpenSSL: @unchecked Sendable {
     /// Pairs of libssl and libcrypto of one version, the newest first.
     ///
-    /// macOS ends a program that loads its own libcrypto by name, so there it is the package managers' by path.
+    /// macOS terminates a process that loads the system's own libcrypto by name. So on macOS these are the paths that
+    /// package managers use.
     static let names: [(ssl: String, crypto: String)] = {
         #if os(macOS)
             ["/opt/homebrew/opt/openssl@3/lib/", "/usr/local/opt/openssl@3/lib/", "/opt/local/lib/"]
@@ -28,43 +28,43 @@ final class OpenSSL: @unchecked Sendable {
 
     private static let found = Result { () throws(TransportError) in try OpenSSL(firstOf: names) }
 
-    /// The system's, where it has been found.
+    /// The system's library, if it was loaded.
     static var loaded: OpenSSL? { try? found.get() }
 
-    /// The system's. Throws `tls(.libraryMissing)` when it has none.
+    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none.
     static func system() throws(TransportError) -> OpenSSL { try found.get() }
 
-    /// The functions, by their own names.
+    /// The functions, under their own names.
     let api: UnsafePointer<trunkline_openssl>
-    /// How the library reads and writes its records: see `OpenSSLEngine`.
+    /// The method table with which the library reads and writes records: see `OpenSSLEngine`.
     let method: OpaquePointer
     private let reasonMask: UInt
 
     init(firstOf names: [(ssl: String, crypto: String)]) throws(TransportError) {
         var problems: [String] = []
         for name in names {
-            // The order matters: libssl needs libcrypto, and by a path of our own it finds no other.
+            // The order matters: libssl needs libcrypto, and would not find one that is outside the search path.
             guard let crypto = unsafe dlopen(name.crypto, RTLD_NOW | RTLD_LOCAL) else {
-                problems.append("no \(name.crypto)")
+                problems.append("\(name.crypto) not found")
                 continue
             }
             guard let ssl = unsafe dlopen(name.ssl, RTLD_NOW | RTLD_LOCAL) else {
-                problems.append("no \(name.ssl)")
+                problems.append("\(name.ssl) not found")
                 continue
             }
             var missing: UnsafePointer<CChar>?
             guard let functions = unsafe trunkline_openssl_find(ssl, crypto, &missing) else {
-                problems.append("\(name.ssl) has no \(unsafe missing.map { unsafe String(cString: $0) } ?? "")")
+                problems.append("\(name.ssl) lacks \(unsafe missing.map { unsafe String(cString: $0) } ?? "")")
                 continue
             }
             guard let method = unsafe OpenSSLEngine.makeMethod(functions) else {
-                problems.append("\(name.ssl) makes no BIO")
+                problems.append("creating a BIO with \(name.ssl) failed")
                 continue
             }
-            // OPENSSL_INIT_NO_ATEXIT: loops may still be decrypting when the process ends.
+            // OPENSSL_INIT_NO_ATEXIT: loops may still be decrypting when the process exits.
             unsafe _ = functions.pointee.OPENSSL_init_ssl(0x0008_0000, nil)
             unsafe (api, self.method) = unsafe (UnsafePointer(functions), method)
-            // Where an error's reason is: OpenSSL 3 has more bits for it.
+            // The bits of an error code that hold its reason: OpenSSL 3 has more of them.
             reasonMask = unsafe functions.pointee.OpenSSL_version_num() >> 28 >= 3 ? 0x7F_FFFF : 0xFFF
             return
         }
@@ -75,7 +75,7 @@ final class OpenSSL: @unchecked Sendable {
         )
     }
 
-    /// What the library says went wrong last on this thread, and nothing of it stays.
+    /// Returns and clears the library's errors on this thread.
     @discardableResult
     func takeErrors() -> (reason: Int, text: String) {
         var reason = 0

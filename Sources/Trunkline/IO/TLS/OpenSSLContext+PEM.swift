@@ -1,6 +1,6 @@
 import CTrunkline
 
-/// Certificates and keys as texts (RFC 7468).
+/// Certificates and keys in PEM (RFC 7468).
 extension OpenSSLContext {
     /// Adds every certificate of `text` to the roots.
     func addRoots(_ text: Bytes) throws(TransportError) {
@@ -11,14 +11,14 @@ extension OpenSSLContext {
         }
     }
 
-    /// Makes `certificates`, of which the first is the own one, and the key that belongs to it the ones to show.
+    /// Uses the certificates and the private key of `identity`. The first certificate is this side's own.
     func use(_ identity: TLSSettings.Identity) throws(TransportError) {
         let api = unsafe library.api
         var isFirst = true
         try unsafe eachCertificate(of: identity.certificates, "the certificate") { certificate in
             defer { isFirst = false }
             if isFirst { return unsafe api.pointee.SSL_CTX_use_certificate(pointer, certificate) == 1 }
-            // SSL_CTRL_CHAIN_CERT; 1: counts as used once more.
+            // SSL_CTRL_CHAIN_CERT; the argument 1 increments the reference count.
             return unsafe api.pointee.SSL_CTX_ctrl(pointer, 89, 1, UnsafeMutableRawPointer(certificate)) == 1
         }
         let privateKey = unsafe withBIO(of: identity.key) { unsafe readKey($0, identity.passphrase) }
@@ -35,12 +35,12 @@ extension OpenSSLContext {
             unsafe api.pointee.SSL_CTX_check_private_key(pointer) == 1
         else {
             let text = library.takeErrors().text
-            throw TransportError(.tls(.configuration), "the private key does not fit the certificate (\(text))")
+            throw TransportError(.tls(.configuration), "the private key does not match the certificate (\(text))")
         }
     }
 
     private func readKey(_ bio: OpaquePointer?, _ passphrase: String?) -> OpaquePointer? {
-        // Without a callback OpenSSL would ask at the terminal.
+        // Without a callback OpenSSL would prompt on the terminal.
         let answer: trunkline_passphrase_callback = { buffer, size, _, data in
             guard let passphrase = unsafe data?.load(as: [UInt8]?.self), passphrase.count <= size else { return -1 }
             for (index, byte) in passphrase.enumerated() { unsafe buffer?[index] = CChar(bitPattern: byte) }
@@ -70,9 +70,9 @@ extension OpenSSLContext {
             }
         }
         let (reason, text) = library.takeErrors()
-        // 108: there is no further one.
+        // 108: no further certificate.
         if count > 0, isUsable, reason == 108 { return }
-        let problem = count == 0 && reason == 108 ? "there is no certificate in the text" : text
+        let problem = count == 0 && reason == 108 ? "the PEM contains no certificate" : text
         throw TransportError(.tls(.configuration), "\(what) cannot be used: \(problem)")
     }
 

@@ -1,8 +1,9 @@
 import CTrunkline
 
-/// Keys, certificates, roots and sessions in OpenSSL, for as many connections as come.
+/// Keys, certificates, roots and sessions in OpenSSL, shared by any number of connections.
 ///
-/// Sendable although it is not checked: `pointer` is thread-safe once it is set up, and `sessions` has a lock.
+/// Safe to share between threads: OpenSSL allows concurrent use of `pointer` once it is set up, and `sessions` has a
+/// lock.
 @safe
 package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     let library: OpenSSL
@@ -11,15 +12,15 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     private let pins: Set<PublicKeyPin>
     private let isServer: Bool
     private let verifies: Bool
-    /// ALPN's list as it is on the wire: each name with its length before it.
+    /// The ALPN list in its wire format: each name preceded by its length.
     private let protocols: [UInt8]
-    /// What to resume, by the name of the server.
+    /// The sessions to resume, by server name.
     private let sessions = Lock<[String: SavedSession]>([:])
 
-    /// Of more servers than this none is remembered.
+    /// The maximum number of saved sessions. Servers beyond it are not remembered.
     private static let maximumSessions = 1024
 
-    /// Throws `tls(.libraryMissing)` where there is no OpenSSL, and `tls(.configuration)` for settings that make no context.
+    /// Throws `tls(.libraryMissing)` if there is no OpenSSL, and `tls(.configuration)` for invalid settings.
     package init(_ settings: TLSSettings) throws(TransportError) {
         library = try OpenSSL.system()
         let api = unsafe library.api
@@ -31,7 +32,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         protocols = try Self.encoded(settings.applicationProtocols)
         let method = unsafe isServer ? api.pointee.TLS_server_method() : api.pointee.TLS_client_method()
         guard let pointer = unsafe api.pointee.SSL_CTX_new(method) else {
-            throw TransportError(.tls(.configuration), "OpenSSL made no context: \(library.takeErrors().text)")
+            throw TransportError(.tls(.configuration), "cannot create an OpenSSL context: \(library.takeErrors().text)")
         }
         unsafe self.pointer = unsafe pointer
         try setUp(settings)
@@ -41,7 +42,8 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
 
     private func setUp(_ settings: TLSSettings) throws(TransportError) {
         let api = unsafe library.api
-        // SSL_CTRL_GET_MIN_PROTO_VERSION: what the system's configuration asks for, which may be more than we do.
+        // SSL_CTRL_GET_MIN_PROTO_VERSION: the minimum in the system's configuration, which may be higher than the
+        // option.
         let version = max(
             settings.minimumVersion == .tls13 ? 0x0304 : 0x0303,
             unsafe api.pointee.SSL_CTX_ctrl(pointer, 130, 0, nil)
@@ -51,18 +53,18 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
             library.takeErrors()
             throw TransportError(
                 .tls(.configuration),
-                "this OpenSSL does not speak the minimum version that is asked for"
+                "this OpenSSL does not support the minimum TLS version (options.tls.minimumVersion)"
             )
         }
-        // SSL_CTRL_MODE: what is written again may be elsewhere (0x02); after renegotiating it reads on (0x04); idle links
-        // give their buffers back (0x10).
+        // SSL_CTRL_MODE: a repeated write may come from other memory (0x02); reading goes on after a renegotiation
+        // (0x04); idle connections release their buffers (0x10).
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 33, 0x10 | 0x04 | 0x02, nil)
-        // SSL_CTRL_SET_SESS_CACHE_MODE: off, `sessions` has them.
+        // SSL_CTRL_SET_SESS_CACHE_MODE: off, since `sessions` holds them.
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)
         _ = unsafe api.pointee.SSL_CTX_set_options(pointer, 1 << 30)  // SSL_OP_NO_RENEGOTIATION
-        // SSL_VERIFY_PEER, and of a server SSL_VERIFY_FAIL_IF_NO_PEER_CERT.
+        // SSL_VERIFY_PEER; for a server also SSL_VERIFY_FAIL_IF_NO_PEER_CERT.
         unsafe api.pointee.SSL_CTX_set_verify(pointer, verifies ? (isServer ? 3 : 1) : pins.isEmpty ? 0 : 1, nil)
-        // Not retained, here and below: a connection, which asks, keeps its context.
+        // Not retained, here and below: a connection, which makes the callbacks, keeps its context alive.
         let this = unsafe Unmanaged.passUnretained(self).toOpaque()
         if !pins.isEmpty { unsafe api.pointee.SSL_CTX_set_cert_verify_callback(pointer, Self.verify, this) }
         if isServer { unsafe _ = api.pointee.SSL_CTX_set_session_id_context(pointer, Array("trunkline".utf8), 9) }
@@ -83,10 +85,11 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
 
     // MARK: Sessions and verdicts
 
-    /// Prepares `ssl` for the server `name`: what to ask for, what to insist on, what to resume.
+    /// Prepares `ssl` for the server `name`: the name to request, the checks, and the session to resume.
     func prepare(_ ssl: OpaquePointer, for name: String) throws(TransportError) {
         let api = unsafe library.api
-        // OpenSSL and the system would see the name end there: a certificate of the part before it would do.
+        // OpenSSL and the system would read the NUL byte as the end of the name: a certificate for the part before it
+        // would pass.
         guard !name.hasZeroByte else {
             throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": contains a NUL byte")
         }
@@ -96,11 +99,11 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         if let address = literalAddress(name, port: 0)?.ipBytes {
             isChecked = unsafe api.pointee.X509_VERIFY_PARAM_set1_ip(parameters, address, address.count)
         } else {
-            // The root's dot is no part of a name in TLS (RFC 6066 §3).
+            // The dot of the root is not part of a name in TLS (RFC 6066 §3).
             var name = name.hasSuffix(".") ? String(name.dropLast()) : name
             guard !name.hasPrefix("."), !name.contains("..") else {
-                // OpenSSL takes the first of them for any name that ends like this.
-                throw TransportError(.tls(.configuration), "\"\(name)\" is no name of a server")
+                // OpenSSL takes a leading dot to mean any name that ends in this way.
+                throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": it has an empty label")
             }
             isNamed = name.withUTF8 { utf8 in
                 isChecked = unsafe api.pointee.X509_VERIFY_PARAM_set1_host(
@@ -117,12 +120,12 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         }
         guard isNamed == 1, isChecked == 1 else {
             library.takeErrors()
-            throw TransportError(.tls(.configuration), "\"\(name)\" is no name that TLS can ask for")
+            throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": OpenSSL does not accept it")
         }
         if let session = sessions.withLock({ $0[name] }) { unsafe session.use(for: ssl) }
     }
 
-    /// Remembers the session of `ssl` for the next connection to `name`.
+    /// Saves the session of `ssl` for the next connection to `name`.
     func keep(_ ssl: OpaquePointer, for name: String) {
         guard !isServer, let session = unsafe SavedSession(of: ssl, library) else { return }
         sessions.withLock { sessions in
@@ -130,7 +133,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         }
     }
 
-    /// The handshake is over, and OpenSSL is content: checks what it does not check.
+    /// Checks what OpenSSL does not check, after a successful handshake. Returns the agreed parameters.
     func check(_ ssl: OpaquePointer, name: String, isServer: Bool) throws(TransportError) -> TLSSession {
         let api = unsafe library.api
         var chosen: UnsafePointer<UInt8>?
@@ -141,9 +144,9 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         }
         let isResumed = unsafe api.pointee.SSL_session_reused(ssl) == 1
         if !isServer {
-            // Old libraries accept one that was not offered.
+            // Old libraries accept a protocol that was not offered.
             if !protocols.isEmpty, !applicationProtocols.contains(applicationProtocol ?? "") {
-                let message = "\(name) chose none of \(applicationProtocols.joined(separator: ", "))"
+                let message = "\(name) chose no protocol of \(applicationProtocols.joined(separator: ", "))"
                 throw TransportError(.tls(.noApplicationProtocol), message)
             }
         }
@@ -155,8 +158,10 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         )
     }
 
-    /// Of a client with pins: what OpenSSL finds, and then the pins. Within the handshake, so that a server that is none of
-    /// ours hears an alert, and nothing of who we are. A session that is resumed is one of a chain that had the pin.
+    /// For a client with pins: runs OpenSSL's verification, then checks the pins.
+    ///
+    /// This happens within the handshake, so that an unknown server receives an alert and nothing about the client's
+    /// identity. A resumed session was established with a chain that had the pin.
     private static let verify: trunkline_verify_callback = { chain, this in
         guard let chain = unsafe chain, let this = unsafe this else { return 0 }
         return unsafe Unmanaged<OpenSSLContext>.fromOpaque(this).takeUnretainedValue().verify(chain) ? 1 : 0
@@ -168,7 +173,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         if verifies, !isTrusted { return false }
         let chain = unsafe api.pointee.X509_STORE_CTX_get0_chain(found)
         let count = unsafe verifies ? max(0, api.pointee.OPENSSL_sk_num(chain)) : 0
-        // Without verification a chain proves nothing but its first key, whose owner will sign.
+        // Without verification only the first key of the chain is proven, because its owner has to sign.
         var hasPin = unsafe !verifies && isPinned(api.pointee.X509_STORE_CTX_get0_cert(found))
         for index in 0..<count where !hasPin {
             hasPin = unsafe isPinned(OpaquePointer(api.pointee.OPENSSL_sk_value(chain, index)))
@@ -177,7 +182,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         return hasPin
     }
 
-    /// X509_V_ERR_APPLICATION_VERIFICATION
+    /// X509_V_ERR_APPLICATION_VERIFICATION.
     static let noPin: Int32 = 50
 
     private func isPinned(_ certificate: OpaquePointer?) -> Bool {
@@ -207,7 +212,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
             guard (1...255).contains(name.utf8.count) else {
                 throw TransportError(
                     .tls(.configuration),
-                    "the application protocol \"\(name)\" has not 1 to 255 bytes"
+                    "invalid application protocol \"\(name)\": must have 1 to 255 bytes"
                 )
             }
             bytes.append(UInt8(name.utf8.count))
@@ -216,7 +221,7 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
         return bytes
     }
 
-    /// Of a server: chooses the first of its own protocols that the client has too.
+    /// For a server: chooses its first protocol that the client offered.
     private static let choose: trunkline_alpn_callback = { _, chosen, chosenCount, offered, offeredCount, this in
         guard let this = unsafe this, let offered = unsafe offered else { return 2 }
         let context = unsafe Unmanaged<OpenSSLContext>.fromOpaque(this).takeUnretainedValue()
@@ -238,15 +243,15 @@ package final class OpenSSLContext: TLSContext, @unchecked Sendable {
     }
 }
 
-/// What a client and a server keep of a connection, to do with less the next time.
+/// A session that a client resumes on its next connection.
 ///
-/// Sendable although the compiler can't see it: OpenSSL's sessions are shared between threads by counted references.
+/// Safe to share between threads: OpenSSL's sessions have atomic reference counts.
 @safe
 private final class SavedSession: @unchecked Sendable {
     private let library: OpenSSL
     private let pointer: OpaquePointer
 
-    /// `nil` when there is none, or none that can be taken up again.
+    /// Returns `nil` if there is no session, or none that can be resumed.
     init?(of ssl: OpaquePointer, _ library: OpenSSL) {
         guard let pointer = unsafe library.api.pointee.SSL_get1_session(ssl) else { return nil }
         self.library = library

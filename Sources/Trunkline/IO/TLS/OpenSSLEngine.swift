@@ -1,9 +1,9 @@
 import CTrunkline
 
-/// One connection in OpenSSL.
+/// One TLS connection in OpenSSL.
 ///
-/// It reads and writes its records through a BIO of our own (`makeMethod`): it takes them straight out of what was read
-/// from the socket, and adds them to `outgoing`.
+/// It reads and writes records through its own BIO (see `makeMethod`), which takes input directly from the bytes read
+/// from the socket, and appends output to `outgoing`.
 @safe
 final class OpenSSLEngine: TLSEngine {
     private let context: OpenSSLContext
@@ -12,18 +12,18 @@ final class OpenSSLEngine: TLSEngine {
     private let isServer: Bool
     package var outgoing = CiphertextBuffer()
     private(set) var session: TLSSession?
-    /// The server wants to know who we are.
+    /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
     private(set) var awaitsVerdict = false
-    /// What reading ends with. OpenSSL tells once, perhaps in the same call as the last bytes.
+    /// How reading ends. OpenSSL reports it once, possibly in the same call as the last bytes.
     private var ending: TLSReadOutcome?
 
-    /// What is left of the input of the call that is under way; valid within that call only.
+    /// The rest of the input of the current call; valid only within that call.
     fileprivate var input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-    /// How often OpenSSL may take from `input` in that call.
+    /// How often OpenSSL may still take from `input` in that call.
     fileprivate var takesLeft = 0
 
-    /// Two for each record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
+    /// Two per record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
     private static let takesAtOnce = 256
 
     private var api: UnsafePointer<trunkline_openssl> { unsafe context.library.api }
@@ -33,14 +33,14 @@ final class OpenSSLEngine: TLSEngine {
         guard
             let ssl = unsafe library.api.pointee.SSL_new(context.pointer),
             let bio = unsafe library.api.pointee.BIO_new(library.method)
-        else { throw TransportError(.tls(.protocolViolation), "OpenSSL has no memory for a connection") }
+        else { throw TransportError(.tls(.protocolViolation), "OpenSSL failed to allocate a connection") }
         self.context = context
         unsafe self.ssl = unsafe ssl
         self.name = name
         self.isServer = isServer
         // Not retained: the BIO lives no longer than `ssl`, which is freed with this object.
         unsafe api.pointee.BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
-        // One BIO for both directions: `ssl` owns it.
+        // One BIO for both directions, owned by `ssl`.
         unsafe api.pointee.SSL_set_bio(ssl, bio, bio)
         if isServer {
             unsafe api.pointee.SSL_set_accept_state(ssl)
@@ -53,7 +53,8 @@ final class OpenSSLEngine: TLSEngine {
     }
 
     deinit {
-        // A session counts as broken unless both sides have taken leave, and could not be resumed.
+        // Otherwise OpenSSL treats the session as broken unless both sides have sent `close_notify`, and it could not
+        // be resumed.
         unsafe api.pointee.SSL_set_shutdown(ssl, 3)
         unsafe api.pointee.SSL_free(ssl)
     }
@@ -62,7 +63,7 @@ final class OpenSSLEngine: TLSEngine {
     private func reading<Result>(_ bytes: inout UnsafeRawBufferPointer, _ body: () -> Result) -> Result {
         unsafe input = unsafe bytes
         takesLeft = Self.takesAtOnce
-        // What an earlier call on this thread left would be taken for this one's.
+        // Errors that an earlier call left on this thread would be reported as errors of this one.
         unsafe api.pointee.ERR_clear_error()
         let result = body()
         unsafe bytes = unsafe input
@@ -85,7 +86,7 @@ final class OpenSSLEngine: TLSEngine {
             do throws(TransportError) {
                 session = try unsafe context.check(ssl, name: name, isServer: isServer)
             } catch {
-                outgoing = CiphertextBuffer()  // with it the server would take the handshake for a good one
+                outgoing = CiphertextBuffer()  // else the server would treat the handshake as successful
                 throw error
             }
             awaitsVerdict = isAskedForCertificate && session?.version == "TLSv1.3"
@@ -97,17 +98,17 @@ final class OpenSSLEngine: TLSEngine {
     }
 
     private var handshakeFailure: TransportError {
-        failure("the handshake with \(name.isEmpty ? "the client" : name) failed")
+        failure("the TLS handshake with \(name.isEmpty ? "the client" : name) failed")
     }
 
-    /// Called by OpenSSL when the server asks for a certificate, whether there is one or not.
+    /// Called by OpenSSL when the server requests a certificate, whether the client has one or not.
     private static let noteQuestion: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { _, this in
         guard let this = unsafe this else { return 0 }
         unsafe Unmanaged<OpenSSLEngine>.fromOpaque(this).takeUnretainedValue().isAskedForCertificate = true
         return 1
     }
 
-    /// Takes what the server says first, which is a session to resume, its first bytes or that it refuses us.
+    /// Processes what the server sends first: a session to resume, its first bytes, or a refusal.
     private func hearVerdict(_ input: inout UnsafeRawBufferPointer) throws(TransportError) {
         guard unsafe !input.isEmpty else { return }
         let code = unsafe reading(&input) { () -> Int32 in
@@ -116,31 +117,31 @@ final class OpenSSLEngine: TLSEngine {
             return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
         }
         switch code {
-        case 0: awaitsVerdict = false  // bytes, which `read` finds where they are
+        case 0: awaitsVerdict = false  // application bytes, which `read` will return
         case 2:
-            // The beginning of a record says nothing, and neither does what is left of the input.
+            // Part of a record, or input that is left over, decides nothing.
             awaitsVerdict = unsafe api.pointee.SSL_has_pending(ssl) == 1 || !input.isEmpty
         case 6: heardEnd()
         default: throw handshakeFailure
         }
     }
 
-    /// The peer writes no more (`close_notify`). OpenSSL has taken that out of the input.
+    /// Handles the peer's `close_notify`, which OpenSSL has taken from the input.
     private func heardEnd() {
         awaitsVerdict = false
-        // A server's sessions come after the handshake: the last one is the freshest.
+        // A server sends sessions after the handshake; the last one is the newest.
         unsafe context.keep(ssl, for: name)
         ending = .end
     }
 
-    /// What went wrong, by the library's errors of this thread.
+    /// Creates the error for the library's errors on this thread.
     private func failure(_ what: String) -> TransportError {
         let verdict = isServer ? 0 : unsafe api.pointee.SSL_get_verify_result(ssl)
         let (reason, text) = context.library.takeErrors()
         // 134: certificate verify failed.
         if verdict != 0, reason == 134 {
             if verdict == OpenSSLContext.noPin {
-                return TransportError(.tls(.pinMismatch), "\(what): none of its public keys is one of the pins")
+                return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
             }
             let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
             return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)")
@@ -167,7 +168,7 @@ final class OpenSSLEngine: TLSEngine {
         switch code {
         case 0, 2: break  // SSL_ERROR_WANT_READ
         case 6: heardEnd()  // SSL_ERROR_ZERO_RETURN
-        default: ending = .failed(failure("the link was broken off"))
+        default: ending = .failed(failure("the TLS connection failed"))
         }
         return total > 0 ? .bytes(total) : ending ?? .needsInput
     }
@@ -181,20 +182,20 @@ final class OpenSSLEngine: TLSEngine {
             let result = unsafe api.pointee.SSL_write_ex(ssl, bytes.baseAddress, bytes.count, &written)
             return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
         }
-        // SSL_ERROR_WANT_READ: OpenSSL reads a message to its end first. It has taken nothing.
+        // SSL_ERROR_WANT_READ: OpenSSL has to read a complete message first. It has taken nothing.
         if code == 2 { return false }
-        if code != 0 || written != bytes.count { throw failure("encrypting failed") }
+        if code != 0 || written != bytes.count { throw failure("encrypting over TLS failed") }
         return true
     }
 
-    /// Goes on with new keys, and asks the peer for the same (RFC 8446 §4.6.3). For tests: OpenSSL does so by itself when it
-    /// has to.
+    /// Switches to new keys, and requests the same from the peer (RFC 8446 §4.6.3). For tests: OpenSSL does so
+    /// automatically when it has to.
     func updateKeys() { _ = unsafe api.pointee.SSL_key_update(ssl, 1) }
 
     func finishWriting() {
         unsafe context.keep(ssl, for: name)
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        // A peer that never completed the handshake gets nothing; that is no error here.
+        // Nothing is sent to a peer that never completed the handshake. That is not an error here.
         _ = unsafe reading(&nothing) { unsafe api.pointee.SSL_shutdown(ssl) }
         context.library.takeErrors()
     }
@@ -203,15 +204,16 @@ final class OpenSSLEngine: TLSEngine {
 // MARK: - The BIO
 
 extension OpenSSLEngine {
-    /// The table of functions by which OpenSSL reads and writes. Never freed: there is one for the life of the process.
+    /// Creates the table of functions with which OpenSSL reads and writes. Never freed: there is one for the life of
+    /// the process.
     static func makeMethod(_ api: UnsafePointer<trunkline_openssl>) -> OpaquePointer? {
-        // 0x0400: it is a source and a sink.
+        // 0x0400: a source and a sink.
         let type = unsafe 0x0400 | api.pointee.BIO_get_new_index()
         guard let method = unsafe api.pointee.BIO_meth_new(type, "trunkline") else { return nil }
         _ = unsafe api.pointee.BIO_meth_set_read(method, takeInput)
         _ = unsafe api.pointee.BIO_meth_set_write(method, addOutput)
         _ = unsafe api.pointee.BIO_meth_set_ctrl(method) { _, command, _, _ in
-            command == 11 ? 1 : 0  // BIO_CTRL_FLUSH: there is nothing to flush. Nothing else is known.
+            command == 11 ? 1 : 0  // BIO_CTRL_FLUSH: nothing to flush. No other command is supported.
         }
         return unsafe method
     }
@@ -253,7 +255,7 @@ extension OpenSSLEngine {
     }
 }
 
-/// The library's `string`; empty where there is none.
+/// Copies a C string of the library; empty for a null pointer.
 func swiftString(_ string: UnsafePointer<CChar>?) -> String {
     unsafe string.map { unsafe String(cString: $0) } ?? ""
 }
@@ -261,7 +263,7 @@ func swiftString(_ string: UnsafePointer<CChar>?) -> String {
 // MARK: - What the library's numbers mean
 
 extension TLSFailure {
-    /// Of a verification error (`X509_V_ERR_` in x509_vfy.h).
+    /// Converts a verification error (`X509_V_ERR_` in x509_vfy.h).
     init(verification error: Int) {
         self =
             switch error {
@@ -274,14 +276,14 @@ extension TLSFailure {
             }
     }
 
-    /// Of a reason (`SSL_R_` in sslerr.h). Alerts from the peer have reasons of their own from 1000 on.
+    /// Converts a reason (`SSL_R_` in sslerr.h). Alerts from the peer have their own reasons, from 1000 on.
     init(reason: Int) {
         self =
             switch reason {
             case 1070, 191, 258, 266, 396: .protocolVersion
             case 1120, 235: .noApplicationProtocol
             case 1000..<1256: .alert(UInt8(reason - 1000))
-            // A wrong version number, a length that none has, requests of HTTP and to its proxies.
+            // A wrong version number, an impossible record length, an HTTP request, an HTTP proxy request.
             case 267, 198, 156, 155: .notTLS
             default: .protocolViolation
             }

@@ -1,4 +1,4 @@
-/// What the socket has is decrypted for the owner, who asks for it.
+/// Reading: decrypts what the socket has when the owner reads.
 extension SecuredTransport {
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         switch phase {
@@ -18,23 +18,24 @@ extension SecuredTransport {
             case .end: outcome = .end
             case .failed(let error): outcome = .failed(error)
             }
-            // The engine has decrypted as many records as it does at once, or as many bytes as fit: the rest comes in a
-            // later turn, of which `wake` sees to it that there is one.
+            // The engine has decrypted its maximum number of records at once, or as many bytes as fit. The rest follows
+            // in a later turn, which `wake` schedules.
             if !left.isEmpty { break }
         }
-        // The peer may have asked for something, as for new keys.
+        // The peer may have requested something, such as new keys.
         if !engine.outgoing.isEmpty { flush() }
         if isHeldUp {
             isHeldUp = false
             updateInterest()
         }
         if let outcome, outcome != .wouldBlock { ending = outcome }
-        // With too much to send, `flush` wakes the owner when there is less.
+        // If there is too much to send, `flush` wakes the owner once there is less.
         if hasNews, !isChoked, total > 0 || !left.isEmpty { wake() }
         return total > 0 ? .bytes(total) : outcome ?? .wouldBlock
     }
 
-    /// Decrypts what is left, or what the socket has. The end of the socket is none of TLS.
+    /// Decrypts the remaining input, or new input from the socket. An end of the socket without `close_notify` is an
+    /// error.
     private func decrypt(
         into buffer: UnsafeMutableRawBufferPointer,
         _ readings: inout Int
@@ -49,11 +50,11 @@ extension SecuredTransport {
             if let outcome, !outcome.needsInput { return outcome }
             if !left.isEmpty { return .needsInput }
         }
-        // No more than fits: what is decrypted is never longer.
+        // No more than fits: decrypted bytes are never longer than encrypted ones.
         let size = min(Self.inputSize, max(buffer.count, 4096))
         return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
-            // Again when it was a part of a record, or one without bytes of the owner. Bounded, so that a peer that sends
-            // nothing else does not keep the loop: a socket with more to read says so again.
+            // Reads again after part of a record, or a record without application data. Bounded, so that a peer that
+            // sends nothing else does not keep the loop; a socket with more to read reports it again.
             while readings > 0 {
                 readings -= 1
                 switch unsafe socket?.read(into: memory) ?? .end {
@@ -65,7 +66,7 @@ extension SecuredTransport {
                     if !outcome.needsInput || !left.isEmpty { return outcome }
                 case .wouldBlock: return .needsInput
                 case .end:
-                    let message = "the connection ended without TLS' close_notify: bytes may be missing"
+                    let message = "the connection ended without a TLS close_notify: bytes may be missing"
                     return .failed(TransportError(.tls(.truncated), message))
                 case .failed(let error): return .failed(error)
                 }

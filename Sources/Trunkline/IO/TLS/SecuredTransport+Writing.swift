@@ -1,4 +1,4 @@
-/// What the owner writes is encrypted, in few records, and goes to the socket as this takes it.
+/// Writing: encrypts what the owner writes in few records, and passes them to the socket as it accepts them.
 extension SecuredTransport {
     package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
         switch phase {
@@ -20,7 +20,7 @@ extension SecuredTransport {
                         flush()
                         if !engine.outgoing.isEmpty { return wrote(taken) }
                     }
-                    // Few records: small pieces share one. What makes records by itself is not copied.
+                    // Few records: small pieces share one. A piece that fills records alone is not copied.
                     let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
                     let part: Slice<UnsafeRawBufferPointer>
                     if gathered.isEmpty, isWhole {
@@ -48,14 +48,15 @@ extension SecuredTransport {
         return wrote(taken)
     }
 
-    /// What to say of `taken` bytes that were encrypted.
+    /// Returns the outcome for `taken` bytes that were encrypted.
     private func wrote(_ taken: Int) -> WriteOutcome {
-        // Not "taken" when the link is known to be gone and nothing went out: what was not sent can go elsewhere.
+        // If the link is known to be lost and nothing was sent, the bytes do not count as taken: they may be sent
+        // elsewhere.
         if let writeFailure, !hasSent || taken == 0 { return .failed(writeFailure) }
         return taken > 0 ? .bytes(taken) : .wouldBlock
     }
 
-    /// Encrypts `bytes` and empties it, unless it has to wait.
+    /// Encrypts `bytes` and empties the array, unless the engine has to wait.
     private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) -> Bool {
         guard !bytes.isEmpty else { return true }
         let isTaken = try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
@@ -70,7 +71,7 @@ extension SecuredTransport {
         return !isHeldUp
     }
 
-    /// Writes to the socket what the engine has for it.
+    /// Writes the engine's output to the socket.
     func flush() {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {

@@ -1,6 +1,6 @@
-/// A transport with TLS between its owner and the socket. It is connected when the handshake is over.
+/// A transport that adds TLS between its owner and the socket. It is connected once the TLS handshake is done.
 ///
-/// Sendable although it is not checked: it lives on one loop, like the socket beneath it.
+/// Safe to share between threads: it is used on one loop only, like the socket.
 package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendable {
     enum Phase {
         case connecting, handshaking, open
@@ -9,43 +9,44 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     let engine: any TLSEngine
     private let loop: any EventLoop
-    /// The socket. Set as long as there is something to do.
+    /// The socket; `nil` after the transport was closed.
     var socket: (any Transport)?
     package let id: UInt64
     package weak var handler: (any TransportHandler)?
     var phase = Phase.connecting
-    /// Received, and not yet taken by the engine.
+    /// Received bytes that the engine has not taken yet.
     var left: [UInt8] = []
-    /// What the next reading ends with.
+    /// The outcome of the next read, if reading has ended.
     var ending: ReadOutcome?
-    /// The socket takes no more bytes at all.
+    /// Why the socket accepts no more bytes.
     var writeFailure: TransportError?
-    /// Whether the socket has taken anything since the owner began to write.
+    /// Whether the socket has accepted anything since the owner began to write.
     var hasSent = false
-    /// The engine encrypts nothing before more was read.
+    /// Whether the engine has to read more before it can encrypt.
     var isHeldUp = false
-    /// Nothing is read before what the engine has to say has gone.
+    /// Whether reading waits until the engine's output has been sent.
     var isChoked = false
-    /// Our direction ends when everything is written.
+    /// Whether the outgoing direction ends once everything is written.
     var isFinishing = false
     private var isWakeScheduled = false
-    /// When the handshake began.
+    /// When the TLS handshake began.
     private var begun: Instant?
-    /// Ends the wait for the verdict of a server that says nothing.
+    /// Ends the wait for the verdict of a server that sends nothing.
     private lazy var patience = LoopTimer(target: self)
     private var isPatient = true
 
-    /// So much is read from the socket at once.
+    /// The number of bytes read from the socket at once.
     static let inputSize = 64 * 1024
-    /// So much is encrypted before it is written. With as much waiting for the socket nothing more is taken.
+    /// The number of bytes encrypted before they are written. If as many wait for the socket, nothing more is accepted.
     static let outputSize = 64 * 1024
-    /// So often the socket is read, at most, when the owner reads once.
+    /// The maximum number of reads from the socket per read of the owner.
     static let readings = 4
-    /// So often the engine goes on with a handshake in one turn of the loop.
+    /// The maximum number of handshake steps in one turn of the loop.
     private static let handshakeSteps = 8
-    /// The most that one record carries (RFC 8446 §5.1).
+    /// The maximum content of one record (RFC 8446 §5.1).
     static let recordSize = 16 * 1024
-    /// A server that asked for a certificate has twice as long as the handshake took to refuse it, within these bounds.
+    /// How long a server that requested a certificate has to refuse it: twice the duration of the handshake, within
+    /// these bounds.
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
     package internal(set) var receivedCount = 0
@@ -60,7 +61,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         didSet { updateInterest() }
     }
 
-    /// Secures what `connect` begins to connect, which reports to the handler that it is given.
+    /// Secures the socket that `connect` begins to connect. `connect` receives the handler for the socket's events.
     package init(
         _ engine: any TLSEngine,
         on loop: any EventLoop,
@@ -78,8 +79,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         relay.transport = self
     }
 
-    /// Secures a socket that is connected, as servers do, and clients that begin in plaintext.
-    /// From now on `receiver` hears of the socket.
+    /// Secures a connected socket, as servers do, and clients that begin in plaintext. From now on `receiver` receives
+    /// the socket's events.
     package init(
         _ engine: any TLSEngine,
         on loop: any EventLoop,
@@ -96,21 +97,21 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         socket.handler = relay
         phase = .handshaking
         socket.isReading = true
-        // Soon, and not before its maker has it: it may fail at once.
+        // Soon, but not before the caller has this transport: it may fail at once.
         loop.schedule(Completion { [weak self] in self?.advance() })
     }
 
-    /// Hears of the socket, which needs somebody before there is a transport.
+    /// The receiver of the socket's events, which must exist before this transport does.
     package var receiver: any TransportHandler { relay }
     private let relay: Relay
 
-    /// Sendable although it is not checked: like its transport it is used on one loop only.
+    /// Safe to share between threads: it is used on one loop only, like its transport.
     private final class Relay: TransportHandler, @unchecked Sendable {
         weak var transport: SecuredTransport?
         func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
     }
 
-    /// What was agreed; `nil` until then.
+    /// The agreed parameters; `nil` until the handshake is done.
     package var session: TLSSession? { engine.session }
 
     // MARK: Events
@@ -130,7 +131,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// What the owner wants to write has to wait for the handshake, during which a socket with room is no news.
+    /// Owner writes wait for the handshake. Meanwhile a writable socket is not reported.
     func updateInterest() {
         socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen && !isHeldUp)
     }
@@ -141,13 +142,13 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         if isReading, hasNews { wake() }
     }
 
-    /// Whether there is something to read that the socket will not tell of.
+    /// Whether something can be read of which the socket will not notify.
     var hasNews: Bool { !left.isEmpty || ending != nil || engine.hasMore }
 
     func wake() {
         guard !isWakeScheduled else { return }
         isWakeScheduled = true
-        // Not in this turn, of which the owner may have had its share.
+        // Not in this turn: the owner may have used up its share of it.
         loop.scheduleInNextTurn(
             Completion { [weak self] in
                 guard let self else { return }
@@ -177,22 +178,23 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
                 let isOver = try unsafe feed { input throws(TransportError) in try unsafe engine.handshake(&input) }
                 flush()
                 if isOver, !engine.awaitsVerdict || !isPatient { return opened() }
-                // Unless the engine has yet to take what there is.
+                // Unless the engine has yet to take the available input.
                 if left.isEmpty {
                     guard try receive() else { return isOver ? awaitVerdict() : () }
                 }
             }
             wake()
         } catch {
-            flush()  // the alert that says what is wrong
+            flush()  // sends the alert with the reason
             phase = .failed(error)
             socket?.isReading = false
             handler?.transport(id, did: .connectFailed(error))
         }
     }
 
-    /// A server that does not want us says so about a round trip from now, and resets if it has received more by then:
-    /// so we send nothing before it has spoken, or the time is over.
+    /// Waits for the verdict of a server that requested a certificate. A server that refuses it sends an alert about a
+    /// round trip from now, and resets if it has received more by then. So nothing is sent until the server has spoken
+    /// or the time is over.
     private func awaitVerdict() {
         guard patience.deadline == nil, let begun else { return }
         let (now, bounds) = (loop.now, Self.patienceBounds)
@@ -207,7 +209,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         advance()
     }
 
-    /// Takes more of the handshake from the socket; false when there is none now.
+    /// Reads more of the handshake from the socket. Returns false if there is nothing now.
     private func receive() throws(TransportError) -> Bool {
         let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { memory in
             let outcome = unsafe socket?.read(into: memory) ?? .end
@@ -232,7 +234,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         if isReading, hasNews { wake() }
     }
 
-    /// Lets `body` take from what was received.
+    /// Passes the received bytes to `body`, and keeps what it does not take.
     func feed<Result>(
         _ body: (inout UnsafeRawBufferPointer) throws(TransportError) -> Result
     ) throws(TransportError) -> Result {
@@ -249,16 +251,18 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     // MARK: What is so
 
     private var isOpen: Bool { if case .open = phase { true } else { false } }
-    /// Whether the handshake is over for the engine, so that there is somebody to take leave of.
+    /// Whether the engine has completed the handshake, so that `close_notify` can be sent.
     private var isSecured: Bool { if case .failed = phase { false } else { engine.session != nil } }
-    /// Whether there is something for the socket to take.
+    /// Whether there are bytes for the socket.
     private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
 
-    /// A peer that asks and asks and does not listen to the answers is not read any more. Far more than the owner's bytes can
-    /// come to: two sides that both write first go on reading.
+    /// Whether so much output is queued that nothing more is read: a peer that makes requests and does not read the
+    /// answers must not grow memory.
+    ///
+    /// Far more than an owner's bytes can come to, so two sides that both write first go on reading.
     var hasTooMuchToSend: Bool { engine.outgoing.count > 4 * Self.outputSize && writeFailure == nil }
 
-    /// What a handshake has to say is none of the owner's.
+    /// Bytes of the handshake are not the owner's.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
     package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
 

@@ -1,62 +1,67 @@
-/// One side of one TLS connection without any socket: what was received goes in, what is to be sent comes out.
+/// One side of a TLS connection without a socket: received bytes go in, bytes to send come out.
 ///
-/// `SecuredTransport` stands between it and the socket. OpenSSL is behind it; another library can be. Confined to a loop.
+/// `SecuredTransport` connects it with the socket. Implemented with OpenSSL; another library can take its place.
+/// Confined to a loop.
 package protocol TLSEngine: AnyObject {
-    /// Goes on with the handshake with what is in `input`, and takes from it what it needs, but no more than a bounded number
-    /// of records. Returns whether it is over, and everything about the peer was found to be right.
+    /// Advances the handshake with the bytes in `input`, and removes those that it uses, for a bounded number of
+    /// records. Returns whether the handshake is done and the peer passed all checks.
     func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
-    /// Whether the peer has yet to say what it thinks of our certificate, or of our having none: a server of TLS 1.3 says so
-    /// when the handshake is over for its client (RFC 8446 §4.4.2.4). `handshake` hears it, and whatever else comes.
+    /// Whether the peer has yet to accept or refuse this side's certificate, or its absence.
+    ///
+    /// A server of TLS 1.3 does so after the handshake is done for its client (RFC 8446 §4.4.2.4). `handshake`
+    /// processes that, and whatever else arrives.
     var awaitsVerdict: Bool { get }
 
-    /// Decrypts from `input`, from which it takes what it needs, into `output` as much as fits, but no more than a bounded
-    /// number of records: what they hold may be a byte each, or none. With more to decrypt it leaves some of `input`, and
-    /// says `needsInput` if it has nothing for the owner yet.
+    /// Decrypts from `input` into `output` as much as fits, and removes the bytes that it uses.
+    ///
+    /// The number of records is bounded, since each may hold one byte or none. If there is more to decrypt, some of
+    /// `input` is left. Returns `needsInput` if there is nothing for the owner yet.
     func read(_ input: inout UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer) -> TLSReadOutcome
 
-    /// Whether reading has something without more input: what did not fit, or the end that came right behind the bytes.
+    /// Whether a read can return something without more input: bytes that did not fit, or the end directly after the
+    /// bytes.
     var hasMore: Bool { get }
 
-    /// Encrypts all of `bytes`; or none of them, and returns false, while a message of TLS' own has come only in part: it can
-    /// go on when more was read.
+    /// Encrypts all of `bytes` and returns true. Encrypts nothing and returns false while a TLS message of the peer has
+    /// arrived only in part: writing can go on when more was read.
     func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
-    /// Says that nothing more is written (`close_notify`).
+    /// Sends `close_notify`: nothing more is written.
     func finishWriting()
 
-    /// What is to be sent, in order. Whoever sends it takes it out.
+    /// The bytes to send, in order. The sender removes them.
     var outgoing: CiphertextBuffer { get set }
 
-    /// What was agreed; `nil` until the handshake is over.
+    /// The agreed parameters; `nil` until the handshake is done.
     var session: TLSSession? { get }
 }
 
 package enum TLSReadOutcome {
-    /// So many bytes were decrypted, at least one.
+    /// The number of bytes decrypted, at least one.
     case bytes(Int)
-    /// It takes more input.
+    /// More input is needed.
     case needsInput
-    /// The peer has said that it writes no more.
+    /// The peer has sent `close_notify`.
     case end
     case failed(TransportError)
 }
 
-/// Makes engines that share what is expensive: keys, certificates, roots and the sessions to resume.
+/// Creates engines that share what is expensive: keys, certificates, roots and saved sessions.
 package protocol TLSContext: AnyObject, Sendable {
-    /// The engine for a new connection: of the client, to the server `name`; of a server, whatever the name.
+    /// Creates the engine for a new connection. For a client, `name` is the name of the server; servers ignore it.
     func makeEngine(for name: String) throws(TransportError) -> any TLSEngine
 }
 
-/// What two sides agreed on.
+/// The parameters that client and server agreed on in the TLS handshake.
 public struct TLSSession: Sendable, Hashable {
-    /// The version, as in `TLSv1.3`.
+    /// The TLS version, for example `TLSv1.3`.
     public let version: String
-    /// The cipher suite, as in `TLS_AES_256_GCM_SHA384`.
+    /// The cipher suite, for example `TLS_AES_256_GCM_SHA384`.
     public let cipherSuite: String
-    /// What ALPN chose (RFC 7301); `nil` where nobody asked for any.
+    /// The application protocol that the server chose by ALPN (RFC 7301), or `nil` if none was negotiated.
     public let applicationProtocol: String?
-    /// Whether a session of an earlier link was taken up, which costs neither certificates nor signatures.
+    /// Whether the TLS session of an earlier link was resumed. The handshake then needs no certificates and signatures.
     public let isResumed: Bool
 }
 
@@ -65,18 +70,19 @@ package struct CiphertextBuffer {
     private var bytes: [UInt8] = []
     private var start = 0
 
-    /// Memory beyond this is given back when it is empty.
+    /// The capacity that is kept when the buffer is empty.
     private static let keptCapacity = 128 * 1024
 
     package init() {}
 
     package var count: Int { bytes.count - start }
     package var isEmpty: Bool { count == 0 }
-    /// What it takes, in bytes.
+    /// The allocated memory, in bytes.
     package var memory: Int { bytes.capacity }
 
     package mutating func append(_ more: UnsafeRawBufferPointer) {
-        // What was sent goes when it is the larger part: a socket that never takes all would make this grow for ever.
+        // Sent bytes are removed once they are the larger part. Otherwise a socket that never accepts everything would
+        // let this grow without bound.
         if start > Self.keptCapacity, start > count {
             bytes.removeFirst(start)
             start = 0
@@ -84,13 +90,13 @@ package struct CiphertextBuffer {
         unsafe bytes.append(contentsOf: more)
     }
 
-    /// Takes everything out.
+    /// Removes and returns everything.
     package mutating func takeAll() -> [UInt8] {
         defer { self = CiphertextBuffer() }
         return start == 0 ? bytes : Array(bytes[start...])
     }
 
-    /// Lets `write` send from the front, and takes out what it reports.
+    /// Lets `write` send from the front, and removes the bytes that it reports as sent.
     package mutating func withUnwritten(_ write: (UnsafeRawBufferPointer) -> WriteOutcome) -> WriteOutcome {
         let outcome = unsafe bytes.withUnsafeBytes { unsafe write(UnsafeRawBufferPointer(rebasing: $0[start...])) }
         if case .bytes(let sent) = outcome { start += sent }

@@ -1,10 +1,10 @@
-/// A text in PEM (RFC 7468): certificates, or a private key. What it says is in no description of it.
+/// A PEM text (RFC 7468) with certificates or a private key. Its description does not contain the text.
 public struct PEM: Sendable {
     private enum Source: Sendable, CustomStringConvertible, CustomReflectable {
         case file(String)
         case text(Bytes)
 
-        /// Where the text is, or how long it is.
+        /// The path of the file, or the length of the text.
         var description: String {
             switch self {
             case .file(let path): "PEM in \(path.escaped())"
@@ -12,29 +12,31 @@ public struct PEM: Sendable {
             }
         }
 
-        /// Nothing: a private key is not for those who look around.
+        /// Empty: reflection must not reveal a private key.
         var customMirror: Mirror { Mirror(self, children: []) }
     }
 
     private let source: Source
 
-    /// The regular file at `path`, of at most 16 MiB. It is read when a link is to be secured, and again when it has changed
-    /// since the last one: that is how certificates and keys are rotated.
+    /// A regular file of at most 16 MiB.
     ///
-    /// A path that is not a regular file (a FIFO such as `<(command)` of a shell makes, a terminal), or that contains a NUL
-    /// byte, fails the attempt with `tls(.configuration)`. Give what a command prints as `.text`.
+    /// The file is read when the client secures its first link, and read again for a later link if it has changed. So
+    /// certificates and keys can be rotated; see ``ClientOptions/TLS-swift.struct/rotationCheck``.
+    ///
+    /// If `path` contains a NUL byte or is not a regular file (a terminal, or a FIFO such as `<(command)` of a shell),
+    /// the attempt fails with `tls(.configuration)`. Pass the output of a command as ``text(_:)``.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
-    /// The text itself, as bytes.
+    /// The text, as bytes.
     package static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
 
-    /// The text itself.
+    /// The PEM text itself. To replace a certificate or key while the client exists, use ``file(_:)``.
     public static func text(_ text: String) -> PEM { PEM(source: .text(Bytes(text))) }
 
-    /// Whether the text may be another the next time.
+    /// Whether the text may change.
     package var isFile: Bool { if case .file = source { true } else { false } }
 
-    /// Throws `tls(.configuration)` for a file that cannot be read.
+    /// Returns the text. Throws `tls(.configuration)` if the file cannot be read.
     package func load() throws(TransportError) -> Bytes {
         switch source {
         case .text(let text): return text
@@ -46,7 +48,7 @@ public struct PEM: Sendable {
         }
     }
 
-    /// Changes with the file; the same for ever where there is none.
+    /// The version of the file, which changes with it; always `nil` for a text.
     package var version: FileVersion? {
         switch source {
         case .text: nil
@@ -55,18 +57,31 @@ public struct PEM: Sendable {
     }
 }
 
-/// Who one is in TLS: a certificate and the private key that belongs to it.
+/// A certificate and its private key. With them a client identifies itself to a server (mutual TLS).
 public struct TLSIdentity: Sendable {
-    /// The own certificate, and behind it those that lead towards a root.
+    /// The identity's certificate, followed by the intermediate certificates that chain it to a root.
     package let certificates: PEM
     /// The private key of the first certificate.
     package let privateKey: PEM
-    /// What an encrypted key is decrypted with. Asked whenever the key is read; it has until the end of the attempt to
-    /// connect, and is cancelled then. When it throws, the attempt fails with `tls(.noPassphrase)`, whose message has the
-    /// description of the error, and the next one asks again.
+    /// Returns the passphrase of an encrypted private key.
+    ///
+    /// Called whenever the key is read. It has until the end of the attempt to connect, and is then cancelled. If it
+    /// throws, the attempt fails with `tls(.noPassphrase)`, whose message contains the description of the error, and
+    /// the next attempt calls it again.
     package let passphrase: (@Sendable () async throws -> String)?
 
-    /// An identity of these texts. Whether they fit is known when the first link is secured.
+    /// Creates an identity from PEM texts.
+    ///
+    /// The texts are read when the first link is secured. Texts that are invalid or do not match fail that attempt with
+    /// `tls(.configuration)`.
+    ///
+    /// - Parameters:
+    ///   - certificates: The identity's certificate, followed by the intermediate certificates that chain it to a root.
+    ///   - privateKey: The private key of the first certificate.
+    ///   - passphrase: Returns the passphrase of an encrypted private key; `nil` if the key is not encrypted. It is
+    ///     called whenever the key is read, and cancelled when the attempt to connect ends. If it throws, the attempt
+    ///     fails with `tls(.noPassphrase)` and a message that contains the description of the error. The next attempt
+    ///     calls it again.
     public init(
         certificates: PEM,
         privateKey: PEM,
@@ -77,11 +92,11 @@ public struct TLSIdentity: Sendable {
         self.passphrase = passphrase
     }
 
-    /// Reads everything and asks for the passphrase.
+    /// Reads the texts and requests the passphrase.
     package func load() async throws(TransportError) -> TLSSettings.Identity {
         let secret: String?
         do { secret = try await passphrase?() } catch {
-            throw TransportError(.tls(.noPassphrase), "there is no passphrase for the private key: \(error)")
+            throw TransportError(.tls(.noPassphrase), "the passphrase closure of options.tls.identity failed: \(error)")
         }
         return TLSSettings.Identity(
             certificates: try certificates.load(),

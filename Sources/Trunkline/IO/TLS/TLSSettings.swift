@@ -1,25 +1,25 @@
-/// What a TLS context is made of: everything was read, nothing is looked up any more.
+/// The settings of a TLS context, with all files already read.
 package struct TLSSettings: Sendable {
-    /// Which side it is for, and what it asks of the other.
+    /// The side that the context is for, and whether it verifies the other side.
     package enum Role: Sendable {
-        /// Verifies the server unless told otherwise.
+        /// A client, which by default verifies the server.
         case client(verifies: Bool)
-        /// Asks clients for a certificate that leads to one of the roots.
+        /// A server. It may require client certificates that lead to one of the roots.
         case server(verifiesClients: Bool)
     }
 
     package var role: Role
     package var minimumVersion = TLSVersion.tls12
-    /// Whether the system's roots count.
+    /// Whether the system's roots are trusted.
     package var trustsSystem = true
-    /// Further roots, each text in PEM.
+    /// Further roots, each a PEM text.
     package var roots: [Bytes] = []
     package var identity: Identity?
     package var applicationProtocols: [String] = []
-    /// SHA-256 of public keys, one of which must be in the server's chain; none for any.
+    /// SHA-256 digests of public keys, one of which must be in the server's chain. Empty for no pinning.
     package var pins: Set<PublicKeyPin> = []
 
-    /// Certificates, the own one first, and the key, in PEM.
+    /// Certificates, this side's own first, and the private key, in PEM.
     package struct Identity: Sendable, CustomReflectable {
         let certificates: Bytes
         let key: Bytes
@@ -31,7 +31,7 @@ package struct TLSSettings: Sendable {
             self.passphrase = passphrase
         }
 
-        /// Nothing: a private key is not for those who look around.
+        /// Empty: reflection must not reveal a private key.
         package var customMirror: Mirror { Mirror(self, children: []) }
     }
 
@@ -46,18 +46,21 @@ public enum TLSVersion: Sendable, Hashable {
     case tls13
 }
 
-/// The hash of a public key that a server's chain must contain: SHA-256 of its SubjectPublicKeyInfo (RFC 7469 §2.4).
+/// The hash of a public key that must be in a server's certificate chain: the SHA-256 of its SubjectPublicKeyInfo (RFC
+/// 7469 §2.4).
 public struct PublicKeyPin: Sendable, Hashable {
     let digest: [UInt8]
 
-    /// The pin as it is written in configurations, in base64, with or without a leading `sha256/` or `pin-sha256=`:
+    /// Creates a pin from base64, with or without a leading `sha256/`, `sha256//` or `pin-sha256=`.
+    ///
+    /// This command prints the base64 of a certificate's key:
     ///
     /// ```
     /// openssl x509 -in server.pem -pubkey -noout | openssl pkey -pubin -outform der |
     ///     openssl dgst -sha256 -binary | base64
     /// ```
     ///
-    /// `nil` when that is not the base64 of 32 bytes.
+    /// Returns `nil` if the text is not the base64 of 32 bytes.
     public init?(base64 text: String) {
         var text = text[...]
         for prefix in ["sha256//", "sha256/", "pin-sha256="] where text.hasPrefix(prefix) {
@@ -67,14 +70,14 @@ public struct PublicKeyPin: Sendable, Hashable {
         self.digest = digest
     }
 
-    /// The pin of these 32 bytes; `nil` when they are more or fewer.
+    /// Creates a pin from 32 bytes. Returns `nil` for any other number of bytes.
     package init?(sha256 digest: some Sequence<UInt8>) {
         self.digest = Array(digest)
         guard self.digest.count == 32 else { return nil }
     }
 }
 
-/// The bytes of base64 (RFC 4648 §4); `nil` when it is none. Padding may be missing.
+/// Decodes base64 (RFC 4648 §4). Returns `nil` if it is invalid. Padding may be missing.
 private func decodedBase64(_ text: Substring) -> [UInt8]? {
     var bytes: [UInt8] = []
     var bits: UInt32 = 0
@@ -87,7 +90,7 @@ private func decodedBase64(_ text: Substring) -> [UInt8]? {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): value = character - UInt8(ascii: "0") + 52
         case UInt8(ascii: "+"): value = 62
         case UInt8(ascii: "/"): value = 63
-        case UInt8(ascii: "="), UInt8(ascii: "\n"), UInt8(ascii: "\r"): continue  // as a command or a file ends
+        case UInt8(ascii: "="), UInt8(ascii: "\n"), UInt8(ascii: "\r"): continue  // padding or a line end
         default: return nil
         }
         bits = bits << 6 | UInt32(value)

@@ -1,9 +1,9 @@
-/// What the fields of a layout are called in a Wireshark dissector: one entry for each, in both directions.
+/// The names of a layout's fields in a Wireshark dissector: one entry for each field, in both directions.
 struct WiresharkNames {
     private struct Entry {
         let field: Field
         let key: String
-        /// The widest in any direction.
+        /// The largest width in any direction.
         var width: Int
     }
 
@@ -15,7 +15,7 @@ struct WiresharkNames {
                 entries[index].width = max(entries[index].width, field.shownWidth)
                 continue
             }
-            // A name of the user's can be that of another field.
+            // The user may have chosen the name of another field.
             let name = wiresharkName(field.content.name)
             let taken = entries.map(\.key) + ["kind", "bad_length"]
             var key = name
@@ -28,12 +28,12 @@ struct WiresharkNames {
         }
     }
 
-    /// What `field` is called.
+    /// Returns the name of `field`.
     func key(of field: Field) -> String {
         entries.first { $0.field.content.isSame(as: field.content) }?.key ?? "constant"
     }
 
-    /// Lines that declare every field under the protocol's name.
+    /// Returns the lines that declare every field under the name of the protocol.
     func declarations(protocol name: String) -> String {
         entries.map { entry in
             let (type, base) = entry.field.content.wiresharkType(width: entry.width)
@@ -46,7 +46,7 @@ struct WiresharkNames {
 }
 
 extension Field {
-    /// The most bytes that the value has.
+    /// The largest number of bytes of the value.
     fileprivate var shownWidth: Int {
         if case .length(_, isVarint: true) = content { 8 } else { width }
     }
@@ -55,13 +55,13 @@ extension Field {
 extension Field.Content {
     fileprivate var name: String { if case .kind = self { "kind number" } else { title.name ?? title.what } }
 
-    /// Whether both are shown under one name.
+    /// Returns whether both are shown under one name.
     fileprivate func isSame(as other: Field.Content) -> Bool {
         if case .checksum(let a, _) = self, case .checksum(let b, _) = other { return a == b }
         return title == other.title
     }
 
-    /// The constructor of its ProtoField, and how the number is shown.
+    /// Returns the constructor of its ProtoField and the base of its numbers.
     fileprivate func wiresharkType(width: Int) -> (type: String, base: String?) {
         let base: String
         switch self {
@@ -76,7 +76,7 @@ extension Field.Content {
     }
 }
 
-/// `name` with an underscore for everything that Wireshark does not have in names.
+/// Returns `name` with an underscore for every character that Wireshark does not allow in names.
 func wiresharkName(_ name: String) -> String {
     let kept = name.unicodeScalars.map { scalar -> Character in
         switch scalar {
@@ -87,8 +87,8 @@ func wiresharkName(_ name: String) -> String {
     return kept.isEmpty ? "_" : String(kept)
 }
 
-/// `text` as a string literal of Lua. What is not seen as itself is written in bytes: a name must neither end the literal nor
-/// make the script look like another.
+/// Returns `text` as a string literal of Lua. Characters that are not printable are written as bytes: a name must not
+/// end the literal, nor make the script look different from what it does.
 func luaString(_ text: String) -> String {
     let escaped = text.unicodeScalars.map { scalar -> String in
         switch scalar {

@@ -1,11 +1,11 @@
-// What tells frames apart, as FrameLayout's own decoding has it: of requests as a server sees them, of all that comes
-// back as a client does.
+// Tells frames apart as the layout's own decoding does: requests as a server sees them, all other frames as a client
+// does.
 
 extension WiresharkScript {
     private var roles: Roles { layout.roles }
     private var declared: RoleList { layout.declared }
 
-    /// The function that returns the kind of a frame of one direction, without its name.
+    /// Returns the function that returns the kind of a frame of one direction, without its name.
     func kind(_ shape: LayoutShape) -> String {
         let isRequest = shape.direction == .request
         var lines = unmarkedType(shape) + base(shape) + heartbeats(shape)
@@ -24,7 +24,7 @@ extension WiresharkScript {
         }
         if !isRequest {
             lines += answers(shape)
-            if declared.kind != nil { lines.append("-- A closure of the program's own can say otherwise.") }
+            if declared.kind != nil { lines.append("-- A closure of the program may return another kind.") }
         }
         for symbol in ["n", "v"]
         where lines.contains(where: { $0.contains("+ \(symbol)") || $0.contains("(\(symbol)") }) {
@@ -33,7 +33,7 @@ extension WiresharkScript {
         return "(frame, seen)\n" + (lines + ["return kind"]).map { "    \($0)\n" }.joined() + "end\n"
     }
 
-    /// Takes the bits out of the type that are no part of it.
+    /// Removes the bits from the type that are not part of it.
     private func unmarkedType(_ shape: LayoutShape) -> [String] {
         guard let type = shape.type else { return [] }
         return (0..<8 * type.width).filter { roles.typeBits >> UInt32($0) & 1 == 1 }.map { number in
@@ -42,7 +42,7 @@ extension WiresharkScript {
         }
     }
 
-    /// What the frame is unless something below says more, and whether it is known to answer a request.
+    /// Returns the kind of the frame unless a later rule changes it, and whether it is marked as a response.
     private func base(_ shape: LayoutShape) -> [String] {
         if let slot = shape.kind {
             let kinds = slot.numbers.sorted { $0.value < $1.value }.map { "[\($0.value)] = \"\($0.key)\"" }
@@ -74,7 +74,7 @@ extension WiresharkScript {
         }
     }
 
-    /// The request that serves as a ping, and its answer. Its body is not compared.
+    /// Handles the request that serves as a ping, and its answer. Its body is not compared.
     private func requestAsPing(_ shape: LayoutShape) -> [String] {
         guard let heartbeat = declared.heartbeat, let serial = shape.serial else { return [] }
         let lowest = roles.serials.lowerBound
@@ -88,7 +88,7 @@ extension WiresharkScript {
     }
 
     private func pushes(_ shape: LayoutShape) -> [String] {
-        // A response that is known to be one is neither.
+        // A frame that is marked as a response is neither.
         let unless = roles.tellsPushes ? " and not answers" : ""
         return [(declared.goAway, "goAway"), (declared.push, "push")].compactMap { role, kind in
             test(role, shape).map { "if (\($0))\(unless) then return \"\(kind)\" end" }
@@ -104,7 +104,7 @@ extension WiresharkScript {
         }
     }
 
-    /// Whether the frame has the mark; `nil` where there is none, or the frame has not the field.
+    /// Returns whether the frame has the mark, or `nil` if there is no mark or the frame does not have the field.
     private func test(_ role: Role?, _ shape: LayoutShape) -> String? {
         guard let role else { return nil }
         let slot: Slot?

@@ -1,21 +1,23 @@
 extension FrameLayout {
-    /// The source, in Lua, of a dissector with which Wireshark and tshark show this protocol.
+    /// Returns the Lua source of a dissector with which Wireshark and tshark show this protocol.
     ///
-    /// Save it as `acme.lua` in Wireshark's folder of personal Lua plugins, or name it on the command line:
-    /// `tshark -X lua_script:acme.lua -r capture.pcap`. It shows every field under `acme.…`, joins frames that came in
-    /// several segments, and says in the info column what each frame is. It shows checksums but does not verify them, and
-    /// cannot ask a closure that a role has.
+    /// Save it as `acme.lua` in Wireshark's folder for personal Lua plugins, or pass it on the command line: `tshark -X
+    /// lua_script:acme.lua -r capture.pcap`.
+    ///
+    /// The dissector shows every field under `acme.…`, joins frames that arrived in several segments, and shows the
+    /// kind of each frame in the info column. It shows checksums but does not verify them, and it does not call
+    /// closures of roles.
     ///
     /// - Parameters:
-    ///   - name: What the protocol is called in display filters; must not be the name of one that Wireshark knows. Made
-    ///     lower-case; what is no letter of ASCII, digit or underscore becomes an underscore.
-    ///   - port: The server's TCP port. Frames on the way to it are requests, all others are responses and pushes.
+    ///   - name: The name of the protocol in display filters, in lower case. It must not be the name of a protocol that
+    ///     Wireshark already supports. Characters other than ASCII letters, digits and underscores become underscores.
+    ///   - port: The server's TCP port. Frames to it are requests; all others are responses and pushes.
     public func wiresharkDissector(name: String, port: UInt16) -> String {
         WiresharkScript(self, name: name, port: port).text
     }
 }
 
-/// The text of a dissector while it is put together. In it, n is the size of a frame's body and v that of a varint.
+/// The text of a dissector. In it, n is the size of a frame's body and v that of a varint.
 struct WiresharkScript {
     let layout: FrameLayout
     let name: String
@@ -89,7 +91,7 @@ struct WiresharkScript {
         """
     }
 
-    /// The functions of both directions, or those of either where they are the same.
+    /// The functions of both directions, or one function if they are the same.
     private var functions: String {
         let (request, response) = (layout.request, layout.response)
         let size = "-- The size of the frame at `at`: nil until its length is there, false for an impossible length.\n"
@@ -105,7 +107,7 @@ struct WiresharkScript {
         return ((hasVarint ? [WiresharkScript.varint] : []) + texts).joined(separator: "\n")
     }
 
-    /// The function to call for a frame, by its direction.
+    /// Returns the function to call for a frame, by its direction.
     private func choice(_ name: String) -> String {
         let differs = functions.contains("function \(name)_request")
         return differs ? "(is_request and \(name)_request or \(name)_response)" : "\(name)_frame"
@@ -192,12 +194,12 @@ struct WiresharkScript {
 
     // MARK: Numbers
 
-    /// The bytes of `slot` in a frame.
+    /// Returns the bytes of `slot` in a frame.
     private func range(_ slot: Slot, in shape: LayoutShape) -> String {
         "frame(\(shape.offset(of: slot).text(" + ")), \(slot.width))"
     }
 
-    /// The number in `slot`, which Lua has exactly up to 2⁵³.
+    /// Returns the number in `slot`. Lua's numbers are exact up to 2⁵³.
     func number(_ slot: Slot, in shape: LayoutShape) -> String { number(range(slot, in: shape), slot) }
 
     private func number(_ range: String, _ slot: Slot) -> String {
@@ -206,14 +208,15 @@ struct WiresharkScript {
 
     private func prefix(_ slot: Slot) -> String { slot.order == .littleEndian && slot.width > 1 ? "le_" : "" }
 
-    /// Bit `number` of the number in `slot`, from its own byte, as Lua loses low bits of large numbers.
+    /// Returns bit `number` of the number in `slot`, read from its own byte, because Lua loses the low bits of large
+    /// numbers.
     func bit(_ number: Int, _ slot: Slot, in shape: LayoutShape) -> String {
         let byte = slot.order == .littleEndian ? number / 8 : slot.width - 1 - number / 8
         let offset = shape.offset(of: slot) + LayoutShape.Extent(fixed: byte)
         return "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1)"
     }
 
-    /// The number that `bits` of the number in `slot` hold.
+    /// Returns the number that `bits` of the number in `slot` hold.
     func number(_ bits: BitRange, _ slot: Slot, in shape: LayoutShape) -> String {
         let terms = (0..<bits.count).reversed().map { index in
             let bit = bit(bits.lower + index, slot, in: shape)
@@ -222,14 +225,14 @@ struct WiresharkScript {
         return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " + ")))"
     }
 
-    /// Whether `number`, which is at most `maximum`, is one of `range`.
+    /// Returns whether `number`, which is at most `maximum`, is in `range`.
     func condition(_ number: String, within range: ClosedRange<UInt64>, upTo maximum: UInt64) -> String {
         if range.lowerBound == range.upperBound { return "\(number) == \(range.lowerBound)" }
         if range.upperBound >= maximum { return "\(number) >= \(range.lowerBound)" }
         return "\(number) >= \(range.lowerBound) and \(number) <= \(range.upperBound)"
     }
 
-    /// Whether `number`, which is that in `slot`, is one of `range`.
+    /// Returns whether `number`, which is that in `slot`, is in `range`.
     func condition(_ number: String, within range: ClosedRange<UInt32>, _ slot: Slot) -> String {
         condition(number, within: UInt64(range.lowerBound)...UInt64(range.upperBound), upTo: slot.maximum)
     }

@@ -1,0 +1,153 @@
+// Short pieces of code from the articles, so that they compile. Nothing here is called.
+
+import Foundation
+import Trunkline
+import TrunklineFoundation
+import TrunklineHTTP
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+// MARK: Monitoring
+
+func log(_ line: String) { print(line) }
+
+func monitor(_ client: Client) async {
+    for await state in client.states {
+        log("\(state)")
+    }
+    for await report in client.disconnects {
+        log(report.isNetworkChange ? "the network of this host changed: \(report)" : "\(report)")
+    }
+}
+
+// MARK: Requests
+
+/// Waits for a job for up to `wait`.
+struct Reserve: TypedRequest {
+    static let type: UInt32 = 16
+    let wait: Duration
+    func encode() -> Bytes { Bytes("\(wait.components.seconds)") }
+    static func decode(_ response: Response) -> Bytes { response.body }
+}
+
+extension Client {
+    nonisolated func send(_ reserve: Reserve) async throws(ClientError) -> Reserve.Reply {
+        try await send(reserve, timeout: .after(reserve.wait + .seconds(5)))
+    }
+}
+
+// MARK: Pushes
+
+struct Move: Sendable {
+    let text: String
+    init?(_ body: Bytes) { text = String(body) }
+}
+
+struct MoveClient {
+    let client: Client
+
+    func moves() -> some AsyncSequence<Move, Never> & Sendable {
+        client.pushes(ofType: 20).messages.compactMap { Move($0.body) }
+    }
+}
+
+// MARK: Handshakes
+
+let login = Request(type: 15, body: "secret")
+func login(answering challenge: Bytes) -> Request { Request(type: 15, body: challenge) }
+
+func logIn(_ options: inout ClientOptions) {
+    options.handshake.perform = { link in
+        do throws(ClientError) {
+            _ = try await link.send(login)
+        } catch {
+            guard error.code == .rejected else { throw error }
+            throw HandshakeRefusal("the server rejected the login")
+        }
+    }
+    options.handshake.perform = { link in
+        let greeting = try await link.nextMessage()
+        let response = try await link.send(login(answering: greeting.body))
+        guard let number = response["session"] else { throw HandshakeRefusal("the response has no session number") }
+        try await link.setDefault("session", to: number)
+    }
+}
+
+// MARK: Requests that are bound to a link
+
+/// Lines of text. A request whose field "link" is set is refused on any other link.
+struct BoundLineCodec: FrameCodec, FieldDefaultsCodec {
+    private var lines = DelimitedCodec(delimiter: "\r\n")
+    private var link: UInt64?
+
+    var matching: ResponseMatching { lines.matching }
+
+    mutating func setDefaults(from frame: Frame) throws(FrameError) { link = frame["link"] }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try lines.decode(&input) else { return nil }
+        frame["link"] = link
+        return frame
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        if let bound = frame["link"], bound != link { throw FrameError(.malformed, "bound to link \(bound)") }
+        var line = frame
+        line["link"] = nil
+        try lines.encode(line, into: &output)
+    }
+}
+
+func delete(with client: Client, _ options: inout ClientOptions) async throws {
+    options.handshake.perform = { link in try await link.setDefault("link", to: link.session) }
+
+    let job = try await client.send(Request(body: "reserve"))
+    var delete = Request(body: "delete 7")
+    delete["link"] = job["link"]
+    _ = try await client.send(delete)
+}
+
+// MARK: TLS
+
+struct Secrets: Sendable {
+    func passphrase() async throws -> String { "correct horse" }
+}
+
+func secure(with secrets: Secrets) {
+    let client = Client(to: "tls://gateway.example:7443", speaking: .standard)
+    var options = ClientOptions()
+    options.tls.roots = .only(.file("/etc/acme/roots.pem"))  // a private authority and no other
+    options.tls.identity = TLSIdentity(  // mutual TLS
+        certificates: .file("/etc/acme/worker.pem"),
+        privateKey: .file("/etc/acme/worker.key"),
+        passphrase: { try await secrets.passphrase() }  // only for an encrypted key
+    )
+    options.tls.serverName = "gateway.example"  // if the endpoint is an IP address
+    options.tls.minimumVersion = .tls13
+    // The initializer returns nil unless the text is the base64 of 32 bytes.
+    if let pin = PublicKeyPin(base64: "dmSe6y…=") { options.tls.pins = [pin] }
+    options.handshake.perform = { link in
+        guard try await link.send(Request(type: 0x411, body: "STARTTLS")).body == "go on" else {
+            throw HandshakeRefusal("the server has no TLS")  // never continue in plaintext
+        }
+        try await link.startTLS()
+    }
+    _ = client
+}
+
+// MARK: HTTP
+
+func download(through tunnel: HTTPTunnel) {
+    let registration = TunnelURLProtocol.register(tunnel) { $0.url?.host == "api.example.com" }
+    let configuration = URLSessionConfiguration.default
+    configuration.protocolClasses = [TunnelURLProtocol.self]
+    configuration.urlCache = nil  // on Linux: see below
+    let session = URLSession(configuration: configuration)
+    _ = (registration, session)
+    let codec = HTTP1Codec(host: "files.internal") { $0.maximumBodySize = 10 << 30 }
+    _ = codec
+}
+
+print("Fragments: done")
