@@ -448,10 +448,11 @@ extension ClientOptions {
         /// answered, however late. When the limit is reached, the client replaces the link with another one to the same
         /// server or, if no frame was received either, to the next endpoint.
         ///
-        /// This detects a server that omitted a response, which shifts all later responses by one: each time the client
-        /// stops sending, one response is missing. Replacing such a link loses no request, because none is in flight;
-        /// pushes between the two links may be lost. A server that answers every request too late, while there is
-        /// always another request, looks the same: set a longer timeout for its requests, or set no limit.
+        /// This detects a server that omitted a response. Each later response is then matched with the request
+        /// before its own, and the last request in flight receives none, so it times out. Replacing such a link loses
+        /// no request, because none is in flight; pushes between the two links may be lost. A server that answers every
+        /// request too late, while there is always another request, looks the same: set a longer timeout for its
+        /// requests, or set no limit.
         public var maximumStalls: Int? = 3
 
         /// Creates options with the default values.
@@ -539,8 +540,8 @@ extension ClientOptions {
         ///
         /// Serial numbers belong to a link. With 65,536 of them, a link supports 65,536 / 60 s = 1,092 abandoned
         /// requests per second that are never answered. When requests have found no free serial for 250 ms and
-        /// abandoned requests hold at least half of them, the link is replaced: the next link has all serials, and the
-        /// old one drains. Unless the server answers something, further replacements come at the pace of
+        /// abandoned requests hold at least half of the serials, the link is replaced: all serials are free on the next
+        /// link, and the old one drains. Unless the server answers something, further replacements come at the pace of
         /// `reconnecting.policy`. A call with `waitsForReady: false` that finds no free serial fails with `overloaded`,
         /// fate `notSent`.
         ///

@@ -65,7 +65,7 @@ extension Reaction {
     ///
     /// - The serial is always that of the request.
     /// - The type is that of the request if the frame's is 0.
-    /// - The fields that the layout's role `responsesRepeat` names are copied from the request unless the frame sets
+    /// - The fields listed in the layout's role `responsesRepeat` are copied from the request unless the frame sets
     ///   them.
     /// - The status is a status of success if the frame's is 0 and it is not an error response.
     public static func reply(_ frame: Frame) -> Reaction { Reaction(.reply(frame)) }
@@ -89,8 +89,8 @@ extension Reaction {
 
     /// Writes `frame` as a part of the reply.
     ///
-    /// Its kind is set to `part`. Its other values are set as in ``reply(_:)-(Frame)``, except for the type in
-    /// protocols whose parts have separate types.
+    /// Its kind is set to `part`. Its other values are set as in ``reply(_:)-(Frame)``, with one exception: in a layout
+    /// whose parts have separate types, type 0 becomes the first of these types.
     public static func part(_ frame: Frame) -> Reaction {
         var part = frame
         part.kind = .part

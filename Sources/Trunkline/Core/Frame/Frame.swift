@@ -11,7 +11,7 @@ public struct Frame: Sendable, Hashable {
     /// The kind of a frame: a request, a response, a push and so on.
     @nonexhaustive
     public enum Kind: UInt8, Sendable, Hashable {
-        /// A request, which the server answers with a response.
+        /// A request, which the server answers with a response, or a one-way message, which it does not answer.
         case request
         /// The complete response to a request, or its last part.
         case response

@@ -206,8 +206,8 @@ public struct Field: Sendable, Hashable {
     /// Returns a field that holds the content type of the body, ``Frame/contentType``: an integer field with the name
     /// `contentType`.
     ///
-    /// Every received frame has it, so 0 (``ContentType/bytes``) may also mean that the peer does not specify a content
-    /// type. `default` is sent if the frame does not set it.
+    /// The field is present in every received frame, so 0 (``ContentType/bytes``) may also mean that the peer does not
+    /// specify a content type. `default` is sent if the frame does not set the field.
     public static func contentType<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,
         default: UInt64 = 0,
