@@ -104,6 +104,7 @@ final class SimulatedBody<Value: Sendable>: @unchecked Sendable {
     private var task: Task<Void, Never>?
 
     init(on loop: SimulatedEventLoop, _ body: @escaping @Sendable () async throws -> Value) {
+        // Unstructured, because the thread of the run waits for it. It ends before the run does, or is cancelled.
         task = Task(executorPreference: loop) {
             do { self.result = .success(try await body()) } catch { self.result = .failure(error) }
         }
