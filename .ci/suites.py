@@ -19,7 +19,7 @@ name_of = re.compile(r"\b(?:struct|class|actor|enum|extension) (\w+)")
 # Awaits that involve no other thread of this process.
 harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
 # A test that awaits waits for another thread, unless everything is simulated. Others start threads or open sockets.
-real = re.compile(r"\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
+real = re.compile(r"(?<!\.)\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
 # Must not be used in a simulation.
 outside = re.compile(r"\b(?:Thread|EventLoops|RawListener|with(?:Loopback)?Server\w*)\b|\bLoopbackServer\.start\(|\bDispatch\w+")
 

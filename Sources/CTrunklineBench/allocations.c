@@ -12,6 +12,7 @@
 #if defined(__linux__) && defined(__GLIBC__) && !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -78,8 +79,18 @@ int64_t trunkline_bench_allocations(void) {
     return sum;
 }
 
+int64_t trunkline_bench_bytes_in_use(void) {
+#if __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+#else
+    return -1;
+#endif
+}
+
 #else
 
 int64_t trunkline_bench_allocations(void) { return -1; }
+int64_t trunkline_bench_bytes_in_use(void) { return -1; }
 
 #endif

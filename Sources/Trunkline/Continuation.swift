@@ -16,7 +16,7 @@ package struct Continuation<Value: Sendable>: Sendable {
     }
 
     /// Resumes the caller on its own executor. Never call this with a lock held.
-    package func resume(returning value: Value) {
+    package func resume(returning value: consuming Value) {
         tellThreadSanitizer(of: unsafe address(of: continuation), isResumed: true)
         unsafe continuation.resume(returning: value)
     }
@@ -58,5 +58,14 @@ private func address<Value>(of continuation: UnsafeContinuation<Value, Never>) -
 private func tellThreadSanitizer(of task: UInt, isResumed: Bool) {
     #if os(Linux)
         if isResumed { trunkline_tsan_release(task) } else { trunkline_tsan_acquire(task) }
+    #endif
+}
+
+/// Whether the program runs under the thread sanitizer. Always false on systems other than Linux.
+var isThreadSanitizerOn: Bool {
+    #if os(Linux)
+        trunkline_tsan_is_on() != 0
+    #else
+        false
     #endif
 }

@@ -14,6 +14,12 @@ struct Arguments {
         case oneWay(isQuick: Bool)
         /// Measures a client on the same event loop as a flooded client.
         case flood(isQuick: Bool)
+        /// Measures code paths without a socket.
+        case paths(isQuick: Bool)
+        /// Runs one code path a number of times, for a tool that counts instructions.
+        case path(CodePath, repetitions: Int)
+        /// Prints the counts that the project's check compares with ceilings.
+        case counts
         /// Sends load to an external server and prints one JSON line.
         case drive(Run)
         /// Measures one cell of the matrix in a separate process and prints a line for `Matrix`.
@@ -31,8 +37,9 @@ struct Arguments {
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood]
-               trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M] [--pinned]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --paths]
+               trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
+                              [--batch N] [--pinned]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -58,11 +65,13 @@ struct Arguments {
           --http             GET requests over the link and by URLSession, with a round trip of 50 ms, about 90 s
           --one-way          post, post(all:), enqueue and tryEnqueue, about 90 s
           --flood            the latency of a client while a server floods its event loop, about 40 s
+          --paths            code paths without a socket, about 5 s
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
           --payload BYTES    the size of each body
           --requests N       the number of measured requests
           --warmup M         the number of requests before them (default: a tenth of N)
+          --batch N          send batches of at most N with send(all:); more than C counts as C
           --pinned           run the callers' tasks on client.executor
           --help             show this text
         """
@@ -86,6 +95,13 @@ struct Arguments {
             command = .serveGateway
         case "serve-floods":
             command = .serveFloods
+        case "path":
+            guard words.count == 3, let path = CodePath(rawValue: words[1]), let count = Int(words[2]), count > 0 else {
+                throw UsageError(message: "expected: path \(CodePath.allCases.map(\.rawValue)) REPETITIONS")
+            }
+            command = .path(path, repetitions: count)
+        case "counts":
+            command = .counts
         case "cell":
             words.removeFirst()
             var options = try Options(words, flags: [])
@@ -93,18 +109,31 @@ struct Arguments {
             let warmUp = try options.number("--warmup-ms", 0...)
             let measured = try options.number("--measure-ms", 1...)
             command = .cell(
-                try options.run(row, warmUp: .milliseconds(warmUp), measured: .milliseconds(measured))
+                try options.run(
+                    row,
+                    batchSize: row == .batch ? 64 : 1,
+                    warmUp: .milliseconds(warmUp),
+                    measured: .milliseconds(measured)
+                )
             )
         default:
             var options = try Options(
                 words,
-                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--flood", "--pinned"]
+                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--flood", "--paths", "--pinned"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
-                command = .drive(try options.run(row, warmUp: .requests(warmUp), measured: .requests(count)))
+                let batchSize = options.has("--batch") ? try options.number("--batch", 1...) : 1
+                command = .drive(
+                    try options.run(
+                        row,
+                        batchSize: batchSize,
+                        warmUp: .requests(warmUp),
+                        measured: .requests(count)
+                    )
+                )
             } else {
                 let isQuick = options.takeFlag("--quick")
                 command =
@@ -117,7 +146,9 @@ struct Arguments {
                             : options.takeFlag("--one-way")
                                 ? .oneWay(isQuick: isQuick)
                                 : options.takeFlag("--flood")
-                                    ? .flood(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                                    ? .flood(isQuick: isQuick)
+                                    : options.takeFlag("--paths")
+                                        ? .paths(isQuick: isQuick) : .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
         }
@@ -174,15 +205,17 @@ private struct Options {
     }
 
     /// Returns the run that the remaining options describe.
-    mutating func run(_ row: Row, warmUp: Quota, measured: Quota) throws -> Run {
-        let run = Run(
+    mutating func run(_ row: Row, batchSize: Int, warmUp: Quota, measured: Quota) throws -> Run {
+        var run = Run(
             row: row,
+            batchSize: batchSize,
             port: UInt16(try number("--port", 1...65535)),
-            concurrency: try number("--concurrency", 1...60_000),
+            concurrency: try number("--concurrency", 1...65_536),
             payload: try number("--payload", 0...16_000_000),
             warmUp: warmUp,
             measured: measured
         )
+        run.batchSize = min(batchSize, run.concurrency)
         try refuseRest()
         return run
     }

@@ -6,12 +6,10 @@ struct ClientLoad: Sendable {
     private let client: Client
     /// Used instead of `client`, if set.
     private let byHand: ByHandClient?
-    private let row: Row
+    private let isPinned: Bool
+    private let batchSize: Int
     private let concurrency: Int
     private let bodies: Bodies
-
-    /// The number of requests of one `send(all:)`.
-    static let batchSize = 64
 
     init(_ run: Run) {
         var options = ClientOptions()
@@ -24,7 +22,8 @@ struct ClientLoad: Sendable {
         }
         client = Client(to: endpoint, speaking: .standard, options: options)
         byHand = run.row == .byHand ? ByHandClient(run) : nil
-        row = run.row
+        isPinned = run.row == .pinned
+        batchSize = run.batchSize
         concurrency = run.concurrency
         bodies = Bodies(size: run.payload)
     }
@@ -42,17 +41,22 @@ struct ClientLoad: Sendable {
     func drive(_ quota: Quota, _ histogram: Histogram) async throws -> Int {
         let deadline = quota.deadline(from: monotonicNow()) ?? .max
         let answered = Counter()
-        let executor = row == .pinned ? client.executor : nil
-        let size = row == .batch ? min(Self.batchSize, concurrency) : 1
-        let workers = concurrency / size
+        let executor = isPinned ? client.executor : nil
+        let workers = (concurrency + batchSize - 1) / batchSize
+        let stride = quota.latencyStride(concurrency: concurrency)
         try await withThrowingDiscardingTaskGroup { group in
             for index in 0..<workers {
                 let share = quota.share(of: index, among: workers)
+                let places = concurrency * index / workers..<concurrency * (index + 1) / workers
                 let work: @concurrent @Sendable () async throws -> Void = {
                     let count =
-                        size == 1
-                        ? try await call(index, upTo: share, until: deadline, histogram)
-                        : try await callInBatches(of: size, index, upTo: share, until: deadline, histogram)
+                        if batchSize > 1 {
+                            try await callInBatches(places, upTo: share, until: deadline, histogram)
+                        } else if let byHand {
+                            try await call(byHand: byHand, index, upTo: share, until: deadline, histogram)
+                        } else {
+                            try await call(index, upTo: share, until: deadline, measuringOneIn: stride, histogram)
+                        }
                     answered.add(count)
                 }
                 // Ordinary callers pass no preference at all: even `nil` makes the runtime look it up.
@@ -66,8 +70,36 @@ struct ClientLoad: Sendable {
         return answered.value
     }
 
-    /// Runs one caller: sends a request, awaits and checks the response, and repeats.
+    /// Runs one caller: sends a request, awaits and checks the response, and repeats. Measures the latency of one
+    /// request in `stride`.
+    ///
+    /// Not inlined: together with the other kinds of callers, the frame of the task would be three times as large.
+    @inline(never)
     private func call(
+        _ caller: Int,
+        upTo limit: Int,
+        until deadline: UInt64,
+        measuringOneIn stride: Int,
+        _ histogram: Histogram
+    ) async throws -> Int {
+        var (count, unmeasured) = (0, caller % stride)
+        while count < limit {
+            let isMeasured = unmeasured == 0
+            let start = isMeasured ? monotonicNow() : 0
+            if start >= deadline { break }
+            let reply = try await client.send(Request(type: Run.type, body: bodies[caller &+ count]))
+            try bodies.check(reply, caller &+ count)
+            if isMeasured { histogram.record(monotonicNow() - start, caller: caller) }
+            unmeasured = (isMeasured ? stride : unmeasured) - 1
+            count += 1
+        }
+        return count
+    }
+
+    /// Does the same with `byHand`.
+    @inline(never)
+    private func call(
+        byHand: ByHandClient,
         _ caller: Int,
         upTo limit: Int,
         until deadline: UInt64,
@@ -77,14 +109,7 @@ struct ClientLoad: Sendable {
         var start = monotonicNow()
         while count < limit, start < deadline {
             let number = caller &+ count
-            let body = bodies[number]
-            let reply =
-                if let byHand {
-                    Response(try await byHand.send(body))
-                } else {
-                    try await client.send(Request(type: Run.type, body: body))
-                }
-            try bodies.check(reply, number)
+            try bodies.check(Response(try await byHand.send(bodies[number])), number)
             let end = monotonicNow()
             histogram.record(end - start, caller: caller)
             start = end
@@ -93,22 +118,23 @@ struct ClientLoad: Sendable {
         return count
     }
 
+    /// Runs one caller of `send(all:)`. A batch has a request for each of `places`.
+    @inline(never)
     private func callInBatches(
-        of size: Int,
-        _ caller: Int,
+        _ places: Range<Int>,
         upTo limit: Int,
         until deadline: UInt64,
         _ histogram: Histogram
     ) async throws -> Int {
-        let first = caller * size
-        let requests = (0..<size).map { Request(type: Run.type, body: bodies[first + $0]) }
+        let first = places.lowerBound
+        let requests = places.map { Request(type: Run.type, body: bodies[$0]) }
         var count = 0
         var start = monotonicNow()
         while count < limit, start < deadline {
             let results = await client.send(all: requests.prefix(limit - count))
             for (index, result) in results.enumerated() { try bodies.check(result.get(), first + index) }
             let end = monotonicNow()
-            histogram.record(end - start, times: results.count, caller: caller)
+            histogram.record(end - start, times: results.count, caller: first)
             start = end
             count += results.count
         }

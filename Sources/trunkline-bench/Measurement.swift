@@ -69,7 +69,7 @@ struct Measurement {
 
     func json(of run: Run) -> String {
         let members = [
-            ("peer", run.row == .pinned ? "\"trunkline-pinned\"" : "\"trunkline\""),
+            ("peer", "\"trunkline\(run.batchSize > 1 ? "-batch" : "")\(run.row == .pinned ? "-pinned" : "")\""),
             ("concurrency", "\(run.concurrency)"),
             ("payload", "\(run.payload)"),
             ("requests", "\(requests)"),

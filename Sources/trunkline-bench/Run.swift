@@ -28,6 +28,15 @@ enum Quota {
         }
     }
 
+    /// The sampling interval of latencies, in requests. Reading the clock twice would take a tenth of the time of a
+    /// request.
+    func latencyStride(concurrency: Int) -> Int {
+        switch self {
+        case .requests(let all): all / 200_000 + 1
+        case .milliseconds: concurrency > 16 ? 8 : 1
+        }
+    }
+
     /// Returns the number of requests for worker `index` of `count`.
     func share(of index: Int, among count: Int) -> Int {
         switch self {
@@ -40,6 +49,8 @@ enum Quota {
 /// The parameters of one measurement: a cell of the matrix, or the values of the command line.
 struct Run {
     var row: Row
+    /// The most requests of one `send(all:)`; 1 for `send`.
+    var batchSize = 1
     var port: UInt16
     /// Requests in flight.
     var concurrency: Int

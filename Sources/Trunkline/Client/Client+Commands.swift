@@ -5,9 +5,16 @@ extension Client: @preconcurrency CommandQueueOwner {
         // touched.
         for index in commands.indices {
             if let command = commands[index].take() { take(command) }
+            if index % Self.admittedAtOnce == Self.admittedAtOnce - 1, isReady {
+                _ = connection.admitEarly(from: &queue, &parts)
+            }
         }
         finish()
     }
+
+    /// Of many commands, this number is performed before their requests are put on the link. They are then still in the
+    /// processor's cache.
+    private static var admittedAtOnce: Int { 256 }
 
     /// Ends a batch: puts requests on the link, performs the resulting events, and arms the timer.
     func finish() {
@@ -41,7 +48,7 @@ extension Client: @preconcurrency CommandQueueOwner {
     }
 
     private func take(_ command: consuming Command) {
-        switch command {
+        switch consume command {
         case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
             register(id, frame, waiter, deadline, expectsResponse)
         case .sendAll(let first, let frames, let batch):
@@ -102,8 +109,13 @@ extension Client: @preconcurrency CommandQueueOwner {
             return end(id, waiter, ClientError(.overloaded, .notSent, refusal))
         }
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
-        let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
-        queue.append(request, deadline: deadline)
+        let request = QueuedRequest(
+            id: id,
+            frame: consume frame,
+            waiter: consume waiter,
+            expectsResponse: expectsResponse
+        )
+        queue.append(consume request, deadline: deadline)
     }
 
     /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.

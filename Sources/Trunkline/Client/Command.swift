@@ -66,18 +66,20 @@ final class CommandQueue: LoopWork {
     func nextRequestPartID() -> RequestID { lastRequestPartID.wrappingAdd(1, ordering: .relaxed).newValue }
 
     /// Adds a command other than a request or a request part.
-    func post(_ command: Command) {
+    func post(_ command: consuming Command) {
+        // Optional, so that it can be moved into the closure.
+        var command = Optional(consume command)
         let isFirst = queue.withLock { items in
-            items.append(command)
+            items.append(command.take())
             return !isFilled.exchange(true, ordering: .acquiringAndReleasing)
         }
         if isFirst { loop.schedule(self) }
     }
 
     /// Adds a request or a request part.
-    func postRequest(_ command: Command) {
-        guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(command) }
-        unsafe onLoop.items.append(command)
+    func postRequest(_ command: consuming Command) {
+        guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(consume command) }
+        unsafe onLoop.items.append(consume command)
         if unsafe !onLoop.isScheduled { loop.scheduleAtEndOfTurn(self) }
         unsafe onLoop.isScheduled = true
     }

@@ -52,11 +52,15 @@ enum Waiter: Sendable {
     /// The most common case is handled inline, because this runs once per request.
     @inline(__always)
     func resume(_ outcome: consuming Outcome) {
-        if case .caller(let continuation) = self { continuation.resume(returning: outcome) } else { tell(outcome) }
+        if case .caller(let continuation) = self {
+            continuation.resume(returning: consume outcome)
+        } else {
+            tell(consume outcome)
+        }
     }
 
     @inline(never)
-    private func tell(_ outcome: Outcome) {
+    private func tell(_ outcome: consuming Outcome) {
         switch self {
         case .caller(let continuation): continuation.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
@@ -79,20 +83,36 @@ enum Waiter: Sendable {
 final class Batch: @unchecked Sendable {
     let options: ResolvedOptions
     private let continuation: Continuation<[Outcome]>
-    private var outcomes: [Outcome?]
-    private var missing: Int
+    private var results: Results
+
+    /// One value, so that completing a request is one access to this object.
+    private struct Results {
+        /// Where `isMissing` is true, the element is a placeholder.
+        var outcomes: [Outcome]
+        var isMissing: [Bool]
+        var missingCount: Int
+
+        /// Sets the outcome of a request unless it has one. Returns all outcomes if it was the last.
+        mutating func complete(_ index: Int, _ outcome: consuming Outcome) -> [Outcome]? {
+            guard isMissing[index] else { return nil }
+            isMissing[index] = false
+            outcomes[index] = outcome
+            missingCount -= 1
+            return missingCount == 0 ? exchange(&outcomes, with: []) : nil
+        }
+    }
 
     init(count: Int, _ options: ResolvedOptions, _ continuation: Continuation<[Outcome]>) {
         self.options = options
         self.continuation = continuation
-        outcomes = Array(repeating: nil, count: count)
-        missing = count
+        results = Results(
+            outcomes: Array(repeating: .success(.none), count: count),
+            isMissing: Array(repeating: true, count: count),
+            missingCount: count
+        )
     }
 
-    func complete(_ index: Int, _ outcome: Outcome) {
-        guard outcomes[index] == nil else { return }
-        outcomes[index] = outcome
-        missing -= 1
-        if missing == 0 { continuation.resume(returning: outcomes.compactMap { $0 }) }
+    func complete(_ index: Int, _ outcome: consuming Outcome) {
+        if let all = results.complete(index, outcome) { continuation.resume(returning: all) }
     }
 }

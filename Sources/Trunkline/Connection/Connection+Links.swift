@@ -12,8 +12,8 @@ extension Connection {
         let before = transport.receivedCount
         var count = 0
         var ending: (any Error)?
-        if !links[index].holdsFrames { loop.withReceiveMemory { links[index].received.borrow(&$0) } }
         while true {
+            if !links[index].holdsFrames { loop.withReceiveMemory { links[index].received.borrow(&$0) } }
             let decodedBefore = decoded.count
             let step = links[index].readAndDecode(
                 into: &decoded,

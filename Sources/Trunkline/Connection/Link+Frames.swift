@@ -33,16 +33,22 @@ extension Link {
         into events: inout [ConnectionEvent?]
     ) -> Int {
         var count = 0
-        while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld,
-            let expectsResponse = queue.firstExpectsResponse(), !expectsResponse || !machine.requests.isExhausted
-        {
+        while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld {
+            if machine.requests.isExhausted, queue.firstExpectsResponse() != false { break }
             guard let request = queue.popFirst() else { break }
             let id = request.id
             let admitted = request.waiter.wantsAdmission ? request.waiter : nil
             let holdsOthers =
-                rules.isInOrder && expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
+                rules.isInOrder && request.expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
             let reportsWritten = admitted?.handle != nil
-            let place = machine.send(consume request, reportsWritten: reportsWritten, holdsOthers: holdsOthers)
+            let place = machine.send(
+                id,
+                request.frame,
+                request.waiter,
+                expectsResponse: request.expectsResponse,
+                reportsWritten: reportsWritten,
+                holdsOthers: holdsOthers
+            )
             guard let place else { preconditionFailure("no serial number is free for a queued request") }
             queue.went(id, to: place, on: session)
             count += 1
@@ -91,9 +97,9 @@ extension Link {
         into events: inout [ConnectionEvent?]
     ) -> Taken {
         var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
-        // In reverse, so that each frame can be removed without a copy.
-        frames.reverse()
-        while taken.violation == nil, let frame = frames.popLast() {
+        for index in frames.indices where taken.violation == nil {
+            // Moved, not copied: each copy of a frame costs two retains.
+            let frame = exchange(&frames[index], with: Frame(.pong))
             switch frame.kind {
             case .response:
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }

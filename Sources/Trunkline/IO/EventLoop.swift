@@ -74,8 +74,8 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// States that the next work is likely to arrive within microseconds, so the loop may spin before it goes to sleep.
     func expectNews()
 
-    /// Lends memory for reading to `body`, which may replace it. All sockets of the loop share one buffer.
-    func withReceiveMemory(_ body: (inout [UInt8]) -> Void)
+    /// Calls `body` with the memory for reading that all sockets of the loop share.
+    func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void)
 
     /// Returns a seed for random choices (jitter, order of endpoints): from the system, or the next one of the
     /// simulation.

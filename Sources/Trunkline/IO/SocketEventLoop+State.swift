@@ -33,7 +33,10 @@ extension SocketEventLoop {
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
         var expectation = Expectation()
-        var receiveMemory: [UInt8] = []
+        /// The thread sanitizer does not see the atomic operations of reference counts. For memory that a body shared,
+        /// it would report a race between the last reader of the body and the next read of the socket. On macOS the
+        /// loop cannot tell whether the sanitizer is on, so it may report that race there.
+        var receiveMemory = ReceiveMemory(reusesLent: !isThreadSanitizerOn)
         /// Empty arrays whose memory is reused.
         var spareWork: [any LoopWork] = []
         var spareJobs: [Job] = []

@@ -106,7 +106,7 @@ package final class SocketEventLoop: EventLoop {
         unsafe state.timers.arm(timer, at: deadline)
     }
 
-    package func withReceiveMemory(_ body: (inout [UInt8]) -> Void) {
+    package func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void) {
         assertCurrent()
         unsafe body(&state.receiveMemory)
     }
@@ -234,6 +234,7 @@ package final class SocketEventLoop: EventLoop {
         runEndOfTurn()
         if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
         unsafe state.turnTime = now
+        unsafe state.receiveMemory.trim(at: state.turnTime)
         if unsafe !state.canWatch { _ = pollerFailure() }
         // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
         var carried = unsafe exchange(&state.inNextTurn, with: [])
@@ -330,6 +331,11 @@ package final class SocketEventLoop: EventLoop {
             // Compared first: the time from a deadline in the farthest past to now does not fit in 64 bits.
             let now = now
             timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
+        }
+        if unsafe state.receiveMemory.hasLent {
+            // An idle loop wakes up once or twice more, to release the memory of the last large bodies.
+            let keepTime = ReceiveMemory.keepNanoseconds
+            timeout = timeout < 0 ? keepTime : min(timeout, keepTime)
         }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in

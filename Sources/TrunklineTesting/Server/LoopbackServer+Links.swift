@@ -62,9 +62,9 @@ extension LoopbackServer: TransportHandler {
     func updateReading(_ link: ServerLink) { link.transport.isReading = isReading(link) }
 
     private func read(_ link: ServerLink) {
-        loop.withReceiveMemory { link.received.borrow(&$0) }
         var budget = Self.readBudget
         while budget > 0, isReading(link) {
+            loop.withReceiveMemory { link.received.borrow(&$0) }
             let outcome = link.read(into: &decoded)
             for frame in decoded { take(frame, on: link) }
             decoded.removeAll(keepingCapacity: true)

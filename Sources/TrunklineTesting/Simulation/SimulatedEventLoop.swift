@@ -17,7 +17,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var endOfTurn: [any LoopWork] = []
     var nextTurn: [any LoopWork] = []
     var timers = TimerQueue()
-    private var receiveMemory: [UInt8] = []
+    private var receiveMemory = ReceiveMemory()
     /// Draws what runs next.
     var random: SeededGenerator
     /// Generates `randomSeed`.
@@ -82,7 +82,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         timers.arm(timer, at: deadline)
     }
 
-    package func withReceiveMemory(_ body: (inout [UInt8]) -> Void) {
+    package func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void) {
         preconditionIsCurrent()
         body(&receiveMemory)
     }

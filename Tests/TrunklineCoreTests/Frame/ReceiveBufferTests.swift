@@ -12,47 +12,111 @@ import Trunkline
     }
 
     @Test func borrowedMemoryIsReturnedAndAnIncompleteFrameIsKept() {
-        var memory = [UInt8](repeating: 0, count: 128 * 1024)
+        var memory = ReceiveMemory()
         var buffer = ReceiveBuffer()
         buffer.borrow(&memory)
-        #expect(memory.isEmpty)
         fill(&buffer, [1, 2, 3, 4, 5])
         #expect(buffer.readBytes(2) == [1, 2])
         buffer.giveBack(to: &memory)
-        #expect(memory.count == 128 * 1024)
+        let kept = memory.spareByteCount
+        #expect(kept >= 64 * 1024)
         #expect(buffer.count == 3)
         buffer.borrow(&memory)
+        #expect(memory.spareByteCount < kept)
         fill(&buffer, [6])
         #expect(buffer.readBytes(4) == [3, 4, 5, 6])
         buffer.giveBack(to: &memory)
-        #expect(memory.count == 128 * 1024)
+        #expect(memory.spareByteCount >= kept)
         #expect(buffer.isEmpty)
     }
 
-    @Test func memoryThatAFrameSharesIsNotReturned() {
-        var memory = [UInt8](repeating: 0, count: 64 * 1024)
-        var buffer = ReceiveBuffer()
-        buffer.borrow(&memory)
-        fill(&buffer, [UInt8](repeating: 7, count: 20_000))
-        let body = buffer.readBytes(20_000)
-        buffer.giveBack(to: &memory)
-        #expect(memory.isEmpty)
-        buffer.borrow(&memory)
-        fill(&buffer, [UInt8](repeating: 8, count: 20_000))
-        #expect(body == Bytes([UInt8](repeating: 7, count: 20_000)))
-    }
-
     @Test func aBufferWithManyBytesToDecodeKeepsItsMemory() {
-        var memory = [UInt8](repeating: 0, count: 64 * 1024)
+        var memory = ReceiveMemory()
         var buffer = ReceiveBuffer()
         buffer.borrow(&memory)
         fill(&buffer, [UInt8](repeating: 7, count: 10_000))
         buffer.giveBack(to: &memory)
-        #expect(memory.isEmpty)
-        var others = [UInt8](repeating: 0, count: 32 * 1024)
-        buffer.borrow(&others)
-        #expect(others.count == 32 * 1024)
+        #expect(memory.spareByteCount == 0)
         #expect(buffer.readBytes(10_000) == Bytes([UInt8](repeating: 7, count: 10_000)))
+    }
+
+    // MARK: Memory that bodies share
+
+    /// Receives a body of `count` equal bytes and returns it, as a link does in one turn.
+    private func receive(_ byte: UInt8, count: Int = 20_000, _ memory: inout ReceiveMemory) throws -> Bytes {
+        var buffer = ReceiveBuffer()
+        buffer.borrow(&memory)
+        fill(&buffer, [UInt8](repeating: byte, count: count))
+        let taken = buffer.readBytes(count)
+        let body = try #require(taken)
+        buffer.giveBack(to: &memory)
+        return body
+    }
+
+    private func address(of body: Bytes) -> UInt { unsafe body.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) } }
+
+    @Test func memoryIsReusedAfterItsBodyWasReleased() throws {
+        var memory = ReceiveMemory()
+        let first = address(of: try receive(7, &memory))
+        let second = try receive(8, &memory)
+        #expect(address(of: second) == first)
+        #expect(second == Bytes(repeating: 8, count: 20_000))
+    }
+
+    @Test func memoryIsNotReusedWhileABodySharesIt() throws {
+        var memory = ReceiveMemory()
+        var bodies: [Bytes] = []
+        for number in 0..<100 { bodies.append(try receive(UInt8(number), &memory)) }
+        for number in 0..<100 { #expect(bodies[number] == Bytes(repeating: UInt8(number), count: 20_000)) }
+        #expect(Set(bodies.map(address(of:))).count == 100)
+    }
+
+    @Test func aBodyInReusedMemoryHasNoBytesOfTheEarlierOne() throws {
+        var memory = ReceiveMemory()
+        let first = address(of: try receive(7, count: 30_000, &memory))
+        var body = try receive(8, &memory)
+        #expect(address(of: body) == first)
+        #expect(body.count == 20_000 && body.allSatisfy { $0 == 8 })
+        body.append(9)
+        #expect(body.count == 20_001 && !body.contains(7))
+        // The buffer itself shows received bytes only.
+        var buffer = ReceiveBuffer()
+        buffer.borrow(&memory)
+        #expect(buffer.isEmpty && buffer.byte(at: 0) == nil && buffer.readBytes(1) == nil)
+        fill(&buffer, [1])
+        #expect(buffer.readBytes(2) == nil && buffer.readBytes(1) == [1])
+    }
+
+    @Test func rememberedMemoryIsBoundedAndReleasedWhenIdle() throws {
+        var memory = ReceiveMemory()
+        var bodies: [Bytes] = []
+        for _ in 0..<200 {
+            bodies.append(try receive(7, &memory))
+            #expect(memory.lentByteCount <= ReceiveMemory.maximumLent)
+        }
+        #expect(memory.hasLent)
+        memory.trim(at: Instant(nanoseconds: 1))
+        memory.trim(at: Instant(nanoseconds: ReceiveMemory.keepNanoseconds))
+        #expect(memory.hasLent)
+        memory.trim(at: Instant(nanoseconds: 1 + ReceiveMemory.keepNanoseconds))
+        #expect(!memory.hasLent && memory.lentByteCount == 0)
+    }
+
+    /// A frame that grows the buffer step by step must not leave the smaller steps behind.
+    @Test func memoryOfALargeFrameIsNotKept() {
+        var memory = ReceiveMemory()
+        var buffer = ReceiveBuffer()
+        let size = 3 * ReceiveMemory.maximumSize
+        buffer.await(size)
+        while buffer.count < size {
+            buffer.borrow(&memory)
+            let missing = size - buffer.count
+            _ = unsafe buffer.fill { free in (min(free.count, missing), ()) }
+        }
+        #expect(buffer.readBytes(size)?.count == size)
+        buffer.giveBack(to: &memory)
+        #expect(memory.spareByteCount <= ReceiveMemory.maximumSize)
+        #expect(memory.lentByteCount == 0)
     }
 
     /// Reading a body through a buffer, and appending behind it, must not change the body, which others hold.

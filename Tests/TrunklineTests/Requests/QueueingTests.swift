@@ -40,6 +40,27 @@ struct QueueingTests {
         }
     }
 
+    // MARK: Many requests at once
+
+    /// More requests than are performed before the first of them are put on the link.
+    @Test func cancelledRequestsOfALargeBatchAreNotSent() throws {
+        try simulate { service, client in
+            try await client.connect()
+            let handles = (0..<1000).map { client.start(ask("\($0)")) }
+            for (number, handle) in handles.enumerated() where number % 3 == 0 { handle.cancel() }
+            for (number, handle) in handles.enumerated() {
+                if number % 3 == 0 {
+                    let error = await failure(of: handle)
+                    #expect(error?.code == .cancelled && error?.fate == .notSent)
+                } else {
+                    try await expectBody("\(number)", of: handle)
+                }
+            }
+            let sent = (0..<1000).filter { $0 % 3 != 0 }.map { Bytes("\($0)") }
+            #expect(await service.server.received.map(\.body) == sent)
+        }
+    }
+
     // MARK: Not waiting for a link
 
     @Test func aCallThatDoesNotWaitFailsAtOnceWithTheCause() throws {

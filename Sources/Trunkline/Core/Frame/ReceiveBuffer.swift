@@ -231,7 +231,8 @@ public struct ReceiveBuffer: Sendable {
     package mutating func fill<Outcome>(
         _ read: (UnsafeMutableRawBufferPointer) -> (count: Int, outcome: Outcome)
     ) -> (count: Int, outcome: Outcome) {
-        makeRoom()
+        var none = ReceiveMemory()
+        makeRoom(from: &none)
         let start = upper
         let offered = storage.count - start
         let result = unsafe storage.withUnsafeMutableBytes {
@@ -241,7 +242,7 @@ public struct ReceiveBuffer: Sendable {
         upper += result.count
         if result.count == offered {
             readSize = min(readSize * 2, Self.largestRead)
-        } else if result.count < readSize / 8 {
+        } else if count < readSize / 8 {
             readSize = max(readSize / 2, Self.smallestRead)
         }
         return result
@@ -255,7 +256,7 @@ public struct ReceiveBuffer: Sendable {
         return max(readSize, min(awaited - count, max(count * 15, Self.largestRead)))
     }
 
-    private mutating func makeRoom() {
+    private mutating func makeRoom(from memory: inout ReceiveMemory) {
         let wanted = makesRoomFor()
         if isEmpty && !isShared { (lower, upper, floor) = (0, 0, 0) }
         let left = lower..<upper
@@ -264,36 +265,30 @@ public struct ReceiveBuffer: Sendable {
         let suits = awaited <= storage.count - lower || left.count + wanted < 2 * storage.count
         let hasRoom = storage.count - upper >= wanted / 4 && suits
         if hasRoom && !isShared { return }
-        let fresh = unsafe [UInt8](unsafeUninitializedCapacity: left.count + wanted) { memory, initialized in
-            unsafe storage.withUnsafeBufferPointer { old in
-                _ = unsafe memory.initialize(fromContentsOf: old[left])
-            }
-            // `read` writes the free space before anything reads it.
-            initialized = left.count + wanted
+        // Somewhat less is enough, or every few bytes that are left over would need new memory.
+        let minimum = left.count + (awaited > count ? wanted : wanted / 2)
+        var fresh = memory.take(left.count + wanted, atLeast: minimum)
+        unsafe fresh.withUnsafeMutableBytes { fresh in
+            unsafe storage.withUnsafeBytes { unsafe fresh.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[left])) }
         }
-        storage = fresh
+        swap(&storage, &fresh)
+        if isShared { memory.addLent(fresh) } else { memory.add(fresh) }
         (lower, upper, floor, isShared) = (0, left.count, 0, false)
     }
 
-    /// Uses `memory` for the reads that follow, with the remaining bytes copied to its front, unless this buffer
-    /// already has as much. Many buffers can take turns with one run of memory this way.
-    package mutating func borrow(_ memory: inout [UInt8]) {
-        guard storage.count < memory.count else { return }
-        let left = count
-        memory.replaceSubrange(..<left, with: storage[lower..<upper])
-        storage = exchange(&memory, with: [])
-        (lower, upper, floor, isShared) = (0, left, 0, false)
-    }
+    /// Prepares the next `fill`: if this buffer has too little free space, takes space from `memory` and copies the
+    /// remaining bytes to its front. Many buffers can take turns with the same memory this way.
+    package mutating func borrow(_ memory: inout ReceiveMemory) { makeRoom(from: &memory) }
 
     /// Moves the storage to `memory`, unless a frame shares it or many undecoded bytes are left in it. Called at the
     /// end of a batch, so that an idle link keeps no more memory than it needs.
-    package mutating func giveBack(to memory: inout [UInt8]) {
+    package mutating func giveBack(to memory: inout ReceiveMemory) {
         if isEmpty && isShared {
-            (storage, lower, upper, floor, awaited, isShared) = ([], 0, 0, 0, 0, false)
+            memory.addLent(exchange(&storage, with: []))
+            (lower, upper, floor, awaited, isShared) = (0, 0, 0, 0, false)
         } else if !isShared, count <= Self.smallLeftOver, storage.count > Self.smallLeftOver {
             let left = isEmpty ? [] : Array(storage[lower..<upper])
-            if storage.count > memory.count { memory = exchange(&storage, with: []) }
-            storage = left
+            memory.add(exchange(&storage, with: left))
             (lower, upper, floor) = (0, left.count, 0)
         }
     }

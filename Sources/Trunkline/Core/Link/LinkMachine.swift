@@ -129,24 +129,37 @@ package struct LinkMachine<Waiter> {
     /// - Parameters:
     ///   - reportsWritten: Whether to report that the request is written, before its response.
     ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
+    @inline(__always)
     package mutating func send(
-        _ request: consuming QueuedRequest<Waiter>,
+        _ id: RequestID,
+        _ frame: consuming Frame,
+        _ waiter: consuming Waiter,
+        expectsResponse: Bool,
         reportsWritten: Bool = false,
         holdsOthers: Bool = false
     ) -> Place? {
         let position = outbound.nextPosition
-        let (id, type) = (request.id, request.frame.type)
-        guard request.expectsResponse else {
-            messages.insert(Message(waiter: request.waiter, position: position), for: id)
-            outbound.append(OutboundQueue.Item(request.frame, id: id, reportsWritten: true))
+        guard expectsResponse else {
+            messages.insert(Message(waiter: waiter, position: position), for: id)
+            outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true))
             return .written
         }
-        guard let number = requests.insert(id, request.waiter, type: type, at: position) else { return nil }
-        var frame = request.frame
+        guard let number = requests.insert(id, waiter, type: frame.type, at: position) else { return nil }
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
         if holdsOthers { holder = number }
         return .response(number)
+    }
+
+    /// Puts a request on the link, as above.
+    package mutating func send(_ request: QueuedRequest<Waiter>, holdsOthers: Bool = false) -> Place? {
+        send(
+            request.id,
+            request.frame,
+            request.waiter,
+            expectsResponse: request.expectsResponse,
+            holdsOthers: holdsOthers
+        )
     }
 
     /// Queues a frame that has no waiter: a cancel frame, a pong, or the closing frame. It is never moved to another

@@ -53,6 +53,8 @@ package struct OutboundQueue: Sendable {
     /// The number of items from `head` on that are in `buffer`. None of these was removed after it was encoded.
     private var encodedCount = 0
     private var buffer = SendBuffer()
+    /// Where the encoded frames end. Empty between calls of `encode`; kept for its capacity.
+    private var ends: [Int] = []
     /// The number of bytes of `buffer` that were written, and how many of these belong to complete items.
     private var written = 0
     private var writtenDone = 0
@@ -135,26 +137,46 @@ package struct OutboundQueue: Sendable {
     /// Returns the frames that could not be encoded. They are removed from the queue.
     package mutating func encode(using codec: inout any FrameCodec) -> [Refusal] {
         guard buffer.isEmpty else { return [] }
-        var refused: [Refusal] = []
+        // Lent, so that each frame is encoded where it is: a copy of it would cost four atomic operations.
+        let lent = exchange(&items, with: [])
+        let refused = encode(lent, using: &codec)
+        items = consume lent
+        for (offset, end) in ends.enumerated() { items[head + offset].end = end }
+        encodedCount = ends.count
+        ends.removeAll(keepingCapacity: ends.capacity <= 8192)
+        let refusals = refused.map { index, error in
+            let refusal = Refusal(item: items[index], position: headPosition + UInt64(index - head), error: error)
+            markRemoved(index)
+            return refusal
+        }
+        if buffer.isEmpty { forgetEncoding() }
+        return refusals
+    }
+
+    /// Encodes a batch of `items` from `head` on, and records in `ends` where each one ends. Returns those that could
+    /// not be encoded.
+    private mutating func encode(
+        _ items: [Item],
+        using codec: inout any FrameCodec
+    ) -> [(index: Int, error: FrameError)] {
+        var refused: [(index: Int, error: FrameError)] = []
+        let span = items.span
         var index = head
-        while index < items.count, buffer.appendedCount < Self.batchBytes {
-            if !items[index].isRemoved, let error = encodeItem(at: index, using: &codec) {
-                refused.append(Refusal(item: items[index], position: headPosition + UInt64(index - head), error: error))
-                markRemoved(index)
+        while index < span.count, buffer.appendedCount < Self.batchBytes {
+            if !span[index].isRemoved, let error = encode(span[index].frame, using: &codec) {
+                refused.append((index, error))
             }
-            items[index].end = buffer.appendedCount
+            ends.append(buffer.appendedCount)
             index += 1
         }
-        encodedCount = index - head
-        if buffer.isEmpty { forgetEncoding() }
         return refused
     }
 
-    private mutating func encodeItem(at index: Int, using codec: inout any FrameCodec) -> FrameError? {
+    private mutating func encode(_ frame: Frame, using codec: inout any FrameCodec) -> FrameError? {
         let mark = buffer.mark
         let start = buffer.appendedCount
         do throws(FrameError) {
-            try codec.encode(items[index].frame, into: &buffer)
+            try codec.encode(frame, into: &buffer)
             if buffer.appendedCount > start { return nil }
             return FrameError(.malformed, "the codec encoded the frame as zero bytes")
         } catch {

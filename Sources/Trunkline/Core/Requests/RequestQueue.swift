@@ -87,7 +87,7 @@ package struct RequestQueue<Waiter> {
     /// Appends a new request.
     package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?) {
         let id = request.id
-        enqueue(request)
+        enqueue(consume request)
         if let deadline { watch(id, deadline) }
     }
 
@@ -101,7 +101,7 @@ package struct RequestQueue<Waiter> {
         waitingCount += 1
         waitingBytes += OutboundQueue.cost(of: request.frame)
         places.insert(.waiting(start + slots.count), for: request.id)
-        slots.append(request)
+        slots.append(consume request)
     }
 
     // MARK: To a link and back
@@ -114,11 +114,14 @@ package struct RequestQueue<Waiter> {
 
     /// Removes and returns the next request, to be put on a link. A call of `went` must follow.
     package mutating func popFirst() -> QueuedRequest<Waiter>? {
-        dropLeft()
-        guard let first = slots.popFirst(), let request = first else { return nil }
-        start = slots.isEmpty ? 0 : start + 1
-        countOut(request)
-        return request
+        while !slots.isEmpty {
+            let request = slots.popFirst() ?? nil
+            start = slots.isEmpty ? 0 : start + 1
+            guard let frame = request?.frame else { continue }
+            countOut(frame)
+            return request
+        }
+        return nil
     }
 
     /// Records that the request `id` is now on the link of `session`.
@@ -134,9 +137,9 @@ package struct RequestQueue<Waiter> {
         }
     }
 
-    private mutating func countOut(_ request: borrowing QueuedRequest<Waiter>) {
+    private mutating func countOut(_ frame: Frame) {
         waitingCount -= 1
-        waitingBytes -= OutboundQueue.cost(of: request.frame)
+        waitingBytes -= OutboundQueue.cost(of: frame)
     }
 
     /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
@@ -164,7 +167,7 @@ package struct RequestQueue<Waiter> {
             places.remove(id)
             guard let request = slots[distance - start] else { return nil }
             slots[distance - start] = nil
-            countOut(request)
+            countOut(request.frame)
             dropDead()
             return request
         case .delayed?:

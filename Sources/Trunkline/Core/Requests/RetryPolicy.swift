@@ -35,6 +35,7 @@ public enum RetryPolicy: Sendable, Hashable {
     /// in the queue, without a back-off and without a token of the ``RetryBudget``.
     case ifUnsent
 
+    // Indirect, so that `CallOptions` is small: every suspended call keeps one.
     /// Sends a request again even if the server may have performed it. Use this only for requests that can safely be
     /// performed twice.
     ///
@@ -45,7 +46,7 @@ public enum RetryPolicy: Sendable, Hashable {
     ///   - attempts: The maximum number of tries, including the first. Less than 1 counts as 1. Default 3.
     ///   - backoff: How long to wait before each further try, with full jitter. Default 50 ms, doubling up to 1 s. If
     ///     the next try could not begin before the request's deadline, the request fails at once with its last error.
-    case idempotent(attempts: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
+    indirect case idempotent(attempts: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
 }
 
 extension RetryPolicy {

@@ -47,7 +47,7 @@ package struct SequentialMap<Value> {
         }
     }
 
-    package mutating func insert(_ value: Value, for key: UInt64) {
+    package mutating func insert(_ value: consuming Value, for key: UInt64) {
         // The ring grows when it is half full, so that collisions are rare while the keys are in sequence.
         if ringCount >= ring.count / 2 { grow() }
         let index = index(key)

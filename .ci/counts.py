@@ -1,0 +1,60 @@
+"""Counts what a request costs, and compares it with ceilings.
+
+    python3 .ci/counts.py           prints the counts; fails if one is above its ceiling in .ci/ceilings.json
+    python3 .ci/counts.py --update  writes the ceilings: what was counted, and a margin
+
+It needs a release build of the benchmark, and valgrind for the instructions. Times are not compared: they depend on the
+machine. Instructions are the difference between running a path n times and 2n times, so that the start does not count.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+CEILINGS = pathlib.Path(".ci/ceilings.json")
+PATHS = {"codec": 6400, "client": 1280}  # requests; see CodePath.swift
+MARGIN = 0.10
+
+
+def instructions(bench, path, count):
+    with tempfile.TemporaryDirectory() as directory:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/out", bench, "path", path, str(count)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or not found:
+        sys.exit(f"{' '.join(command)} failed\n{done.stderr}")
+    return int(found[1])
+
+
+def count():
+    where = subprocess.run(["swift", "build", "-c", "release", "--show-bin-path"], check=True, stdout=subprocess.PIPE, text=True)
+    bench = f"{where.stdout.strip()}/trunkline-bench"
+    counts = json.loads(subprocess.run([bench, "counts"], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    for path, n in PATHS.items():
+        counts[f"instructions per request, {path}"] = (instructions(bench, path, 2 * n) - instructions(bench, path, n)) / n
+    return counts
+
+
+def main(arguments):
+    if arguments not in ([], ["--update"]):
+        sys.exit(__doc__)
+    counts = count()
+    if arguments:
+        # Scheduling changes the counts of allocations by a few hundredths, which is much if they are near zero.
+        ceilings = {name: round(value * (1 + MARGIN) + 0.05, 2) for name, value in counts.items()}
+        CEILINGS.write_text(json.dumps(ceilings, indent=4) + "\n")
+    ceilings = json.loads(CEILINGS.read_text())
+    if ceilings.keys() != counts.keys():
+        sys.exit(f"the names of the counts and of the ceilings differ: {sorted(ceilings.keys() ^ counts.keys())}")
+    print(f"{'':40}{'count':>12}{'ceiling':>12}")
+    for name, value in counts.items():
+        print(f"{name:40}{value:12.2f}{ceilings[name]:12.2f}{'  TOO HIGH' if value > ceilings[name] else ''}")
+    if any(value > ceilings[name] for name, value in counts.items()):
+        sys.exit("If the increase is intended, run python3 .ci/counts.py --update and commit .ci/ceilings.json.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

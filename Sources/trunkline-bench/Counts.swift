@@ -1,0 +1,101 @@
+import CTrunklineBench
+import Trunkline
+
+/// Counts that barely depend on the speed and the load of the machine, over real sockets. The project's check compares
+/// them with ceilings.
+struct Counts {
+    private var values: [(name: String, value: Double)] = []
+
+    var json: String {
+        "{" + values.map { "\"\($0.name)\": \(decimal($0.value, places: 3))" }.joined(separator: ", ") + "}"
+    }
+
+    private static let requests = 40_000
+    private static let rounds = 5
+    /// Below 1,024, the usual limit of open files.
+    private static let connections = 500
+
+    static func measure() async throws -> Counts {
+        guard trunkline_bench_allocations() >= 0, trunkline_bench_bytes_in_use() >= 0 else {
+            throw BenchError("allocations are not counted on this system")
+        }
+        var counts = Counts()
+        counts.values = try await withPort("serve") { port in
+            var values: [(String, Double)] = []
+            for (name, row, batchSize) in [
+                ("ordinary", Row.ordinary, 1), ("pinned", .pinned, 1), ("batch", .batch, 64),
+            ] {
+                let run = Run(
+                    row: row,
+                    batchSize: batchSize,
+                    port: port,
+                    concurrency: 64,
+                    payload: 64,
+                    warmUp: .requests(requests / 4),
+                    measured: .requests(requests)
+                )
+                var allocations: [Double] = []
+                for _ in 0..<rounds { allocations.append(try await run.measured().allocationsPerRequest ?? 0) }
+                values.append(("allocations per request, \(name)", median(allocations)))
+            }
+            values.append(("bytes per idle connection", try await bytesPerConnection(port)))
+            return values
+        }
+        counts.values += try await withPort("serve-sink") { port in
+            [("allocations per message, one-way", try await allocationsPerMessage(port))]
+        }
+        return counts
+    }
+
+    private static func withPort(
+        _ server: String,
+        _ body: (UInt16) async throws -> [(String, Double)]
+    ) async throws -> [(name: String, value: Double)] {
+        let child = try ChildProcess([server])
+        do {
+            guard let port = UInt16(child.readLine()) else { throw BenchError("the server did not start") }
+            let values = try await body(port)
+            child.finish(killing: true)
+            return values.map { (name: $0.0, value: $0.1) }
+        } catch {
+            child.finish(killing: true)
+            throw error
+        }
+    }
+
+    private static func allocationsPerMessage(_ port: UInt16) async throws -> Double {
+        let client = Client(to: .host("127.0.0.1", port: port), speaking: .standard)
+        let request = Request(type: Run.type, body: Bodies(size: 64)[0])
+        for _ in 0..<requests / 4 { try await client.post(request) }
+        let start = Usage.now.allocations
+        for _ in 0..<requests { try await client.post(request) }
+        let count = Usage.now.allocations - start
+        await client.close()
+        return Double(count) / Double(requests)
+    }
+
+    /// The memory of a client whose connection has answered a request and is idle. Memory of the kernel is not counted.
+    private static func bytesPerConnection(_ port: UInt16) async throws -> Double {
+        // The first clients also start the event loops and fill caches of the runtime.
+        let first = try await idleClients(50, port)
+        let start = trunkline_bench_bytes_in_use()
+        let clients = try await idleClients(connections, port)
+        let end = trunkline_bench_bytes_in_use()
+        for client in first + clients { await client.close() }
+        return Double(end - start) / Double(connections)
+    }
+
+    private static func idleClients(_ count: Int, _ port: UInt16) async throws -> [Client] {
+        var clients: [Client] = []
+        clients.reserveCapacity(count)
+        let request = Request(type: Run.type, body: Bodies(size: 64)[0])
+        for _ in 0..<count {
+            let client = Client(to: .host("127.0.0.1", port: port), speaking: .standard)
+            _ = try await client.send(request)
+            clients.append(client)
+        }
+        // What a request leaves behind is freed on the event loops.
+        try await Task.sleep(for: .milliseconds(200))
+        return clients
+    }
+}
