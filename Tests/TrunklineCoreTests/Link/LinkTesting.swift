@@ -64,13 +64,13 @@ struct TestedLink {
         isMessage: Bool = false,
         holdsOthers: Bool = false
     ) -> LinkMachine<String>.Place? {
-        let request = QueuedRequest(
-            id: id,
-            frame: Frame(.request, type: 7, body: body),
-            waiter: "\(id)",
-            expectsResponse: !isMessage
+        let place = machine.send(
+            id,
+            Frame(.request, type: 7, body: body),
+            "\(id)",
+            expectsResponse: !isMessage,
+            holdsOthers: holdsOthers
         )
-        let place = machine.send(request, holdsOthers: holdsOthers)
         if let place { places[id] = place }
         return place
     }

@@ -126,6 +126,10 @@ package struct LinkMachine<Waiter> {
 
     /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
     ///
+    /// The fields of the request are separate and the method is inlined, so that they are moved. From a
+    /// `QueuedRequest<Waiter>` they would be copied, because the compiler does not move single fields out of a generic
+    /// value.
+    ///
     /// - Parameters:
     ///   - reportsWritten: Whether to report that the request is written, before its response.
     ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
@@ -152,14 +156,8 @@ package struct LinkMachine<Waiter> {
     }
 
     /// Puts a request on the link, as above.
-    package mutating func send(_ request: QueuedRequest<Waiter>, holdsOthers: Bool = false) -> Place? {
-        send(
-            request.id,
-            request.frame,
-            request.waiter,
-            expectsResponse: request.expectsResponse,
-            holdsOthers: holdsOthers
-        )
+    package mutating func send(_ request: QueuedRequest<Waiter>) -> Place? {
+        send(request.id, request.frame, request.waiter, expectsResponse: request.expectsResponse)
     }
 
     /// Queues a frame that has no waiter: a cancel frame, a pong, or the closing frame. It is never moved to another

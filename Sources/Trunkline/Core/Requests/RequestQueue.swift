@@ -117,8 +117,8 @@ package struct RequestQueue<Waiter> {
         while !slots.isEmpty {
             let request = slots.popFirst() ?? nil
             start = slots.isEmpty ? 0 : start + 1
-            guard let frame = request?.frame else { continue }
-            countOut(frame)
+            guard let cost = request.map({ OutboundQueue.cost(of: $0.frame) }) else { continue }
+            countOut(cost)
             return request
         }
         return nil
@@ -137,9 +137,9 @@ package struct RequestQueue<Waiter> {
         }
     }
 
-    private mutating func countOut(_ frame: Frame) {
+    private mutating func countOut(_ cost: Int) {
         waitingCount -= 1
-        waitingBytes -= OutboundQueue.cost(of: frame)
+        waitingBytes -= cost
     }
 
     /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
@@ -167,7 +167,7 @@ package struct RequestQueue<Waiter> {
             places.remove(id)
             guard let request = slots[distance - start] else { return nil }
             slots[distance - start] = nil
-            countOut(request.frame)
+            countOut(OutboundQueue.cost(of: request.frame))
             dropDead()
             return request
         case .delayed?:
