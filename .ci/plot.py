@@ -114,8 +114,8 @@ def main(arguments):
     tables = (
         f"Requests per second:\n\n{table(data, 'req_per_s', levels)}\n\n"
         f"CPU time of the client per request, in µs:\n\n{table(data, 'cpu_us_per_req', levels)}\n\n"
-        f"Peak memory of the client's process, in MB:\n\n{table(data, 'max_rss_kb', levels, scale=1024)}\n\n"
-        f"Measured on {data['date'][:10]}, {data['cpus']} processors, median of {data['runs']} run(s)."
+        f"Peak memory of the client's process, in MiB:\n\n{table(data, 'max_rss_kb', levels, scale=1024)}\n\n"
+        f"Measured on {data['date'][:10]}, {data['cpus']} processors, medians of {data['runs']} runs."
     )
     files = {ARTICLE: replaced(ARTICLE, "measurements", tables)}
     short = [level for level in (1, 16, 256, 4096, 65536) if level in levels]

@@ -379,6 +379,9 @@ extension ClientOptions {
     /// After the process or the machine slept, a link is not lost at once: the client sends a ping first and waits for
     /// the whole deadline.
     ///
+    /// Pings and checks may be late by a twentieth of the shortest of ``interval``, ``deadline``, ``probeAfter`` and
+    /// ``speakAfter``, at most 250 ms. So an event loop wakes up once for many idle connections.
+    ///
     /// Two kinds of links count as a failure of the endpoint: a link that never received a frame, and a link that was
     /// replaced because ``maximumStalls`` requests timed out without a frame in between. The next attempt goes to
     /// another endpoint, if there is one.

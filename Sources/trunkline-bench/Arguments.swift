@@ -4,18 +4,8 @@ struct Arguments {
     enum Command {
         case help
         case matrix(isQuick: Bool)
-        /// Measures the codecs alone.
-        case codecs(isQuick: Bool)
-        /// Compares plaintext with TLS.
-        case tls(isQuick: Bool)
-        /// Compares HTTP over the link with direct HTTP.
-        case http(isQuick: Bool)
-        /// Measures one-way messages.
-        case oneWay(isQuick: Bool)
-        /// Measures a client on the same event loop as a flooded client.
-        case flood(isQuick: Bool)
-        /// Measures code paths without a socket.
-        case paths(isQuick: Bool)
+        /// Measures one subject.
+        case report(Report, isQuick: Bool)
         /// Runs one code path a number of times, for a tool that counts instructions.
         case path(CodePath, repetitions: Int)
         /// Prints the counts that the project's check compares with ceilings.
@@ -34,10 +24,13 @@ struct Arguments {
         case serveGateway
         /// Runs the flooding servers.
         case serveFloods
+        /// Runs the server of the measurements of large bodies and of idle connections.
+        case servePieces
     }
 
     static let usage = """
-        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --paths]
+        USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
+                               | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--pinned]
 
@@ -53,7 +46,8 @@ struct Arguments {
         Each value is the median over rounds in which all rows take turns.
 
         Then it measures the codecs alone, without a socket: each format with three body sizes, the declared standard
-        layout compared with the same format written by hand, and every checksum.
+        layout compared with the same format written by hand, and every checksum. Last, it measures code paths without
+        a socket, with their instructions if valgrind is installed.
 
         With --port: sends load over one connection to an echo server at 127.0.0.1:P and prints one line of JSON. The
         server must return every frame unchanged (12-byte header: type, serial and body length, 4 bytes each,
@@ -65,7 +59,10 @@ struct Arguments {
           --http             GET requests over the link and by URLSession, with a round trip of 50 ms, about 90 s
           --one-way          post, post(all:), enqueue and tryEnqueue, about 90 s
           --flood            the latency of a client while a server floods its event loop, about 40 s
-          --paths            code paths without a socket, about 5 s
+          --pushes           pushes of 64 bytes to one consumer, about 80 s
+          --large            the latency of small requests while 64 MiB travel on the same connection, about 150 s
+          --idle             processor time and memory of 10,000 idle connections, about 100 s
+          --paths            code paths without a socket, about 15 s
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
           --payload BYTES    the size of each body
@@ -95,6 +92,8 @@ struct Arguments {
             command = .serveGateway
         case "serve-floods":
             command = .serveFloods
+        case "serve-pieces":
+            command = .servePieces
         case "path":
             guard words.count == 3, let path = CodePath(rawValue: words[1]), let count = Int(words[2]), count > 0 else {
                 throw UsageError(message: "expected: path \(CodePath.allCases.map(\.rawValue)) REPETITIONS")
@@ -104,7 +103,7 @@ struct Arguments {
             command = .counts
         case "cell":
             words.removeFirst()
-            var options = try Options(words, flags: [])
+            var options = try Options(words, values: ["--row", "--warmup-ms", "--measure-ms"])
             let row = Row(rawValue: try options.text("--row")) ?? .ordinary
             let warmUp = try options.number("--warmup-ms", 0...)
             let measured = try options.number("--measure-ms", 1...)
@@ -119,7 +118,8 @@ struct Arguments {
         default:
             var options = try Options(
                 words,
-                flags: ["--quick", "--codecs", "--tls", "--http", "--one-way", "--flood", "--paths", "--pinned"]
+                values: ["--requests", "--warmup", "--batch"],
+                flags: Report.allCases.map(\.option) + ["--quick", "--pinned"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
@@ -136,21 +136,50 @@ struct Arguments {
                 )
             } else {
                 let isQuick = options.takeFlag("--quick")
-                command =
-                    options.takeFlag("--codecs")
-                    ? .codecs(isQuick: isQuick)
-                    : options.takeFlag("--tls")
-                        ? .tls(isQuick: isQuick)
-                        : options.takeFlag("--http")
-                            ? .http(isQuick: isQuick)
-                            : options.takeFlag("--one-way")
-                                ? .oneWay(isQuick: isQuick)
-                                : options.takeFlag("--flood")
-                                    ? .flood(isQuick: isQuick)
-                                    : options.takeFlag("--paths")
-                                        ? .paths(isQuick: isQuick) : .matrix(isQuick: isQuick)
+                let report = Report.allCases.first { options.takeFlag($0.option) }
+                command = report.map { .report($0, isQuick: isQuick) } ?? .matrix(isQuick: isQuick)
                 try options.refuseRest()
             }
+        }
+    }
+}
+
+/// A subject that is measured alone.
+enum Report: String, CaseIterable {
+    /// The codecs alone.
+    case codecs
+    /// Plaintext compared with TLS.
+    case tls
+    /// HTTP over the link compared with direct HTTP.
+    case http
+    /// One-way messages.
+    case oneWay = "one-way"
+    /// A client on the same event loop as a flooded client.
+    case flood
+    /// Pushes to one consumer.
+    case pushes
+    /// Small requests beside large bodies.
+    case large
+    /// Idle connections.
+    case idle
+    /// Code paths without a socket.
+    case paths
+
+    /// The option that chooses it.
+    var option: String { "--" + rawValue }
+
+    /// Measures it and returns the table.
+    func run(isQuick: Bool) async throws -> String {
+        switch self {
+        case .codecs: try CodecBench(isQuick: isQuick).run()
+        case .tls: try await TLSBench(isQuick: isQuick).run()
+        case .http: try await TunnelBench(isQuick: isQuick).run()
+        case .oneWay: try await OneWayBench(isQuick: isQuick).run()
+        case .flood: try await FloodBench(isQuick: isQuick).run()
+        case .pushes: try await PushBench(isQuick: isQuick).run()
+        case .large: try await LargeBodyBench(isQuick: isQuick).run()
+        case .idle: try await IdleBench(isQuick: isQuick).run()
+        case .paths: try PathsBench(isQuick: isQuick).run()
         }
     }
 }
@@ -165,19 +194,21 @@ private struct Options {
     private var values: [String: String] = [:]
     private var flags: Set<String> = []
 
-    init(_ words: [String], flags known: Set<String>) throws {
+    /// - Parameters:
+    ///   - valued: The options with a value, apart from those that describe a run.
+    ///   - known: The options without a value.
+    init(_ words: [String], values valued: [String], flags known: [String] = []) throws {
         var rest = words[...]
         while let word = rest.popFirst() {
-            guard word.hasPrefix("--") else { throw UsageError(message: "\(word) is not an option") }
             if known.contains(word) {
                 flags.insert(word)
-            } else {
-                guard let value = rest.popFirst() else {
-                    throw UsageError(message: "\(word) is unknown or has no value")
-                }
+            } else if (valued + ["--port", "--concurrency", "--payload"]).contains(word) {
+                guard let value = rest.popFirst() else { throw UsageError(message: "\(word) requires a value") }
                 guard values.updateValue(value, forKey: word) == nil else {
                     throw UsageError(message: "\(word) is given twice")
                 }
+            } else {
+                throw UsageError(message: "unknown option \(word)")
             }
         }
     }
@@ -221,6 +252,7 @@ private struct Options {
     }
 
     func refuseRest() throws {
-        if let name = values.keys.min() ?? flags.min() { throw UsageError(message: "\(name) cannot be used here") }
+        if let name = values.keys.min() { throw UsageError(message: "\(name) requires --port") }
+        if let name = flags.min() { throw UsageError(message: "\(name) cannot be combined with the other options") }
     }
 }

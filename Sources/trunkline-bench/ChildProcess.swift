@@ -4,14 +4,26 @@
     import Darwin
 #endif
 
-/// A child process that runs this program with other arguments. It ends at the latest when its standard input ends,
-/// which happens when this process ends.
+/// A child process that runs this program with other arguments, or another program. This program ends at the latest when
+/// its standard input ends, which happens when its parent ends.
 struct ChildProcess: ~Copyable {
+    /// The path of this program's file.
+    static var thisProgram: String {
+        #if os(Linux)
+            let bytes = unsafe realpath("/proc/self/exe", nil)
+            defer { unsafe free(bytes) }
+            return unsafe bytes.map { unsafe String(cString: $0) } ?? CommandLine.arguments[0]
+        #else
+            CommandLine.arguments[0]
+        #endif
+    }
+
     private let process: pid_t
     private let input: Int32
     private let output: Int32
 
-    init(_ arguments: [String]) throws {
+    /// Starts `program`, which is looked up in PATH, or this program if it is `nil`.
+    init(_ arguments: [String], program: String? = nil) throws {
         let (inputReader, inputWriter) = try Self.makePipe()
         let (outputReader, outputWriter) = try Self.makePipe()
         defer {
@@ -19,10 +31,8 @@ struct ChildProcess: ~Copyable {
             close(outputWriter)
         }
         #if os(Linux)
-            let program = "/proc/self/exe"
             var actions = unsafe posix_spawn_file_actions_t()
         #else
-            let program = CommandLine.arguments[0]
             var actions: posix_spawn_file_actions_t?
         #endif
         unsafe posix_spawn_file_actions_init(&actions)
@@ -30,14 +40,14 @@ struct ChildProcess: ~Copyable {
         unsafe posix_spawn_file_actions_adddup2(&actions, inputReader, STDIN_FILENO)
         unsafe posix_spawn_file_actions_adddup2(&actions, outputWriter, STDOUT_FILENO)
 
-        var words = unsafe ([CommandLine.arguments[0]] + arguments).map { unsafe strdup($0) } + [nil]
+        var words = unsafe ([program ?? CommandLine.arguments[0]] + arguments).map { unsafe strdup($0) } + [nil]
         defer { unsafe words.forEach { unsafe free($0) } }
         var process: pid_t = 0
-        let code = unsafe posix_spawn(&process, program, &actions, nil, &words, environ)
+        let code = unsafe posix_spawnp(&process, program ?? Self.thisProgram, &actions, nil, &words, environ)
         guard code == 0 else {
             close(inputWriter)
             close(outputReader)
-            throw BenchError("start of \(program)", errno: code)
+            throw BenchError("start of \(program ?? Self.thisProgram)", errno: code)
         }
         self.process = process
         input = inputWriter
@@ -45,12 +55,15 @@ struct ChildProcess: ~Copyable {
     }
 
     /// Starts this program as a server, runs `body` with the first line that it prints, and ends the server.
-    static func withServer(_ name: String, _ body: (String) async throws -> String) async throws -> String {
+    static func withServer<Result>(
+        _ name: String,
+        _ body: (String) async throws -> Result
+    ) async throws -> Result {
         let server = try ChildProcess([name])
         do {
-            let text = try await body(server.readLine())
+            let result = try await body(server.readLine())
             server.finish(killing: true)
-            return text
+            return result
         } catch {
             server.finish(killing: true)
             throw error

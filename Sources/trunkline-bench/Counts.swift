@@ -41,6 +41,11 @@ struct Counts {
             values.append(("bytes per idle connection", try await bytesPerConnection(port)))
             return values
         }
+        counts.values += try await ChildProcess.withServer("serve-secured") { line in
+            let servers = try SecuredServers(line)
+            let bytes = try await bytesPerConnection(servers.secured, root: servers.root)
+            return [("bytes per idle connection, TLS", bytes)]
+        }
         counts.values += try await withPort("serve-sink") { port in
             [("allocations per message, one-way", try await allocationsPerMessage(port))]
         }
@@ -51,15 +56,9 @@ struct Counts {
         _ server: String,
         _ body: (UInt16) async throws -> [(String, Double)]
     ) async throws -> [(name: String, value: Double)] {
-        let child = try ChildProcess([server])
-        do {
-            guard let port = UInt16(child.readLine()) else { throw BenchError("the server did not start") }
-            let values = try await body(port)
-            child.finish(killing: true)
-            return values.map { (name: $0.0, value: $0.1) }
-        } catch {
-            child.finish(killing: true)
-            throw error
+        try await ChildProcess.withServer(server) { line in
+            guard let port = UInt16(line) else { throw BenchError("the server did not start") }
+            return try await body(port)
         }
     }
 
@@ -75,22 +74,28 @@ struct Counts {
     }
 
     /// The memory of a client whose connection has answered a request and is idle. Memory of the kernel is not counted.
-    private static func bytesPerConnection(_ port: UInt16) async throws -> Double {
+    private static func bytesPerConnection(_ port: UInt16, root: PEM? = nil) async throws -> Double {
         // The first clients also start the event loops and fill caches of the runtime.
-        let first = try await idleClients(50, port)
+        let first = try await idleClients(50, port, root)
         let start = trunkline_bench_bytes_in_use()
-        let clients = try await idleClients(connections, port)
+        let clients = try await idleClients(connections, port, root)
         let end = trunkline_bench_bytes_in_use()
         for client in first + clients { await client.close() }
         return Double(end - start) / Double(connections)
     }
 
-    private static func idleClients(_ count: Int, _ port: UInt16) async throws -> [Client] {
+    private static func idleClients(_ count: Int, _ port: UInt16, _ root: PEM?) async throws -> [Client] {
         var clients: [Client] = []
         clients.reserveCapacity(count)
+        var options = ClientOptions()
+        var endpoint = Endpoint.host("127.0.0.1", port: port)
+        if let root {
+            options.tls.roots = .only(root)
+            endpoint = endpoint.secured()
+        }
         let request = Request(type: Run.type, body: Bodies(size: 64)[0])
         for _ in 0..<count {
-            let client = Client(to: .host("127.0.0.1", port: port), speaking: .standard)
+            let client = Client(to: endpoint, speaking: .standard, options: options)
             _ = try await client.send(request)
             clients.append(client)
         }

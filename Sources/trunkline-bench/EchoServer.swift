@@ -14,17 +14,9 @@ struct EchoServer {
     /// Listens on a free port of 127.0.0.1 and prints the port. A sink reads and returns nothing.
     init(isSink: Bool = false) throws {
         self.isSink = isSink
-        listener = try openSocket()
-        var address = loopback(port: 0)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let code = unsafe withUnsafeMutablePointer(to: &address) {
-            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { [listener] in
-                unsafe bind(listener, $0, length) == 0 && listen(listener, 128) == 0
-                    && getsockname(listener, $0, &length) == 0 ? 0 : errno
-            }
-        }
-        guard code == 0 else { throw BenchError("listen", errno: code) }
-        print(UInt16(bigEndian: address.sin_port))
+        let (listener, port) = try listeningSocket()
+        self.listener = listener
+        print(port)
         fflush(nil)
     }
 
@@ -123,6 +115,40 @@ func openSocket() throws -> Int32 {
     guard descriptor >= 0 else { throw BenchError("socket", errno: errno) }
     _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
     return descriptor
+}
+
+/// Opens a blocking socket that listens on a free port of 127.0.0.1. `receiveBuffer` limits, in bytes, what its
+/// connections hold unread.
+func listeningSocket(receiveBuffer: Int32? = nil) throws -> (descriptor: Int32, port: UInt16) {
+    let listener = try openSocket()
+    if var receiveBuffer {
+        let size = socklen_t(MemoryLayout<Int32>.size)
+        unsafe setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &receiveBuffer, size)
+    }
+    var address = loopback(port: 0)
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let code = unsafe withUnsafeMutablePointer(to: &address) {
+        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe bind(listener, $0, length) == 0 && listen(listener, 128) == 0
+                && getsockname(listener, $0, &length) == 0 ? 0 : errno
+        }
+    }
+    guard code == 0 else { throw BenchError("listen", errno: code) }
+    return (listener, UInt16(bigEndian: address.sin_port))
+}
+
+/// Writes all bytes to a blocking socket. Returns `false` if the peer has disconnected.
+func writeAll(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
+    unsafe Array(bytes).withUnsafeBytes { memory in
+        var rest = unsafe memory[...]
+        while unsafe !rest.isEmpty {
+            let part = unsafe UnsafeRawBufferPointer(rebasing: rest)
+            let count = unsafe write(descriptor, part.baseAddress, part.count)
+            guard count > 0 else { return false }
+            unsafe rest = unsafe rest.dropFirst(count)
+        }
+        return true
+    }
 }
 
 /// Opens a blocking socket connected to `port` of 127.0.0.1.

@@ -14,6 +14,7 @@ struct FloodBench {
     enum Flood: String, CaseIterable {
         case none
         case pushes = "pushes of 12 B"
+        case smallPushes = "pushes of 64 B"
         case responses = "responses of 12 B"
         case pings
         case largeFrames = "pushes of 1 MiB"
@@ -25,6 +26,7 @@ struct FloodBench {
             switch self {
             case .none: []
             case .pushes, .tinyRecords: Self.frames(type: 0x10)
+            case .smallPushes: Self.frames(type: 0x10, bodySize: 64)
             case .responses: Self.frames(type: 0x410)
             case .pings: Self.frames(type: 0x1)
             case .largeFrames: Self.frame(type: 0x10, bodySize: 1024 * 1024)
@@ -39,8 +41,8 @@ struct FloodBench {
             return header + [UInt8](repeating: 7, count: bodySize)
         }
 
-        private static func frames(type: UInt32) -> [UInt8] {
-            [[UInt8]](repeating: frame(type: type, bodySize: 0), count: 5000).flatMap(\.self)
+        private static func frames(type: UInt32, bodySize: Int = 0) -> [UInt8] {
+            [[UInt8]](repeating: frame(type: type, bodySize: bodySize), count: 5000).flatMap(\.self)
         }
     }
 
@@ -55,20 +57,14 @@ struct FloodBench {
     }
 
     private func table(_ servers: String) async throws -> String {
-        let words = servers.split(separator: " ").map(String.init)
-        guard words.count == 2 + Flood.allCases.count, let echo = UInt16(words[0]) else {
-            throw BenchError("the test servers did not start")
-        }
-        let root = words[1].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
+        let servers = try FloodServers.Addresses(line: servers)
         var lines = [
             machineDescription(),
             "one client, one request in flight, while its event loop is flooded; \(measured) ms each;",
             "the flooded client reads one push per ms; \"turn\" is the processor time of one turn in ms",
             "", aligned(Self.columns, Self.widths),
         ]
-        for (flood, port) in zip(Flood.allCases, words.dropFirst(2)) {
-            lines.append(try await line(flood, UInt16(port) ?? 0, echo, root))
-        }
+        for flood in Flood.allCases { lines.append(try await line(flood, servers)) }
         return lines.joined(separator: "\n")
     }
 
@@ -77,13 +73,13 @@ struct FloodBench {
     ]
     private static let widths = [18, 12, 9, 9, 10, 10, 10, 16]
 
-    private func line(_ flood: Flood, _ port: UInt16, _ echo: UInt16, _ root: String) async throws -> String {
+    private func line(_ flood: Flood, _ servers: FloodServers.Addresses) async throws -> String {
         let loops = EventLoops(count: 1)
-        let client = Client(to: .host("127.0.0.1", port: echo), speaking: .standard, on: loops)
+        let client = Client(to: .host("127.0.0.1", port: servers.echo), speaking: .standard, on: loops)
         try await client.connect()
         var options = ClientOptions()
-        options.tls.roots = .only(.text(root))
-        let endpoint = Endpoint.host("127.0.0.1", port: port)
+        options.tls.roots = .only(.text(servers.root))
+        let endpoint = Endpoint.host("127.0.0.1", port: servers.port(of: flood))
         let flooded = Client(
             to: flood == .tinyRecords ? endpoint.secured() : endpoint,
             speaking: .standard,
@@ -152,6 +148,31 @@ private final class TurnMeter: LoopWork, Sendable {
 
 /// The flooding servers, one for each kind, and an echo server, in a separate process.
 enum FloodServers {
+    /// Where they listen.
+    struct Addresses {
+        let echo: UInt16
+        /// The root certificate, as text.
+        let root: String
+        private let ports: [UInt16]
+
+        /// Parses the line that `run()` prints.
+        init(line: String) throws {
+            let words = line.split(separator: " ")
+            let kinds = FloodBench.Flood.allCases.count
+            guard words.count == 2 + kinds, let echo = UInt16(words[0]) else {
+                throw BenchError("the test servers did not start")
+            }
+            self.echo = echo
+            root = words[1].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
+            ports = words.dropFirst(2).compactMap { UInt16($0) }
+            guard ports.count == kinds else { throw BenchError("the test servers printed an invalid line: \(line)") }
+        }
+
+        func port(of flood: FloodBench.Flood) -> UInt16 {
+            ports[FloodBench.Flood.allCases.firstIndex(of: flood) ?? 0]
+        }
+    }
+
     /// Prints the port of the echo server, the root certificate and the ports of the flooding servers, and serves until
     /// standard input ends.
     static func run() async throws {
@@ -164,6 +185,7 @@ enum FloodServers {
         var words = [String(echo.endpoint.description.split(separator: ":").last ?? ""), root]
         for flood in FloodBench.Flood.allCases {
             let (listener, port) = try listeningSocket()
+            let bytes = flood.bytes
             words.append("\(port)")
             try start {
                 while case let descriptor = accept(listener, nil, nil), descriptor >= 0 {
@@ -171,9 +193,9 @@ enum FloodServers {
                     try? start {
                         defer { close(descriptor) }
                         if flood == .tinyRecords {
-                            sendRecords(flood.bytes, to: descriptor, context)
+                            sendRecords(bytes, to: descriptor, context)
                         } else {
-                            while send(flood.bytes, to: descriptor) {}
+                            while !bytes.isEmpty, writeAll(bytes, to: descriptor) {}
                             if flood == .none { waitForEnd(of: descriptor) }
                         }
                     }
@@ -189,35 +211,6 @@ enum FloodServers {
     private static func start(_ body: @escaping @Sendable () -> Void) throws {
         let code = startThread(named: "flood", body)
         guard code == 0 else { throw BenchError("start of a thread", errno: code) }
-    }
-
-    private static func listeningSocket() throws -> (descriptor: Int32, port: UInt16) {
-        let listener = try openSocket()
-        var address = loopback(port: 0)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let code = unsafe withUnsafeMutablePointer(to: &address) {
-            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe bind(listener, $0, length) == 0 && listen(listener, 128) == 0
-                    && getsockname(listener, $0, &length) == 0 ? 0 : errno
-            }
-        }
-        guard code == 0 else { throw BenchError("listen", errno: code) }
-        return (listener, UInt16(bigEndian: address.sin_port))
-    }
-
-    /// Writes all bytes. Returns `false` if the client has disconnected or there is nothing to write.
-    private static func send(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
-        guard !bytes.isEmpty else { return false }
-        return unsafe bytes.withUnsafeBytes { memory in
-            var rest = unsafe memory[...]
-            while unsafe !rest.isEmpty {
-                let part = unsafe UnsafeRawBufferPointer(rebasing: rest)
-                let count = unsafe write(descriptor, part.baseAddress, part.count)
-                guard count > 0 else { return false }
-                unsafe rest = unsafe rest.dropFirst(count)
-            }
-            return true
-        }
     }
 
     private static func waitForEnd(of descriptor: Int32) {
@@ -236,14 +229,14 @@ enum FloodServers {
                 var input = unsafe UnsafeRawBufferPointer(rebasing: bytes[..<count])
                 return (try? unsafe engine.handshake(&input)) != nil
             }
-            guard isGood, send(engine.outgoing.takeAll(), to: descriptor) || engine.session != nil else { return }
+            guard isGood, writeAll(engine.outgoing.takeAll(), to: descriptor) else { return }
         }
         repeat {
             for start in stride(from: 0, to: bytes.count, by: 4096) {
                 for byte in bytes[start..<min(bytes.count, start + 4096)] {
                     _ = unsafe withUnsafeBytes(of: byte) { try? unsafe engine.write($0) }
                 }
-                guard send(engine.outgoing.takeAll(), to: descriptor) else { return }
+                guard writeAll(engine.outgoing.takeAll(), to: descriptor) else { return }
             }
         } while true
     }

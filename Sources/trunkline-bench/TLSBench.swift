@@ -29,20 +29,17 @@ struct TLSBench {
         try await ChildProcess.withServer("serve-secured") { try await table($0) }
     }
 
-    private func table(_ servers: String) async throws -> String {
-        let words = servers.split(separator: " ").map(String.init)
-        guard words.count == 3, let plain = UInt16(words[0]), let secured = UInt16(words[1]) else {
-            throw BenchError("the test server did not start")
-        }
-        let root = words[2].split(separator: "|").map { $0.replacing("~", with: " ") }.joined(separator: "\n") + "\n"
+    private func table(_ line: String) async throws -> String {
+        let servers = try SecuredServers(line)
         var lines = [
             machineDescription(), "plaintext and TLS; medians of \(rounds) alternating rounds of \(measured) ms", "",
             aligned(["in flight", "body", "plaintext/s", "TLS/s", "ratio", "CPU µs", "TLS", "GB/s TLS"], Self.widths),
         ]
+        var plaintextCost = 0.0
         for cell in Self.cells {
             var results: [[Measurement]] = [[], []]
             for _ in 0..<rounds {
-                for (index, port) in [plain, secured].enumerated() {
+                for (index, port) in [servers.plain, servers.secured].enumerated() {
                     var run = Run(
                         row: .ordinary,
                         port: port,
@@ -51,13 +48,26 @@ struct TLSBench {
                         warmUp: .milliseconds(measured / 4),
                         measured: .milliseconds(measured)
                     )
-                    if index == 1 { run.root = .text(root) }
+                    if index == 1 { run.root = servers.root }
                     results[index].append(try await run.measured())
                 }
             }
             lines.append(Self.line(cell, results))
+            plaintextCost = median(results[0].map(\.processorTimePerRequest))
         }
-        return (lines + ["", try await Self.bulk()]).joined(separator: "\n")
+        let bulk = try await Self.bulk()
+        // The client encrypts a request and decrypts a response. Bytes per GB/s are nanoseconds.
+        let size = Double(Self.cells[Self.cells.count - 1].payload)
+        let cost = (size / bulk.encrypted + size / bulk.decrypted) / 1000
+        let limit = decimal(plaintextCost / (plaintextCost + cost), places: 2)
+        return
+            (lines + [
+                "",
+                "OpenSSL alone, \(bulk.suite), records of 16 KiB: encrypts \(decimal(bulk.encrypted, places: 2)) GB/s, decrypts"
+                    + " \(decimal(bulk.decrypted, places: 2)) GB/s",
+                "that is \(decimal(cost, places: 1)) µs per request of the last row, so its ratio is at most \(limit)"
+                    + " if the processors are busy",
+            ]).joined(separator: "\n")
     }
 
     private static let widths = [9, 8, 12, 12, 7, 8, 8, 10]
@@ -79,8 +89,9 @@ struct TLSBench {
 
     // MARK: The limit
 
-    /// Measures two engines in turn: one encrypts and the other decrypts, in records of the largest size.
-    private static func bulk() async throws -> String {
+    /// Measures two engines in turn, one that encrypts and one that decrypts, with records of the largest size. Returns
+    /// the cipher suite and GB/s.
+    private static func bulk() async throws -> (suite: String, encrypted: Double, decrypted: Double) {
         let authority = try TestAuthority()
         let pair = try await EnginePair(authority)
         let plaintext = [UInt8](repeating: 7, count: 16 * 1024)
@@ -94,9 +105,7 @@ struct TLSBench {
             decrypting += processorNow() - middle
             bytes += 64 * plaintext.count
         }
-        let rates = [encrypting, decrypting].map { decimal(Double(bytes) / Double($0), places: 2) }
-        let suite = pair.cipherSuite
-        return "OpenSSL alone, \(suite), records of 16 KiB: encrypts \(rates[0]) GB/s, decrypts \(rates[1]) GB/s"
+        return (pair.cipherSuite, Double(bytes) / Double(encrypting), Double(bytes) / Double(decrypting))
     }
 }
 
@@ -150,6 +159,22 @@ private final class EnginePair {
             }
             return total
         }
+    }
+}
+
+/// What the process of `TestServers` prints: two ports, and the root certificate of the second.
+struct SecuredServers {
+    let plain, secured: UInt16
+    let root: PEM
+
+    init(_ line: String) throws {
+        let words = line.split(separator: " ").map(String.init)
+        guard words.count == 3, let plain = UInt16(words[0]), let secured = UInt16(words[1]) else {
+            throw BenchError("the test server did not start")
+        }
+        (self.plain, self.secured) = (plain, secured)
+        let lines = words[2].split(separator: "|").map { $0.replacing("~", with: " ") }
+        root = .text(lines.joined(separator: "\n") + "\n")
     }
 }
 

@@ -37,15 +37,23 @@ struct Usage {
     static var peakMemory: Int {
         #if os(Linux)
             // Not ru_maxrss: it is inherited from the parent process.
-            for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix("VmHWM:") {
-                return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0
-            }
-            return 0
+            return status("VmHWM:")
         #else
             var usage = rusage()
             unsafe getrusage(RUSAGE_SELF, &usage)
             return usage.ru_maxrss / 1024
         #endif
+    }
+
+    /// The memory of this process that is in RAM, in kilobytes; 0 if unknown.
+    static var residentMemory: Int { status("VmRSS:") }
+
+    /// Returns the number in a line of Linux's status of this process; 0 if there is none.
+    private static func status(_ name: String) -> Int {
+        for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix(name) {
+            return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0
+        }
+        return 0
     }
 }
 

@@ -66,6 +66,7 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(int, SSL_write_ex, (trunkline_ssl *, const void *, size_t, size_t *count))                                        \
     X(int, SSL_pending, (const trunkline_ssl *))                                                                        \
     X(int, SSL_has_pending, (const trunkline_ssl *))                                                                    \
+    X(int, SSL_free_buffers, (trunkline_ssl *))                                                                         \
     X(int, SSL_shutdown, (trunkline_ssl *))                                                                             \
     X(void, SSL_set_shutdown, (trunkline_ssl *, int))                                                                   \
     X(int, SSL_get_error, (const trunkline_ssl *, int result))                                                          \
@@ -86,6 +87,8 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(int, X509_VERIFY_PARAM_set1_ip, (trunkline_verify_param *, const unsigned char *, size_t))                        \
     X(void, X509_VERIFY_PARAM_set_hostflags, (trunkline_verify_param *, unsigned int))                                  \
     X(int, X509_STORE_add_cert, (trunkline_x509_store *, trunkline_x509 *))                                             \
+    X(const char *, X509_get_default_cert_file, (void))                                                                 \
+    X(const char *, X509_get_default_cert_dir, (void))                                                                  \
     X(const char *, X509_verify_cert_error_string, (long))                                                              \
     X(int, X509_verify_cert, (trunkline_store_ctx *))                                                                   \
     X(trunkline_stack *, X509_STORE_CTX_get0_chain, (const trunkline_store_ctx *))                                      \

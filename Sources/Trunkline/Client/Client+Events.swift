@@ -11,29 +11,29 @@ extension Client: @preconcurrency ConnectionOwner {
     func perform(_ events: inout [ConnectionEvent?]) {
         for index in events.indices {
             // Moved, not copied: each copy of a frame costs two retains.
-            if let event = events[index].take() { perform(event) }
+            switch events[index].take() {
+            case .answered(let id, let waiter, let frame)?:
+                if parts.hasTargets {
+                    answered(id, waiter, frame)
+                } else if queue.forget(id) {
+                    counters.responses += 1
+                    waiter.resume(Outcome(of: frame))
+                } else {
+                    counters.lateResponses += 1
+                }
+            case .pushes(let frames)?:
+                counters.pushes += frames.count
+                if channels.offer(frames, speaking: codec) { updateReading() }
+            case let rare?: performRare(rare)
+            case nil: break
+            }
         }
         channels.yieldMalformed()
     }
 
-    @inline(__always)
-    private func perform(_ event: consuming ConnectionEvent) {
-        switch consume event {
-        case .answered(let id, let waiter, let frame):
-            if parts.hasTargets { return answered(id, waiter, frame) }
-            guard queue.forget(id) else { return counters.lateResponses += 1 }
-            counters.responses += 1
-            waiter.resume(Outcome(of: consume frame))
-        case .push(let frame):
-            counters.pushes += 1
-            if channels.offer(frame, speaking: codec) { updateReading() }
-        case let rare: performRare(rare)
-        }
-    }
-
     private func performRare(_ event: ConnectionEvent) {
         switch event {
-        case .answered, .push, .room: break
+        case .answered, .pushes, .room: break
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
         case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
         case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(.none)) }

@@ -93,10 +93,10 @@ final class Batch: @unchecked Sendable {
         var missingCount: Int
 
         /// Sets the outcome of a request unless it has one. Returns all outcomes if it was the last.
-        mutating func complete(_ index: Int, _ outcome: consuming Outcome) -> [Outcome]? {
+        mutating func complete(_ index: Int, _ outcome: inout Outcome) -> [Outcome]? {
             guard isMissing[index] else { return nil }
             isMissing[index] = false
-            outcomes[index] = outcome
+            swap(&outcomes[index], &outcome)  // an assignment copies the outcome
             missingCount -= 1
             return missingCount == 0 ? exchange(&outcomes, with: []) : nil
         }
@@ -113,6 +113,6 @@ final class Batch: @unchecked Sendable {
     }
 
     func complete(_ index: Int, _ outcome: consuming Outcome) {
-        if let all = results.complete(index, outcome) { continuation.resume(returning: all) }
+        if let all = results.complete(index, &outcome) { continuation.resume(returning: all) }
     }
 }

@@ -209,7 +209,9 @@ extension Connection: @preconcurrency TransportHandler {
 
     private func heard(_ id: UInt64, _ event: TransportEvent) {
         // Do not copy the link: a copy that lives while reading would force copies of the codec and the received bytes.
-        guard let index = links.firstIndex(where: { $0.transport.id == id }) else { return raceHears(of: id, event) }
+        guard let index = links.indices.first(where: { links[$0].transport.id == id }) else {
+            return raceHears(of: id, event)
+        }
         switch event {
         case .securing: return
         // The sockets of a race are handled above, so this is TLS that the handshake has started (`startTLS`).

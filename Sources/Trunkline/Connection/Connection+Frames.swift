@@ -232,7 +232,7 @@ extension Connection {
             case .ready: admit()
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
-            case .part, .wrotePart, .refusedPart, .admitted, .push, .late, .unknownResponse, .unexpected,
+            case .part, .wrotePart, .refusedPart, .admitted, .pushes, .late, .unknownResponse, .unexpected,
                 .pushesBegin, .room:
                 break
             }

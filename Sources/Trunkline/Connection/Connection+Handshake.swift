@@ -287,14 +287,12 @@ extension Connection {
     /// now, because otherwise no response could be read. Not while a reader keeps reading suspended.
     func spillInbox() {
         guard let index = handshaking, let handshake = links[index].handshake, handshake.restoring != nil,
-            !handshake.mayRead, !isPaused, isOwned, let pushes = links[index].handshake?.takePushes()
+            !handshake.mayRead, !isPaused, isOwned, var pushes = links[index].handshake?.takePushes()
         else { return }
         let session = links[index].session
         events.append(.pushesBegin(session: session))
-        for var push in pushes {
-            push.session = session
-            events.append(.push(push))
-        }
+        for place in pushes.indices { pushes[place].session = session }
+        events.append(.pushes(pushes))
     }
 
     /// Keeps a part of a response for its request. Returns false if no request matches. Exceeding a limit ends the

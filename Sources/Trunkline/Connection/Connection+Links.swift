@@ -5,7 +5,7 @@ extension Connection {
     /// Reads until the socket is empty or the link's share of the turn is used up, decodes the complete frames and
     /// hands them over. The rest is read in the next turn.
     func read(_ session: UInt64) {
-        guard let index = index(of: session), links[index].handshake?.loss == nil else { return }
+        guard let index = index(of: session), !isLostInHandshake(index) else { return }
         let transport = links[index].transport
         var share = ReadShare()
         share.limit(to: readBudget(index))
@@ -47,6 +47,11 @@ extension Connection {
         if hasProgress, mayContinueFinalReads(index) { scheduleReading() } else { lose(session, finalReads.failure) }
     }
 
+    private func isLostInHandshake(_ index: Int) -> Bool {
+        // The phase first: the other condition copies the whole link.
+        links[index].machine.phase == .handshaking && links[index].handshake?.loss != nil
+    }
+
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
     /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
     private func mayContinueFinalReads(_ index: Int) -> Bool {
@@ -81,7 +86,7 @@ extension Connection {
     func deliver(_ frames: inout [Frame], _ index: Int) {
         if links[index].handshake != nil { return takeInHandshake(frames, index) }
         if links[index].draining == nil {
-            if !machine.hasDelivered, frames.contains(where: \.isPush) { machine.linkDelivered() }
+            if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
             guard isOwned else { return deliverToReaders(frames, index) }
             if isPaused || !links[index].held.frames.isEmpty { frames = hold(frames, index) }
             if !frames.isEmpty { take(&frames, index) }
@@ -104,7 +109,7 @@ extension Connection {
             links[ready].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
         }
-        if links.contains(where: \.isToBeReadOn) { scheduleReading() }
+        if links.indices.contains(where: { links[$0].isToBeReadOn }) { scheduleReading() }
     }
 
     // MARK: Writing
@@ -139,9 +144,7 @@ extension Connection {
 
     /// Writes as much as the socket takes, usually everything that accumulated in one system call.
     func flush(_ session: UInt64) {
-        guard let index = index(of: session), links[index].handshake?.loss == nil, links[index].finalReads == nil else {
-            return
-        }
+        guard let index = index(of: session), !isLostInHandshake(index), links[index].finalReads == nil else { return }
         let phase = links[index].machine.phase
         if phase == .ready, links[index].machine.willWrite(at: loop.turnTime) { armLiveness() }
         let result = links[index].write()
@@ -232,7 +235,7 @@ extension Connection {
 
     /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
-        guard links.contains(where: { $0.draining != nil }) else { return }
+        guard links.indices.contains(where: { links[$0].draining != nil }) else { return }
         for index in links.indices where links[index].isDrained {
             if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
         }

@@ -245,7 +245,8 @@ public actor Connection {
         return index >= 0 && links[index].draining == nil && links[index].machine.phase == .ready ? index : nil
     }
 
-    func index(of session: UInt64) -> Int? { links.firstIndex { $0.session == session } }
+    // By index: a closure that takes a link gets a copy of its 1,400 bytes, which costs twenty retains.
+    func index(of session: UInt64) -> Int? { links.indices.first { links[$0].session == session } }
 
     // MARK: The timer
 

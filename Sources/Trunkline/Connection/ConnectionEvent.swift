@@ -17,8 +17,9 @@ enum ConnectionEvent: Sendable {
     case refusedPart(RequestID, FrameError)
     /// A message that was not yet accepted, or a request with a handle, is on a link now.
     case admitted(Waiter, serial: SerialNumber)
-    /// A push was received.
-    case push(Frame)
+    /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
+    /// alone would cost as much as receiving it.
+    case pushes([Frame])
     /// A response, or a part of one, was received for an abandoned request.
     case late(isPart: Bool)
     /// A response, or a part of one, was received without a matching request.

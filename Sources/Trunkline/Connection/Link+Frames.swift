@@ -40,13 +40,14 @@ extension Link {
             let admitted = request.waiter.wantsAdmission ? request.waiter : nil
             let holdsOthers =
                 rules.isInOrder && request.expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
-            let reportsWritten = admitted?.handle != nil
+            let expectsResponse = request.expectsResponse
+            let (frame, waiter) = request.contents()
             let place = machine.send(
                 id,
-                request.frame,
-                request.waiter,
-                expectsResponse: request.expectsResponse,
-                reportsWritten: reportsWritten,
+                frame,
+                waiter,
+                expectsResponse: expectsResponse,
+                reportsWritten: admitted?.handle != nil,
                 holdsOthers: holdsOthers
             )
             guard let place else { preconditionFailure("no serial number is free for a queued request") }
@@ -76,6 +77,8 @@ extension Link {
         fileprivate let rules: LinkRules
         fileprivate let now: Instant
         fileprivate var events: [ConnectionEvent?]
+        /// The pushes since the last other frame, which are not an event yet.
+        fileprivate var pushes: [Frame] = []
         /// The number of responses and parts for known requests, abandoned ones included.
         var answers = 0
         /// The number of responses among them whose requests were not abandoned.
@@ -87,6 +90,12 @@ extension Link {
         var violation: FrameError?
         /// Whether something is to be written.
         var hasToWrite = false
+
+        /// Makes an event of the pushes.
+        @inline(__always)
+        fileprivate mutating func endPushes() {
+            if !pushes.isEmpty { events.append(.pushes(exchange(&pushes, with: []))) }
+        }
     }
 
     /// Handles frames of a link that is ready or draining, up to a frame that ends the link.
@@ -98,8 +107,19 @@ extension Link {
     ) -> Taken {
         var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
         for index in frames.indices where taken.violation == nil {
-            // Moved, not copied: each copy of a frame costs two retains.
-            let frame = exchange(&frames[index], with: Frame(.pong))
+            // The usual cases. The frame is moved: each copy of a frame costs two retains.
+            if frames[index].kind == .push {
+                var push = exchange(&frames[index], with: Frame(.pong))
+                push.session = session
+                taken.pushes.append(push)
+                continue
+            }
+            taken.endPushes()
+            if frames[index].kind == .response, !frames[index].endsLink, !rules.checksResponses {
+                answer(exchange(&frames[index], with: Frame(.pong)), &taken)
+                continue
+            }
+            let frame = frames[index]
             switch frame.kind {
             case .response:
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }
@@ -111,17 +131,15 @@ extension Link {
             case .part:
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }
                 takePart(frame, &taken)
-            case .push:
-                var push = frame
-                push.session = session
-                taken.events.append(.push(push))
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where draining != nil: break
             case .ping, .pong: if takeHeartbeat(frame, rules, at: now).hasToWrite { taken.hasToWrite = true }
             case .goAway: if draining == nil { taken.lastFrame = frame }
+            case .push: break  // handled above
             case .request, .cancel: taken.events.append(.unexpected)
             }
         }
+        taken.endPushes()
         events = exchange(&taken.events, with: [])
         return taken
     }

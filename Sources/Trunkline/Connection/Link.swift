@@ -222,6 +222,10 @@ extension Link {
 }
 
 extension Frame {
-    /// Whether the server sent the frame unprompted, and neither as a heartbeat nor to end the link.
-    var isPush: Bool { kind == .push || kind == .request }
+    /// Returns whether the server sent one of `frames` unprompted, and neither as a heartbeat nor to end the link.
+    static func hasPush(_ frames: [Frame]) -> Bool {
+        let span = frames.span  // `contains(where:)` copies every frame
+        for index in span.indices where span[index].kind == .push || span[index].kind == .request { return true }
+        return false
+    }
 }

@@ -50,12 +50,19 @@ extension Connection {
 ///
 /// Unchecked Sendable: `timer` is accessed only on the connection's loop.
 final class ConnectionTimer: TimerTarget, @unchecked Sendable {
-    private(set) lazy var timer = LoopTimer(target: self)
+    private(set) lazy var timer = LoopTimer(target: self, grid: grid)
+    private let grid: Duration
     private weak let connection: Connection?
     private let action: @Sendable (isolated Connection) -> Void
 
-    init(_ connection: Connection, _ action: @escaping @Sendable (isolated Connection) -> Void) {
+    /// `grid`: see `LoopTimer.grid`.
+    init(
+        _ connection: Connection,
+        grid: Duration = .nanoseconds(1),
+        _ action: @escaping @Sendable (isolated Connection) -> Void
+    ) {
         self.connection = connection
+        self.grid = grid
         self.action = action
     }
 

@@ -7,13 +7,30 @@ package protocol TimerTarget: AnyObject, Sendable {
 /// A timer that its owner arms and re-arms. Confined to its loop.
 package final class LoopTimer {
     weak var target: (any TimerTarget)?
+    /// The timer fires at a multiple of this many nanoseconds, at or after the instant that it was armed for; 1 for no
+    /// delay.
+    ///
+    /// Timers with the same grid fire together, so that a loop with many of them wakes up less often. A simulated loop
+    /// ignores it.
+    let grid: Int64
     /// The instant at which the timer fires; `nil` when disarmed.
     package internal(set) var deadline: Instant?
     /// The earliest entry of this timer in its loop's queue. An entry that comes up before `deadline` is queued again,
     /// so that arming for a later instant, the usual case, costs nothing.
     var queued: Instant?
 
-    package init(target: any TimerTarget) { self.target = target }
+    package init(target: any TimerTarget, grid: Duration = .nanoseconds(1)) {
+        self.target = target
+        self.grid = max(1, grid.clampedNanoseconds)
+    }
+
+    /// Returns the first multiple of the grid at or after `deadline`.
+    func onGrid(_ deadline: Instant) -> Instant {
+        let excess = deadline.nanoseconds % grid
+        guard excess > 0 else { return deadline }
+        let (rounded, overflow) = deadline.nanoseconds.addingReportingOverflow(grid - excess)
+        return overflow ? deadline : Instant(nanoseconds: rounded)
+    }
 }
 
 /// The timers of one loop, ordered by deadline.

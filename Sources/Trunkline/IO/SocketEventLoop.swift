@@ -103,7 +103,7 @@ package final class SocketEventLoop: EventLoop {
 
     package func arm(_ timer: LoopTimer, at deadline: Instant?) {
         assertCurrent()
-        unsafe state.timers.arm(timer, at: deadline)
+        unsafe state.timers.arm(timer, at: deadline.map { timer.onGrid($0) })
     }
 
     package func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void) {

@@ -30,6 +30,13 @@ package struct SocketOptions: Sendable, Hashable {
     /// How long written bytes may stay unacknowledged (TCP_USER_TIMEOUT), in whole milliseconds; `nil` for the system's
     /// limit. Linux only.
     package var userTimeout: Duration?
+    /// How many bytes that are not yet sent the kernel accepts (TCP_NOTSENT_LOWAT). On Darwin the socket is then not
+    /// writable, but a write still fills the send buffer.
+    ///
+    /// By default it accepts several megabytes on a slow network, and a small request waits for them: 200 ms beside an
+    /// upload at 20 MB/s, 11 to 20 ms with this limit. Less would make large bodies cost more on a fast network: with
+    /// 128 KiB, 64 KiB bodies took 10 % more processor time.
+    package var unsentLimit = 256 * 1024
     /// The address that the socket is bound to before it connects. Its port is ignored.
     package var sourceAddress: SocketAddress?
 

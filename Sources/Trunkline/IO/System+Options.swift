@@ -21,6 +21,7 @@ private let tcp = Int32(IPPROTO_TCP)
 func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
     if case .unix = address { return }
     setOption(descriptor, tcp, Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
+    setOption(descriptor, tcp, Int32(TCP_NOTSENT_LOWAT), Int32(clamping: options.unsentLimit))
     setOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, options.keepAlive == nil ? 0 : 1)
     if let keepAlive = options.keepAlive {
         setOption(descriptor, tcp, keepIdle, whole(keepAlive.idle, .seconds(1), atMost: 32_767))
@@ -62,6 +63,7 @@ package func appliedOptions(of transport: any Transport) -> SocketOptions? {
     guard let descriptor = (socket as? SocketTransport)?.openDescriptor else { return nil }
     var options = SocketOptions()
     options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0
+    options.unsentLimit = Int(option(descriptor, tcp, Int32(TCP_NOTSENT_LOWAT)))
     options.keepAlive = nil
     if option(descriptor, SOL_SOCKET, SO_KEEPALIVE) != 0 {
         options.keepAlive = KeepAliveOptions(

@@ -1,5 +1,8 @@
 /// Carries pushes from the event loop to the tasks that iterate one stream.
 final class PushChannel: Sendable {
+    /// A reader, and what it receives.
+    private typealias Served = (Continuation<Push?>, Push?)
+
     private struct State {
         var buffer: PushBuffer
         var isFinished = false
@@ -7,6 +10,25 @@ final class PushChannel: Sendable {
         var suspendsReading = false
         var waiters: [UInt64: Continuation<Push?>] = [:]
         var lastWaiter: UInt64 = 0
+
+        /// Removes the next element from the buffer.
+        mutating func take() -> Push? { buffer.next().map { Push($0) } }
+
+        /// Removes the readers for which there is an element, in order. They are to be resumed without the lock.
+        mutating func serve(_ served: inout [Served]) {
+            while let id = waiters.keys.min() {
+                let element = take()
+                guard element != nil || isFinished, let waiter = waiters.removeValue(forKey: id) else { return }
+                served.append((waiter, element))
+            }
+        }
+
+        /// Returns whether reading may be resumed now, and notes that it is.
+        mutating func mayResumeReading() -> Bool {
+            guard suspendsReading, buffer.isRoomy else { return false }
+            suspendsReading = false
+            return true
+        }
     }
 
     /// The pushes that a channel receives.
@@ -32,73 +54,87 @@ final class PushChannel: Sendable {
 
     // MARK: On the loop
 
-    /// Whether the channel receives `frame`. False for a channel with a key, whose pushes are found by key.
-    func wants(_ frame: Frame) -> Bool {
-        switch selection {
-        case .all: true
-        case .type(let type): frame.type == type
-        // A malformed push may be meant for this channel, so it becomes a gap.
-        case .matching(let isWanted): frame.malformedReason != nil || isWanted(PushMessage(frame))
-        case .key: false
-        }
-    }
-
     /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Buffers or drops a push. Returns true if this buffer must suspend reading now and did not before.
-    func offer(_ frame: Frame) -> Bool {
+    /// Buffers or drops the pushes that the channel wants. Returns true if this buffer must suspend reading now and did
+    /// not before.
+    func offer(_ pushes: [Frame]) -> Bool {
+        let wanted = wanted(of: pushes)
+        guard !wanted.isEmpty else { return false }
         var isNewlyFull = false
-        update { state in
-            switch state.buffer.offer(frame) {
-            case .taken: break
-            case .takenButFull:
-                isNewlyFull = !state.suspendsReading
-                state.suspendsReading = true
-            case .overflow:
-                state.buffer.noteOverflow()
-                state.isFinished = true
+        update { state, served in
+            for push in wanted where !state.isFinished {
+                defer {
+                    // At once, so that a push for a waiting reader takes no room from the next one.
+                    if !state.waiters.isEmpty { state.serve(&served) }
+                }
+                switch state.buffer.offer(push) {
+                case .taken: break
+                case .takenButFull:
+                    if !state.suspendsReading { isNewlyFull = true }
+                    state.suspendsReading = true
+                case .overflow:
+                    state.buffer.noteOverflow()
+                    state.isFinished = true
+                }
             }
         }
         return isNewlyFull
     }
 
-    func noteReconnected() { update { $0.buffer.noteReconnected() } }
+    /// The pushes that the channel receives. A channel with a key is offered nothing else.
+    private func wanted(of pushes: [Frame]) -> [Frame] {
+        switch selection {
+        case .all, .key: pushes
+        case .type(let type): pushes.filter { $0.type == type }
+        // A malformed push may be meant for this channel, so it becomes a gap.
+        case .matching(let isWanted): pushes.filter { $0.malformedReason != nil || isWanted(PushMessage($0)) }
+        }
+    }
+
+    func noteReconnected() { update { state, _ in state.buffer.noteReconnected() } }
 
     /// Notes that `count` pushes that may have been meant for this channel were malformed.
-    func noteMalformed(_ count: Int) { update { $0.buffer.noteDropped(count) } }
+    func noteMalformed(_ count: Int) { update { state, _ in state.buffer.noteDropped(count) } }
 
     /// Ends the channel. Pushes in the buffer can still be read.
     func finish() {
-        update { state in
+        update { state, _ in
             state.isFinished = true
             state.suspendsReading = false
         }
     }
 
     /// Changes the state, and resumes waiting readers with the elements that are available.
-    private func update(_ change: (inout State) -> Void) {
-        let served = state.withLock { state -> [(Continuation<Push?>, Push?)] in
+    private func update(_ change: (inout State, inout [Served]) -> Void) {
+        let served = state.withLock { state -> [Served] in
             guard !state.isFinished else { return [] }
-            change(&state)
-            var served: [(Continuation<Push?>, Push?)] = []
-            while let id = state.waiters.keys.min() {
-                let element = Self.take(from: &state)
-                guard element != nil || state.isFinished, let waiter = state.waiters.removeValue(forKey: id) else {
-                    break
-                }
-                served.append((waiter, element))
-            }
+            var served: [Served] = []
+            change(&state, &served)
+            state.serve(&served)
             return served
         }
         for (waiter, element) in served { waiter.resume(returning: element) }
     }
 
-    /// Removes the next element from the buffer.
-    private static func take(from state: inout State) -> Push? { state.buffer.next().map { Push($0) } }
-
     // MARK: From any task
 
+    /// Returns what `next()` would return at once; `nil` if it would wait.
+    ///
+    /// Most elements are there when their reader asks for them. A cancellation handler and a continuation for each would
+    /// cost three times as much as taking it.
+    func nextIfAvailable() -> Push?? {
+        if Task.isCancelled { return .some(nil) }
+        let (element, mayResume, isFinished) = state.withLock { state -> (Push?, Bool, Bool) in
+            let element = state.take()
+            return (element, state.mayResumeReading(), state.isFinished)
+        }
+        if mayResume { commandQueue.post(.resumeReading) }
+        return element != nil || isFinished ? .some(element) : nil
+    }
+
+    /// Waits for the next element.
     func next() async -> Push? {
         let id = state.withLock { state -> UInt64 in
             state.lastWaiter += 1
@@ -108,7 +144,7 @@ final class PushChannel: Sendable {
             await withContinuation { continuation in
                 let (isReady, element) = state.withLock { state -> (Bool, Push?) in
                     if Task.isCancelled { return (true, nil) }
-                    if let element = Self.take(from: &state) { return (true, element) }
+                    if let element = state.take() { return (true, element) }
                     if state.isFinished { return (true, nil) }
                     state.waiters[id] = continuation
                     return (false, nil)
@@ -118,12 +154,7 @@ final class PushChannel: Sendable {
         } onCancel: {
             state.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: nil)
         }
-        let mayResume = state.withLock { state in
-            guard state.suspendsReading, state.buffer.isRoomy else { return false }
-            state.suspendsReading = false
-            return true
-        }
-        if mayResume { commandQueue.post(.resumeReading) }
+        if state.withLock({ $0.mayResumeReading() }) { commandQueue.post(.resumeReading) }
         return element
     }
 

@@ -41,20 +41,18 @@ struct PushChannels {
 
     mutating func removeAll() { self = PushChannels() }
 
-    /// Offers a push to the channels that receive it. Returns true if any of them must suspend reading now and did not
+    /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
     /// before.
-    mutating func offer(_ push: Frame, speaking codec: any FrameCodec) -> Bool {
+    mutating func offer(_ pushes: [Frame], speaking codec: any FrameCodec) -> Bool {
         var isNewlyFull = false
-        for channel in others where channel.wants(push) {
-            if channel.offer(push) { isNewlyFull = note(channel) }
-        }
+        for channel in others where channel.offer(pushes) { isNewlyFull = note(channel) }
         guard !keyed.isEmpty else { return isNewlyFull }
-        if let key = codec._pushKey(of: push) {
-            for channel in keyed[key] ?? [] {
-                if channel.offer(push) { isNewlyFull = note(channel) }
+        for push in pushes {
+            if let key = codec._pushKey(of: push) {
+                for channel in keyed[key] ?? [] where channel.offer([push]) { isNewlyFull = note(channel) }
+            } else if push.malformedReason != nil {
+                malformedCount += 1
             }
-        } else if push.malformedReason != nil {
-            malformedCount += 1
         }
         return isNewlyFull
     }

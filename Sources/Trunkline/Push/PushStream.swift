@@ -125,11 +125,15 @@ public struct PushStream: AsyncSequence, Sendable {
         // Declared in addition to `next(isolation:)`, because the default implementation of the standard library leaves
         // the caller's actor.
         /// Returns the next element; `nil` at the end of the stream or if the calling task is cancelled.
-        public mutating func next() async -> Push? { await reading.channel.next() }
+        public mutating func next() async -> Push? {
+            if let element = reading.channel.nextIfAvailable() { return element }
+            return await reading.channel.next()
+        }
 
         /// Returns the next element; `nil` at the end of the stream or if the calling task is cancelled.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Push? {
-            await reading.channel.next()
+            if let element = reading.channel.nextIfAvailable() { return element }
+            return await reading.channel.next()
         }
     }
 

@@ -118,6 +118,7 @@ struct AddressLoopbackTests {
     @Test func theDefaultsAreSetOnTheSocket() async throws {
         let applied = try #require(try await applied(quickOptions()))
         #expect(applied.noDelay)
+        #expect(applied.unsentLimit == 256 * 1024)
         #expect(applied.keepAlive == KeepAliveOptions(idle: .seconds(60), interval: .seconds(10), count: 3))
         #if os(Linux)
             #expect(applied.userTimeout == .seconds(30))

@@ -12,7 +12,7 @@ struct PushLoopbackTests {
     }
 
     /// The elements of `stream` until its end, as text.
-    private func words(of stream: PushStream) async -> [String] {
+    private func words(of stream: some AsyncSequence<Push, Never>) async -> [String] {
         var words: [String] = []
         for await push in stream {
             switch push {
@@ -131,6 +131,36 @@ struct PushLoopbackTests {
             var numbers: [Int] = []
             for reader in readers { numbers += await reader.value.compactMap(Int.init) }
             #expect(numbers.sorted() == Array(0..<1000))
+        }
+    }
+
+    @Test func pushesAroundAResponseKeepTheirOrder() async throws {
+        let handler: LoopbackServer.Handler = { _ in
+            .sequence([
+                .push(Frame(.push, type: 2, body: "a"), Frame(.push, type: 2, body: "b")), .echo,
+                .push(Frame(.push, type: 2, body: "c")),
+            ])
+        }
+        try await withServerAndClient(handler: handler) { _, client in
+            let stream = client.pushes()
+            try await expectEcho("go", by: client)
+            // Sent before the response, so they are in the buffer: this reader does not wait.
+            #expect(await words(of: stream.prefix(2)) == ["a", "b"])
+            #expect(await words(of: stream.prefix(1)) == ["c"])
+        }
+    }
+
+    @Test func aCancelledReaderTakesNothingFromTheBuffer() async throws {
+        try await withServerAndClient(handler: Self.flood) { _, client in
+            let stream = client.pushes()
+            try await expectEcho("flood", by: client)
+            let cancelled = Task {
+                unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+                return await words(of: stream)
+            }
+            #expect(await cancelled.value.isEmpty)
+            await client.close()
+            #expect(await words(of: stream).count == 1000)
         }
     }
 }

@@ -52,6 +52,19 @@ struct PushSelectionTests {
         }
     }
 
+    /// Of two pushes that arrive together, the waiting reader takes the first, so the second is not one too many.
+    @Test(arguments: [PushBuffering.Overflow.dropOldest, .dropNewest, .finish])
+    func aWaitingReaderLeavesRoomInTheBuffer(_ overflow: PushBuffering.Overflow) throws {
+        try simulate(speaking: Self.lines, handler: Self.repeater) { _, client in
+            let stream = client.pushes(buffering: PushBuffering(maximumCount: 1, overflow: overflow))
+            async let words = words(of: stream)
+            try await expectEcho("a 1", by: client)  // now the reader waits for the next one
+            try await expectEcho("a 2,a 3", by: client)
+            await client.close()
+            #expect(await words == ["!a 1", "!a 2", "!a 3"])
+        }
+    }
+
     @Test func pushesAreSelectedByTheirKey() throws {
         try simulate(speaking: Self.lines, handler: Self.repeater) { service, client in
             let (a, b, again, none) = (

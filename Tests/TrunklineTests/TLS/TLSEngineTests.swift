@@ -88,6 +88,57 @@ import TrunklineTesting
         #expect(received == sent)
     }
 
+    /// OpenSSL before 3.0.14 lost the header of a record if its buffers were freed between the header and the rest. Only
+    /// a client frees them.
+    @Test("memory can be released at any time", arguments: [1, 5, 17, 16_000])
+    func release(size: Int) async throws {
+        let pair = try await Pair()
+        #expect(try pair.shakeHands() == (true, true))
+        let sent = (0..<40_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        try Pair.write(sent, to: pair.server)
+        var rest = pair.server.outgoing.takeAll()[...]
+        var received: [UInt8] = []
+        var memory = [UInt8](repeating: 0, count: 7000)
+        while !rest.isEmpty {
+            try unsafe Array(rest.prefix(size)).withUnsafeBytes { all in
+                var input = unsafe all
+                while case .bytes(let count) = unsafe memory.withUnsafeMutableBytes({
+                    unsafe pair.client.read(&input, into: $0)
+                }) {
+                    received += memory[..<count]
+                    // With a part of the record unread, and bytes going the other way.
+                    pair.client.releaseMemory()
+                    try Pair.write([1], to: pair.client)
+                    pair.client.releaseMemory()
+                }
+                pair.client.releaseMemory()
+            }
+            rest = rest.dropFirst(size)
+        }
+        #expect(received == sent)
+        let answers = Pair.read(pair.client.outgoing.takeAll(), by: pair.server).bytes
+        #expect(!answers.isEmpty && answers.allSatisfy { $0 == 1 })
+    }
+
+    @Test("the boundaries of records are found, however the bytes are split")
+    func boundaries() {
+        let lengths = [0, 1, 5, 255, 256, 16_640]
+        var bytes: [UInt8] = []
+        var starts: Set<Int> = [0]
+        for length in lengths {
+            bytes += [23, 3, 3, UInt8(length >> 8), UInt8(length & 0xFF)] + [UInt8](repeating: 7, count: length)
+            starts.insert(bytes.count)
+        }
+        for size in [1, 2, 3, 5, 7, 100, 20_000] {
+            var position = RecordPosition()
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                let end = min(start + size, bytes.count)
+                unsafe bytes.withUnsafeBytes { unsafe position.advance(over: $0[start..<end]) }
+                #expect(position.isAtStart == starts.contains(end))
+            }
+        }
+    }
+
     @Test("the peer may request new keys at any time")
     func keyUpdate() async throws {
         let pair = try await Pair(minimumVersion: .tls13)

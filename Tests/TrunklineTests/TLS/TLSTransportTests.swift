@@ -284,6 +284,15 @@ struct TLSTransportTests {
         #expect(buffer.memory < 1_000_000)
         #expect(sent + buffer.takeAll() == (0..<2000).flatMap { _ in part })
     }
+
+    @Test func memoryOfAnEmptyBufferIsReleased() {
+        var buffer = CiphertextBuffer()
+        unsafe pattern(50_000).span.bytes.withUnsafeBytes { unsafe buffer.append($0) }
+        _ = unsafe buffer.withUnwritten { _ in .bytes(49_999) }
+        #expect(buffer.count == 1 && buffer.memory >= 50_000)
+        _ = unsafe buffer.withUnwritten { .bytes($0.count) }
+        #expect(buffer.memory == 0)
+    }
 }
 
 extension SeededGenerator {

@@ -65,6 +65,15 @@ public struct Bytes: Sendable {
         }
     }
 
+    /// Copies all bytes to `memory`, which must have room for them.
+    @inline(__always)
+    func copy(to memory: UnsafeMutableRawPointer) {
+        unsafe storage.withUnsafeBytes { all in
+            guard let first = all.baseAddress else { return }
+            unsafe memory.copyMemory(from: first + start, byteCount: count)
+        }
+    }
+
     /// Calls `body` with the bytes as a span and returns its result.
     @inlinable
     public func withSpan<Result, Failure: Error>(

@@ -49,11 +49,17 @@ public struct SendBuffer: Sendable {
         unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
     }
 
-    /// Appends three integers, most significant byte first. One step takes a third of the time of three.
+    /// Appends three integers, most significant byte first, and `bytes`. One step takes a quarter of the time of four.
     @inline(__always)
-    mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32) {
+    mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32, then bytes: Bytes) {
         let ordered = (first.bigEndian, second.bigEndian, third.bigEndian)
-        unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
+        let size = MemoryLayout.size(ofValue: ordered)
+        let isCopied = bytes.count < Self.sharingThreshold
+        unsafe gather(size + (isCopied ? bytes.count : 0)) { memory in
+            unsafe memory.storeBytes(of: ordered, as: (UInt32, UInt32, UInt32).self)
+            if isCopied { unsafe bytes.copy(to: memory + size) }
+        }
+        if !isCopied { share(bytes) }
     }
 
     /// Appends the low `width` bytes (1 to 8) of `value`; higher bytes are ignored.
@@ -68,11 +74,27 @@ public struct SendBuffer: Sendable {
     /// Appends `bytes`: by reference if they are 4,096 or more, otherwise as a copy.
     public mutating func append(_ bytes: Bytes) {
         if bytes.count < Self.sharingThreshold {
-            unsafe bytes.withUnsafeBytes { unsafe gathered.append(contentsOf: $0) }
+            unsafe gather(bytes.count) { unsafe bytes.copy(to: $0) }
         } else {
-            shared.append((gathered.count, bytes))
-            sharedCount += bytes.count
+            share(bytes)
         }
+    }
+
+    /// Appends `count` bytes to `gathered`. `fill` writes all of them.
+    @inline(__always)
+    private mutating func gather(_ count: Int, _ fill: (UnsafeMutableRawPointer) -> Void) {
+        gathered.append(addingCapacity: count) { output in
+            // Safe: the memory has room for `count` bytes, and `fill` writes all of them.
+            unsafe output.withUnsafeMutableBufferPointer { memory, filled in
+                if let start = memory.baseAddress { unsafe fill(UnsafeMutableRawPointer(start)) }
+                filled = count
+            }
+        }
+    }
+
+    private mutating func share(_ bytes: Bytes) {
+        shared.append((gathered.count, bytes))
+        sharedCount += bytes.count
     }
 
     /// Appends a copy of `bytes`.

@@ -100,8 +100,7 @@ extension FrameLayout {
 
         if plan.isPlain, let serial = UInt32(exactly: frame.serial) {
             let length = UInt32(truncatingIfNeeded: bodySize &+ plan.shape.lengthOfEmpty)
-            output.append(integers: type, serial, length)
-            return bodySize > 0 ? output.append(frame.body) : ()
+            return output.append(integers: type, serial, length, then: frame.body)
         }
         let start = output.gathered.count
         var extra = 0

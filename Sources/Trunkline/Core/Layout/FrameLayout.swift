@@ -21,15 +21,57 @@
 ///
 /// The presets `.standard`, `.extended` and `.checked` are layouts; see ``FrameCodec/standard``.
 public struct FrameLayout: Sendable {
-    /// The plan of the frames to decode and of those to encode.
-    var inbound: LayoutPlan
-    var outbound: LayoutPlan
-    var roles: Roles
+    /// The content is in an object because a client keeps several copies of its codec. Each would allocate 700 bytes.
+    private var object: Object
+
+    private final class Object: Sendable {
+        let content: Content
+
+        init(_ content: Content) { self.content = content }
+    }
+
+    private struct Content {
+        var inbound: LayoutPlan
+        var outbound: LayoutPlan
+        var roles: Roles
+        var declared = RoleList()
+        var isServerSide = false
+        var pushKey: (@Sendable (Frame) -> PushKey?)?
+        var maximumFrameSize: Int
+    }
+
+    private var content: Content { object.content }
+
+    private mutating func change(_ change: (inout Content) -> Void) {
+        var content = content
+        change(&content)
+        object = Object(content)
+    }
+
+    /// The plan of the frames to decode.
+    var inbound: LayoutPlan {
+        get { content.inbound }
+        set { change { $0.inbound = newValue } }
+    }
+
+    /// The plan of the frames to encode.
+    var outbound: LayoutPlan {
+        get { content.outbound }
+        set { change { $0.outbound = newValue } }
+    }
+
+    var roles: Roles {
+        get { content.roles }
+        set { change { $0.roles = newValue } }
+    }
+
     /// The roles as they were declared.
-    var declared = RoleList()
-    var isServerSide = false
-    /// Returns the key of a push; `nil` unless the user has set it.
-    private var pushKey: (@Sendable (Frame) -> PushKey?)?
+    var declared: RoleList {
+        get { content.declared }
+        set { change { $0.declared = newValue } }
+    }
+
+    var isServerSide: Bool { content.isServerSide }
 
     /// The largest whole frame in bytes, header and trailer included; 16 MiB by default.
     ///
@@ -37,8 +79,12 @@ public struct FrameLayout: Sendable {
     /// as its length has arrived. A limit below the smallest frame of the layout stops the program. If the limit is
     /// above ``ClientOptions/Inbound-swift.struct/maximumUndecoded`` (256 MiB by default), raise that option too.
     /// Otherwise, the client ends the link before such a frame is complete.
-    public var maximumFrameSize = 16 * 1024 * 1024 {
-        didSet { applyLimit() }
+    public var maximumFrameSize: Int {
+        get { content.maximumFrameSize }
+        set {
+            change { $0.maximumFrameSize = newValue }
+            applyLimit()
+        }
     }
 
     /// Creates a layout of `fields` in this order. Invalid fields stop the program with a message that names the field;
@@ -83,9 +129,14 @@ public struct FrameLayout: Sendable {
     }
 
     private init(request: LayoutShape, response: LayoutShape) throws(LayoutError) {
-        outbound = LayoutPlan(request, maximumFrameSize: maximumFrameSize)
-        inbound = LayoutPlan(response, maximumFrameSize: maximumFrameSize)
-        roles = try Roles(RoleList(), request: request, response: response)
+        let maximumFrameSize = 16 * 1024 * 1024
+        let content = Content(
+            inbound: LayoutPlan(response, maximumFrameSize: maximumFrameSize),
+            outbound: LayoutPlan(request, maximumFrameSize: maximumFrameSize),
+            roles: try Roles(RoleList(), request: request, response: response),
+            maximumFrameSize: maximumFrameSize
+        )
+        object = Object(content)
     }
 
     private mutating func applyLimit() {
@@ -105,8 +156,10 @@ public struct FrameLayout: Sendable {
     func seen(byServer: Bool) -> FrameLayout {
         if isServerSide == byServer { return self }
         var layout = self
-        swap(&layout.inbound, &layout.outbound)
-        layout.isServerSide = byServer
+        layout.change { content in
+            swap(&content.inbound, &content.outbound)
+            content.isServerSide = byServer
+        }
         return layout
     }
 
@@ -131,11 +184,13 @@ public struct FrameLayout: Sendable {
     /// Returns a copy of this layout in which `key` returns the key of a push, for keys in the body or in several
     /// fields. It replaces an earlier key. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> FrameLayout {
-        with(\.pushKey, key)
+        var layout = self
+        layout.change { $0.pushKey = key }
+        return layout
     }
 
     /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
-    public func pushKey(of push: Frame) -> PushKey? { pushKey?(push) }
+    public func pushKey(of push: Frame) -> PushKey? { content.pushKey?(push) }
 }
 
 // MARK: - What the library calls

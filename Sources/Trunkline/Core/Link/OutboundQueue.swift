@@ -157,13 +157,13 @@ package struct OutboundQueue: Sendable {
     /// not be encoded.
     private mutating func encode(
         _ items: [Item],
-        using codec: inout any FrameCodec
+        using codec: inout some FrameCodec
     ) -> [(index: Int, error: FrameError)] {
         var refused: [(index: Int, error: FrameError)] = []
         let span = items.span
         var index = head
         while index < span.count, buffer.appendedCount < Self.batchBytes {
-            if !span[index].isRemoved, let error = encode(span[index].frame, using: &codec) {
+            if !span[index].isRemoved, let error = encode(span[index], using: &codec) {
                 refused.append((index, error))
             }
             ends.append(buffer.appendedCount)
@@ -172,11 +172,12 @@ package struct OutboundQueue: Sendable {
         return refused
     }
 
-    private mutating func encode(_ frame: Frame, using codec: inout any FrameCodec) -> FrameError? {
+    /// `borrowing`, or the frame would be copied.
+    private mutating func encode(_ item: borrowing Item, using codec: inout some FrameCodec) -> FrameError? {
         let mark = buffer.mark
         let start = buffer.appendedCount
         do throws(FrameError) {
-            try codec.encode(frame, into: &buffer)
+            try codec.encode(item.frame, into: &buffer)
             if buffer.appendedCount > start { return nil }
             return FrameError(.malformed, "the codec encoded the frame as zero bytes")
         } catch {

@@ -9,6 +9,20 @@ package struct QueuedRequest<Waiter> {
     package var waiter: Waiter
     /// Whether the request has a response; false for a one-way message, whose outcome is that it is written.
     package let expectsResponse: Bool
+    /// The estimated cost of the frame in bytes.
+    let cost: Int
+
+    package init(id: RequestID, frame: consuming Frame, waiter: consuming Waiter, expectsResponse: Bool) {
+        self.id = id
+        cost = OutboundQueue.cost(of: frame)
+        self.frame = frame
+        self.waiter = waiter
+        self.expectsResponse = expectsResponse
+    }
+
+    /// The frame and the waiter, moved.
+    @inline(__always)
+    package consuming func contents() -> (frame: Frame, waiter: Waiter) { (frame, waiter) }
 }
 
 extension QueuedRequest: Sendable where Waiter: Sendable {}

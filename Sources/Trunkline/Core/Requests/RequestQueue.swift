@@ -99,7 +99,7 @@ package struct RequestQueue<Waiter> {
 
     private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>) {
         waitingCount += 1
-        waitingBytes += OutboundQueue.cost(of: request.frame)
+        waitingBytes += request.cost
         places.insert(.waiting(start + slots.count), for: request.id)
         slots.append(consume request)
     }
@@ -115,10 +115,10 @@ package struct RequestQueue<Waiter> {
     /// Removes and returns the next request, to be put on a link. A call of `went` must follow.
     package mutating func popFirst() -> QueuedRequest<Waiter>? {
         while !slots.isEmpty {
-            let request = slots.popFirst() ?? nil
+            let first = slots.popFirst()
             start = slots.isEmpty ? 0 : start + 1
-            guard let cost = request.map({ OutboundQueue.cost(of: $0.frame) }) else { continue }
-            countOut(cost)
+            guard case .some(.some(let request)) = first else { continue }
+            countOut(request.cost)
             return request
         }
         return nil
@@ -147,7 +147,7 @@ package struct RequestQueue<Waiter> {
     package mutating func giveBack(_ requests: [QueuedRequest<Waiter>]) {
         for request in requests.reversed() where places.contains(request.id) {
             waitingCount += 1
-            waitingBytes += OutboundQueue.cost(of: request.frame)
+            waitingBytes += request.cost
             start -= 1
             places.insert(.waiting(start), for: request.id)
             slots.prepend(request)
@@ -167,7 +167,7 @@ package struct RequestQueue<Waiter> {
             places.remove(id)
             guard let request = slots[distance - start] else { return nil }
             slots[distance - start] = nil
-            countOut(OutboundQueue.cost(of: request.frame))
+            countOut(request.cost)
             dropDead()
             return request
         case .delayed?:

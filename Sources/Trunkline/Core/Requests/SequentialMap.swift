@@ -114,7 +114,7 @@ package struct SequentialMap<Value> {
 
     package mutating func removeAll() { self = SequentialMap() }
 
-    mutating func grow() { resize(to: max(16, ring.count * 2)) }
+    mutating func grow() { resize(to: max(4, ring.count * 2)) }
 
     /// Moves every value to a ring of `size` slots, which is more than twice the number of values.
     mutating func resize(to size: Int) {

@@ -94,7 +94,7 @@ package struct Deque<Element> {
     static var keptCapacity: Int { 1024 }
 
     @inlinable
-    mutating func grow() { resize(to: max(8, slots.count * 2)) }
+    mutating func grow() { resize(to: max(4, slots.count * 2)) }
 
     @usableFromInline
     mutating func resize(to size: Int) {

@@ -22,6 +22,10 @@ final class OpenSSLEngine: TLSEngine {
     fileprivate var input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
     /// How often OpenSSL may still take from `input` in that call.
     fileprivate var takesLeft = 0
+    /// Where the bytes that OpenSSL has taken end within a record.
+    fileprivate var record = RecordPosition()
+    /// Whether OpenSSL has processed everything that it has taken, and waits for the start of a record.
+    fileprivate var isAtRest = false
 
     /// Two per record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
     private static let takesAtOnce = 256
@@ -59,16 +63,17 @@ final class OpenSSLEngine: TLSEngine {
         unsafe api.pointee.SSL_free(ssl)
     }
 
-    /// Calls `body` while the BIO reads from `bytes`.
-    private func reading<Result>(_ bytes: inout UnsafeRawBufferPointer, _ body: () -> Result) -> Result {
+    /// Calls `body` while the BIO reads from `bytes`. `body` returns the code of `SSL_get_error`, or 0 for success.
+    private func reading(_ bytes: inout UnsafeRawBufferPointer, _ body: () -> Int32) -> Int32 {
         unsafe input = unsafe bytes
         takesLeft = Self.takesAtOnce
         // Errors that an earlier call left on this thread would be reported as errors of this one.
         unsafe api.pointee.ERR_clear_error()
-        let result = body()
+        let code = body()
+        if code == 2, record.isAtStart { isAtRest = true }  // SSL_ERROR_WANT_READ
         unsafe bytes = unsafe input
         unsafe input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        return result
+        return code
     }
 
     // MARK: The handshake
@@ -78,11 +83,11 @@ final class OpenSSLEngine: TLSEngine {
             try unsafe hearVerdict(&input)
             return true
         }
-        let (result, code) = unsafe reading(&input) {
+        let code = unsafe reading(&input) { () -> Int32 in
             let result = unsafe api.pointee.SSL_do_handshake(ssl)
-            return (result, unsafe api.pointee.SSL_get_error(ssl, result))
+            return result == 1 ? 0 : unsafe api.pointee.SSL_get_error(ssl, result)
         }
-        if result == 1 {
+        if code == 0 {
             do throws(TransportError) {
                 session = try unsafe context.check(ssl, name: name, isServer: isServer)
             } catch {
@@ -140,7 +145,7 @@ final class OpenSSLEngine: TLSEngine {
         let (reason, text) = context.library.takeErrors()
         // 134: certificate verify failed.
         if verdict != 0, reason == 134 {
-            if verdict == OpenSSLContext.noPin {
+            if verdict == OpenSSLConfiguration.noPin {
                 return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
             }
             let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
@@ -188,6 +193,15 @@ final class OpenSSLEngine: TLSEngine {
         return true
     }
 
+    func releaseMemory() {
+        // OpenSSL has a buffer of 16.6 KB for each direction, and allocates them again when it needs them. It keeps
+        // those that are in use. But versions before 1.1.1y, 3.0.14, 3.1.6, 3.2.2 and 3.3.1 also free a record of which
+        // only the header has arrived, or only a part was read, and go on to use it (CVE-2024-4741). Hence the first
+        // condition. A server may receive a first message that is not a record (SSLv2), after which the position within
+        // records is unknown.
+        if isAtRest, !isServer { _ = unsafe api.pointee.SSL_free_buffers(ssl) }
+    }
+
     /// Switches to new keys, and requests the same from the peer (RFC 8446 §4.6.3). For tests: OpenSSL does so
     /// automatically when it has to.
     func updateKeys() { _ = unsafe api.pointee.SSL_key_update(ssl, 1) }
@@ -196,7 +210,10 @@ final class OpenSSLEngine: TLSEngine {
         unsafe context.keep(ssl, for: name)
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         // Nothing is sent to a peer that never completed the handshake. That is not an error here.
-        _ = unsafe reading(&nothing) { unsafe api.pointee.SSL_shutdown(ssl) }
+        _ = unsafe reading(&nothing) {
+            _ = unsafe api.pointee.SSL_shutdown(ssl)
+            return 0
+        }
         context.library.takeErrors()
     }
 }
@@ -237,6 +254,8 @@ extension OpenSSLEngine {
             return -1
         }
         engine.takesLeft -= 1
+        engine.isAtRest = false
+        unsafe engine.record.advance(over: engine.input[..<taken])
         unsafe UnsafeMutableRawPointer(memory).copyMemory(from: start, byteCount: taken)
         unsafe engine.input = unsafe UnsafeRawBufferPointer(rebasing: engine.input[taken...])
         return Int32(taken)
@@ -252,6 +271,32 @@ extension OpenSSLEngine {
         unsafe api.pointee.BIO_clear_flags(bio, 0x0F)
         unsafe engine.outgoing.append(UnsafeRawBufferPointer(start: memory, count: Int(count)))
         return count
+    }
+}
+
+/// Follows the boundaries of records in a stream of bytes (RFC 8446 §5.1): five bytes, the last two of which are the
+/// length of the rest.
+struct RecordPosition {
+    private var headerCount = 0
+    private var rest = 0
+
+    /// Whether the next byte is the first of a record.
+    var isAtStart: Bool { headerCount == 0 }
+
+    mutating func advance(over bytes: Slice<UnsafeRawBufferPointer>) {
+        var bytes = unsafe bytes
+        while unsafe !bytes.isEmpty {
+            if headerCount < 5 {
+                let byte = unsafe bytes.removeFirst()
+                if headerCount >= 3 { rest = rest << 8 | Int(byte) }
+                headerCount += 1
+            } else {
+                let part = unsafe min(rest, bytes.count)
+                unsafe bytes.removeFirst(part)
+                rest -= part
+            }
+            if headerCount == 5, rest == 0 { self = RecordPosition() }
+        }
     }
 }
 

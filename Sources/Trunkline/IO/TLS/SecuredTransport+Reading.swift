@@ -28,6 +28,7 @@ extension SecuredTransport {
             isHeldUp = false
             updateInterest()
         }
+        engine.releaseMemory()
         if let outcome, outcome != .wouldBlock { ending = outcome }
         // If there is too much to send, `flush` wakes the owner once there is less.
         if hasNews, !isChoked, total > 0 || !left.isEmpty { wake() }

@@ -83,6 +83,7 @@ extension SecuredTransport {
             case .failed(let error): writeFailure = error
             }
         }
+        engine.releaseMemory()
         if isFinishing { socket?.finishWriting() }
         if isChoked, !hasTooMuchToSend {
             isChoked = false

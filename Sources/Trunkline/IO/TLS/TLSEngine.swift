@@ -30,6 +30,9 @@ package protocol TLSEngine: AnyObject {
     /// Sends `close_notify`: nothing more is written.
     func finishWriting()
 
+    /// Frees memory that is allocated again for the next read or write.
+    func releaseMemory()
+
     /// The bytes to send, in order. The sender removes them.
     var outgoing: CiphertextBuffer { get set }
 
@@ -70,8 +73,11 @@ package struct CiphertextBuffer {
     private var bytes: [UInt8] = []
     private var start = 0
 
-    /// The capacity that is kept when the buffer is empty.
-    private static let keptCapacity = 128 * 1024
+    /// Sent bytes are removed when there are more of them than this, and more than of the others.
+    private static let maximumSent = 128 * 1024
+    /// The capacity that is kept when the buffer is empty: enough for a small request. More would be the memory of idle
+    /// connections; allocating it again costs nothing that can be measured beside the encryption.
+    private static let keptCapacity = 512
 
     package init() {}
 
@@ -81,9 +87,8 @@ package struct CiphertextBuffer {
     package var memory: Int { bytes.capacity }
 
     package mutating func append(_ more: UnsafeRawBufferPointer) {
-        // Sent bytes are removed once they are the larger part. Otherwise a socket that never accepts everything would
-        // let this grow without bound.
-        if start > Self.keptCapacity, start > count {
+        // Otherwise a socket that never accepts everything would let this grow without bound.
+        if start > Self.maximumSent, start > count {
             bytes.removeFirst(start)
             start = 0
         }

@@ -1,7 +1,7 @@
 import CTrunkline
 
 /// Certificates and keys in PEM (RFC 7468).
-extension OpenSSLContext {
+extension OpenSSLConfiguration {
     /// Adds every certificate of `text` to the roots.
     func addRoots(_ text: Bytes) throws(TransportError) {
         let api = unsafe library.api
