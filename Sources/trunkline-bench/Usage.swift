@@ -48,7 +48,7 @@ struct Usage {
     /// The memory of this process that is in RAM, in kilobytes; 0 if unknown.
     static var residentMemory: Int { status("VmRSS:") }
 
-    /// Returns the number in a line of Linux's status of this process; 0 if there is none.
+    /// Returns the number after `name` in `/proc/self/status`; 0 if there is no such file or line.
     private static func status(_ name: String) -> Int {
         for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix(name) {
             return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0

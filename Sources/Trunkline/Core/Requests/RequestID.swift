@@ -20,7 +20,7 @@ package struct QueuedRequest<Waiter> {
         self.expectsResponse = expectsResponse
     }
 
-    /// The frame and the waiter, moved.
+    /// The frame and the waiter, moved. Reading the properties copies them; see `RequestQueue.popFirst()`.
     @inline(__always)
     package consuming func contents() -> (frame: Frame, waiter: Waiter) { (frame, waiter) }
 }

@@ -117,6 +117,7 @@ package struct RequestQueue<Waiter> {
         while !slots.isEmpty {
             let first = slots.popFirst()
             start = slots.isEmpty ? 0 : start + 1
+            // Not `?? nil`, which copies the request. This and `contents()` save 500 instructions.
             guard case .some(.some(let request)) = first else { continue }
             countOut(request.cost)
             return request
