@@ -137,6 +137,18 @@ func secure(with secrets: Secrets) {
     _ = client
 }
 
+// MARK: Performance
+
+func readings(of sensors: [UInt32], from client: Client) async throws -> [Response] {
+    try await withTaskExecutorPreference(client.executor) {
+        // Task groups and `async let` inherit the preference. `Task { }` does not.
+        try await withThrowingTaskGroup { group in
+            for sensor in sensors { group.addTask { try await client.send(Request(type: sensor)) } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+    }
+}
+
 // MARK: HTTP
 
 func download(through tunnel: HTTPTunnel) {

@@ -13,8 +13,11 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
@@ -86,6 +89,13 @@ int64_t trunkline_bench_bytes_in_use(void) {
 #else
     return -1;
 #endif
+}
+
+// The main thread of a Swift program with an asynchronous main function waits here, with a mask in read-only memory.
+// Valgrind writes to the mask and crashes, so it gets a copy.
+int sigsuspend(const sigset_t *mask) {
+    sigset_t copy = *mask;
+    return (int)syscall(SYS_rt_sigsuspend, &copy, _NSIG / 8);
 }
 
 #else

@@ -168,6 +168,9 @@ enum Report: String, CaseIterable {
     /// The option that chooses it.
     var option: String { "--" + rawValue }
 
+    /// About how long it takes at most.
+    func minutes(isQuick: Bool) -> Int { isQuick ? 1 : 3 }
+
     /// Measures it and returns the table.
     func run(isQuick: Bool) async throws -> String {
         switch self {

@@ -18,7 +18,9 @@ struct TrunklineBench {
                 print(try CodecBench(isQuick: isQuick).run())
                 print()
                 print(try PathsBench(isQuick: isQuick).run())
-            case .report(let report, let isQuick): print(try await report.run(isQuick: isQuick))
+            case .report(let report, let isQuick):
+                complain("measuring; the table follows in up to \(report.minutes(isQuick: isQuick)) min\n")
+                print(try await report.run(isQuick: isQuick))
             case .path(let path, let repetitions): try path.run(repetitions)
             case .counts: print(try await Counts.measure().json)
             case .drive(let run): print(try await run.measured().json(of: run))

@@ -2,38 +2,36 @@
 /// else.
 ///
 /// A caller is resumed when the queue forgets its request (`forget`), which happens once.
-extension Client: @preconcurrency ConnectionOwner {
-    func handle(_ events: inout [ConnectionEvent?]) {
-        perform(&events)
-        finish()
+extension Client: ConnectionOwner {
+    nonisolated func handle(_ events: inout [ConnectionEvent]) {
+        onItsLoop(&events) { client, events in
+            client.perform(&events)
+            client.finish()
+        }
     }
 
-    func perform(_ events: inout [ConnectionEvent?]) {
+    func perform(_ events: inout [ConnectionEvent]) {
         for index in events.indices {
-            // Moved, not copied: each copy of a frame costs two retains.
-            switch events[index].take() {
-            case .answered(let id, let waiter, let frame)?:
-                if parts.hasTargets {
-                    answered(id, waiter, frame)
-                } else if queue.forget(id) {
-                    counters.responses += 1
-                    waiter.resume(Outcome(of: frame))
-                } else {
-                    counters.lateResponses += 1
+            // Taken apart like a command: see `perform` of commands.
+            if case .answered = events[index] {
+                guard case .answered(let id, let waiter, let frame) = exchange(&events[index], with: .taken) else {
+                    continue
                 }
-            case .pushes(let frames)?:
-                counters.pushes += frames.count
-                if channels.offer(frames, speaking: codec) { updateReading() }
-            case let rare?: performRare(rare)
-            case nil: break
+                answered(id, waiter, frame)
+            } else {
+                perform(exchange(&events[index], with: .taken))
             }
         }
         channels.yieldMalformed()
     }
 
-    private func performRare(_ event: ConnectionEvent) {
-        switch event {
-        case .answered, .pushes, .room: break
+    private func perform(_ event: consuming ConnectionEvent) {
+        switch consume event {
+        case .answered(let id, let waiter, let frame): answered(id, waiter, frame)
+        case .room, .taken: break
+        case .pushes(let frames):
+            counters.pushes += frames.count
+            if channels.offer(frames, speaking: codec) { updateReading() }
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
         case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
         case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(.none)) }
@@ -65,8 +63,20 @@ extension Client: @preconcurrency ConnectionOwner {
         }
     }
 
+    /// Ends a request with its response. Not inlined, like `register`.
+    @inline(never)
+    private func answered(_ id: RequestID, _ waiter: consuming Waiter, _ frame: consuming Frame) {
+        if parts.hasTargets { return answeredInParts(id, waiter, frame) }
+        if queue.forget(id) {
+            counters.responses += 1
+            waiter.resume(Outcome(of: frame))
+        } else {
+            counters.lateResponses += 1
+        }
+    }
+
     /// Handles a response while some requests are being sent in parts.
-    private func answered(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
+    private func answeredInParts(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
         let place = queue[id]
         guard queue.forget(id) else { return counters.lateResponses += 1 }
         counters.responses += 1

@@ -225,12 +225,11 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async -> [Result<Response, ClientError>] {
-        // An array first: the elements of an unknown collection take an allocation each.
-        let frames = Array(requests).map { $0.frame }
+        let requests = Array(requests)
         do throws(ClientError) {
-            return await outcomes(of: frames, try resolved(options, timeout))
+            return await outcomes(of: requests, try resolved(options, timeout))
         } catch {
-            return frames.map { _ in .failure(error) }
+            return requests.map { _ in .failure(error) }
         }
     }
 
@@ -254,9 +253,9 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async -> [Result<Void, ClientError>] {
-        let frames = Array(requests).map { $0.frame }
-        let arePosted = frames.map { codec._mayPost($0) }
-        let posted = zip(frames, arePosted).filter(\.1).map(\.0)
+        let requests = Array(requests)
+        let arePosted = requests.map { codec._mayPost($0.frame) }
+        let posted = zip(requests, arePosted).filter(\.1).map(\.0)
         do throws(ClientError) {
             let options = try resolved(options, timeout, expectsResponse: false)
             var outcomes = await outcomes(of: posted, options).makeIterator()
@@ -269,16 +268,16 @@ extension Client {
         }
     }
 
-    private nonisolated func outcomes(of frames: [Frame], _ options: ResolvedOptions) async -> [Outcome] {
-        guard !frames.isEmpty else { return [] }
-        if Task.isCancelled { return frames.map { _ in .failure(.cancelledUnsent) } }
-        let count = RequestID(frames.count)
+    private nonisolated func outcomes(of requests: [Request], _ options: ResolvedOptions) async -> [Outcome] {
+        guard !requests.isEmpty else { return [] }
+        if Task.isCancelled { return requests.map { _ in .failure(.cancelledUnsent) } }
+        let count = RequestID(requests.count)
         let first = requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
         let range = first...(first + count - 1)
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
-                let batch = Batch(count: frames.count, options, continuation)
-                commandQueue.postRequest(.sendAll(first: first, frames, batch))
+                let batch = Batch(count: requests.count, options, continuation)
+                commandQueue.postRequest(.sendAll(first: first, requests, batch))
                 if Task.isCancelled { commandQueue.post(.cancel(range)) }
             }
         } onCancel: {

@@ -30,15 +30,19 @@ public actor Client {
     nonisolated let messageRoom: MessageRoom
     /// The connection that carries the frames. Only this client reads its frames.
     nonisolated let connection: Connection
-    /// The connection, callable on the event loop without a closure.
-    nonisolated var carrier: any RequestCarrier { connection }
     nonisolated var options: ClientOptions { connection.options }
 
     /// Every request from its call to its end. Holds the requests that are on no link, and knows the link of the
-    /// others.
-    var queue: RequestQueue<Waiter>
-    /// The parts that callers add to requests in flight.
-    var parts = RequestParts()
+    /// others. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var queue: RequestQueue<Waiter>
+    /// The parts that callers add to requests in flight. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var parts = RequestParts()
     /// The requests of this batch that may wait neither for a link nor for a serial.
     var impatient: [RequestID] = []
     /// Whether any request has ever had options that end it together with its link.
@@ -66,6 +70,8 @@ public actor Client {
     /// The next instant at which the connection must check its links.
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
+    /// While commands are performed: how many more requests may go to the link without waiting in `queue`.
+    var directRoom = 0
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }

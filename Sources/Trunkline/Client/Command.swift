@@ -4,8 +4,8 @@ import Synchronization
 enum Command: Sendable {
     /// A request, or a one-way message (`expectsResponse` is false).
     case send(RequestID, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
-    /// Requests with consecutive request IDs, beginning with `first`.
-    case sendAll(first: RequestID, [Frame], Batch)
+    /// At least one request, with consecutive request IDs from `first` on.
+    case sendAll(first: RequestID, [Request], Batch)
     /// Adds a frame to a request whose reply goes to this channel.
     case addPart(RequestPart, ReplyChannel)
     /// A call that may be answered by a cached response or by a coalesced request.
@@ -27,12 +27,15 @@ enum Command: Sendable {
     case close
     case closeNow
     case awaitClosed(Continuation<Void>)
+    /// A command that was taken out of its place. Not an optional command: destroying an optional of an enumeration
+    /// goes through the runtime, which costs as much as adding a command.
+    case taken
 }
 
 /// A client, which takes commands from its command queue.
 protocol CommandQueueOwner: AnyObject, Sendable {
     /// Takes every command out of its place. Called on the event loop.
-    func take(_ commands: inout [Command?])
+    func take(_ commands: inout [Command])
 }
 
 /// The only way into a client. Any thread adds commands, and the event loop takes all of them at once and in order.
@@ -42,20 +45,23 @@ protocol CommandQueueOwner: AnyObject, Sendable {
 final class CommandQueue: LoopWork {
     private struct LoopSide {
         /// The commands that were added on the event loop.
-        var items: [Command?] = []
+        var items: [Command] = []
         var isScheduled = false
         /// Empty, with capacity for the next batch.
-        var spare: [Command?] = []
+        var spare: [Command] = []
     }
 
     /// The latest request ID of a request part.
     private let lastRequestPartID = Atomic<RequestID>(RequestPart.firstID)
-    private let queue = Lock<[Command?]>([])
+    private let queue = Lock<[Command]>([])
     /// Whether the queue is not empty, in which case the event loop has been woken. Changed only while the queue is
     /// locked.
     private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
-    /// Safe: accessed only on the event loop.
+    /// Safe: accessed only on the event loop. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     nonisolated(unsafe) private var onLoop = LoopSide()
     /// Safe: written once, before the client's `init` returns and before any command can be added.
     nonisolated(unsafe) weak var client: (any CommandQueueOwner)?
@@ -67,10 +73,10 @@ final class CommandQueue: LoopWork {
 
     /// Adds a command other than a request or a request part.
     func post(_ command: consuming Command) {
-        // Optional, so that it can be moved into the closure.
-        var command = Optional(consume command)
+        // A variable, so that it can be moved into the closure.
+        var command = consume command
         let isFirst = queue.withLock { items in
-            items.append(command.take())
+            items.append(exchange(&command, with: .taken))
             return !isFilled.exchange(true, ordering: .acquiringAndReleasing)
         }
         if isFirst { loop.schedule(self) }
@@ -98,12 +104,12 @@ final class CommandQueue: LoopWork {
     }
 
     /// Hands `items` over and empties the array. Its capacity is kept unless it is large.
-    private func take(_ items: inout [Command?]) {
+    private func take(_ items: inout [Command]) {
         guard !items.isEmpty else { return }
         if let client = unsafe client {
             client.take(&items)
         } else {
-            for item in items { item?.refuse() }
+            for item in items { item.refuse() }
         }
         items.removeAll(keepingCapacity: items.count <= 8192)
     }
@@ -115,14 +121,15 @@ extension Command {
         let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
         switch self {
         case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
-        case .sendAll(_, let frames, let batch):
-            for index in frames.indices { batch.complete(index, .failure(error)) }
+        case .sendAll(_, let requests, let batch):
+            for index in requests.indices { batch.complete(index, .failure(error)) }
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)
         case .coalesce(_, let continuation): continuation.resume(returning: .failure(error))
         case .listen(let channel): channel.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .close, .closeNow: break
+        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .close, .closeNow, .taken:
+            break
         }
     }
 }

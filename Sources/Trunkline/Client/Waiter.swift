@@ -83,36 +83,43 @@ enum Waiter: Sendable {
 final class Batch: @unchecked Sendable {
     let options: ResolvedOptions
     private let continuation: Continuation<[Outcome]>
-    private var results: Results
+    /// Exclusive access: see `LoopActor`. Only `complete` uses it.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var results: Results
 
     /// One value, so that completing a request is one access to this object.
     private struct Results {
-        /// Where `isMissing` is true, the element is a placeholder.
-        var outcomes: [Outcome]
-        var isMissing: [Bool]
-        var missingCount: Int
+        /// In the order in which the requests ended.
+        var outcomes: [Outcome] = []
+        /// For each request, the index of its outcome in `outcomes`; -1 while it has none.
+        var places: [Int]
 
-        /// Sets the outcome of a request unless it has one. Returns all outcomes if it was the last.
-        mutating func complete(_ index: Int, _ outcome: inout Outcome) -> [Outcome]? {
-            guard isMissing[index] else { return nil }
-            isMissing[index] = false
-            swap(&outcomes[index], &outcome)  // an assignment copies the outcome
-            missingCount -= 1
-            return missingCount == 0 ? exchange(&outcomes, with: []) : nil
+        init(count: Int) {
+            outcomes.reserveCapacity(count)
+            places = Array(repeating: -1, count: count)
+        }
+
+        /// Sets the outcome of a request unless it has one. Returns all outcomes, in the order of the requests, if it
+        /// was the last.
+        mutating func complete(_ index: Int, _ outcome: consuming Outcome) -> [Outcome]? {
+            guard places[index] < 0 else { return nil }
+            places[index] = outcomes.count
+            outcomes.append(outcome)
+            guard outcomes.count == places.count else { return nil }
+            let outcomes = exchange(&self.outcomes, with: [])
+            return places.elementsEqual(places.indices) ? outcomes : places.map { outcomes[$0] }
         }
     }
 
     init(count: Int, _ options: ResolvedOptions, _ continuation: Continuation<[Outcome]>) {
         self.options = options
         self.continuation = continuation
-        results = Results(
-            outcomes: Array(repeating: .success(.none), count: count),
-            isMissing: Array(repeating: true, count: count),
-            missingCount: count
-        )
+        results = Results(count: count)
     }
 
     func complete(_ index: Int, _ outcome: consuming Outcome) {
-        if let all = results.complete(index, &outcome) { continuation.resume(returning: all) }
+        if let all = results.complete(index, outcome) { continuation.resume(returning: all) }
     }
 }

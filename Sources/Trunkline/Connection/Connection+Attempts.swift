@@ -202,16 +202,17 @@ extension Connection {
     }
 }
 
-extension Connection: @preconcurrency TransportHandler {
-    package func transport(_ id: UInt64, did event: TransportEvent) {
-        entered { $0.heard(id, event) }
+extension Connection: TransportHandler {
+    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+        var event = (id, event)
+        onItsLoop(&event) { connection, event in
+            connection.heard(event.0, event.1)
+            connection.deliverEvents()
+        }
     }
 
     private func heard(_ id: UInt64, _ event: TransportEvent) {
-        // Do not copy the link: a copy that lives while reading would force copies of the codec and the received bytes.
-        guard let index = links.indices.first(where: { links[$0].transport.id == id }) else {
-            return raceHears(of: id, event)
-        }
+        guard let index = index(ofTransport: id) else { return raceHears(of: id, event) }
         switch event {
         case .securing: return
         // The sockets of a race are handled above, so this is TLS that the handshake has started (`startTLS`).
@@ -224,5 +225,10 @@ extension Connection: @preconcurrency TransportHandler {
             flush(links[index].session)
             scheduleFlush()  // it may have been the last frame of a draining link
         }
+    }
+
+    private func index(ofTransport id: UInt64) -> Int? {
+        for index in links.indices where links[index].transport.id == id { return index }
+        return nil
     }
 }

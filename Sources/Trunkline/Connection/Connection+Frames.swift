@@ -210,8 +210,8 @@ extension Connection {
 
     /// Handles events without an owner: frames to be written, and nothing else. The owner may also have been
     /// deallocated, together with its requests.
-    func handle(_ batch: [ConnectionEvent?]) {
-        for case let event? in batch {
+    func handle(_ batch: [ConnectionEvent]) {
+        for event in batch {
             switch event {
             case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(.none)) }
             case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
@@ -233,7 +233,7 @@ extension Connection {
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
             case .part, .wrotePart, .refusedPart, .admitted, .pushes, .late, .unknownResponse, .unexpected,
-                .pushesBegin, .room:
+                .pushesBegin, .room, .taken:
                 break
             }
         }

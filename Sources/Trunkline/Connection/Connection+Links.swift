@@ -48,8 +48,7 @@ extension Connection {
     }
 
     private func isLostInHandshake(_ index: Int) -> Bool {
-        // The phase first: the other condition copies the whole link.
-        links[index].machine.phase == .handshaking && links[index].handshake?.loss != nil
+        links[index].isInHandshake && links[index].handshake?.loss != nil
     }
 
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
@@ -84,7 +83,7 @@ extension Connection {
 
     /// Hands frames over to the handshake, to the requests on the link, or to the consumer of `frames`.
     func deliver(_ frames: inout [Frame], _ index: Int) {
-        if links[index].handshake != nil { return takeInHandshake(frames, index) }
+        if links[index].isInHandshake { return takeInHandshake(frames, index) }
         if links[index].draining == nil {
             if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
             guard isOwned else { return deliverToReaders(frames, index) }
@@ -151,7 +150,8 @@ extension Connection {
         if let failure = result.failure { beginFinalReads(failure, index) }
         take(result, index)
         guard result.failure == nil else { return }
-        if let refusal = result.refused.first(where: { $0.item.id == 0 && $0.item.frame.kind == .ping }) {
+        // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
+        for refusal in result.refused where refusal.item.id == 0 && refusal.item.frame.kind == .ping {
             // Without pings the link would later be closed for a silence that is not the server's.
             return lose(session, TransportError(.closedLocally, "a ping cannot be encoded: \(refusal.error)"))
         }
@@ -168,7 +168,7 @@ extension Connection {
     /// Removes what was written, or cannot be encoded, from the link.
     private func take(_ result: Link.WriteResult, _ index: Int) {
         noteUnencodable(result.refused)
-        if links[index].handshake != nil { return takeInHandshake(result, index) }
+        if links[index].isInHandshake { return takeInHandshake(result, index) }
         for refusal in result.refused where refusal.item.id != 0 {
             if let waiter = links[index].machine.refused(refusal) {
                 let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
@@ -184,7 +184,7 @@ extension Connection {
                 events.append(.wrotePart(id))
             }
         }
-        if links[index].machine.phase == .ready { events.append(.room) }
+        if isOwnerWaiting, links[index].machine.phase == .ready { events.append(.room) }
     }
 
     /// Counts the codec's own frames among `refused`. No caller waits for these.
@@ -235,11 +235,14 @@ extension Connection {
 
     /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
-        guard links.indices.contains(where: { links[$0].draining != nil }) else { return }
-        for index in links.indices where links[index].isDrained {
+        var isAnyDrained = false
+        // The link is not read as a whole before it is known to drain: that would copy it.
+        for index in links.indices where links[index].draining != nil && links[index].isDrained {
+            isAnyDrained = true
             if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
         }
-        let drained = links.filter { $0.isDrained }
+        guard isAnyDrained else { return }
+        let drained = links.filter { $0.isDrained }  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
         links.removeAll { $0.isDrained }
         for var link in drained {
@@ -379,9 +382,14 @@ extension Connection {
     }
 }
 
-extension Connection: @preconcurrency LoopWork {
+extension Connection: LoopActor, LoopWork {
     /// Writes at the end of a turn in which something was queued.
-    package func runOnLoop() { entered { $0.flushAll() } }
+    package nonisolated func runOnLoop() {
+        onItsLoop {
+            $0.flushAll()
+            $0.deliverEvents()
+        }
+    }
 }
 
 extension Link {

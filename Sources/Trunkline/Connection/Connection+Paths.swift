@@ -197,8 +197,14 @@ extension Connection {
     }
 }
 
-extension Connection: @preconcurrency PathObserver {
-    package func networkChanged(_ change: NetworkChange) { entered { $0.take(change) } }
+extension Connection: PathObserver {
+    package nonisolated func networkChanged(_ change: NetworkChange) {
+        var change = change
+        onItsLoop(&change) { connection, change in
+            connection.take(change)
+            connection.deliverEvents()
+        }
+    }
 }
 
 extension Endpoint {

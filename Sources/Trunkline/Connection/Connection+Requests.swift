@@ -4,18 +4,27 @@ extension Connection {
 
     /// Called by the client at the end of each batch: sends what may go out, and judges the link. Returns the events,
     /// and when to call again.
-    func work(
+    nonisolated func work(
         on queue: inout RequestQueue<Waiter>,
         _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner
-    ) -> (events: [ConnectionEvent?], nextLook: Instant?) {
-        if !isOwned { (self.owner, isOwned) = (owner, true) }
-        ownerDemand = demand
-        admit(from: &queue, &parts)
-        judge(isWaiting: !queue.isEmpty, watchesErrors: watchesErrors)
-        return (events.isEmpty ? [] : exchange(&events, with: []), nextLook)
+    ) -> (events: [ConnectionEvent], nextLook: Instant?) {
+        onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
+            let (demand, watchesErrors, owner) = call
+            if !connection.isOwned { (connection.owner, connection.isOwned) = (owner, true) }
+            // `queue` and `parts` must not be used by an event meanwhile.
+            connection.isInCallOfOwner = true
+            defer { connection.isInCallOfOwner = false }
+            connection.ownerDemand = queue.isEmpty ? demand : .request
+            connection.admit(from: &queue, &parts)
+            if queue.isEmpty { connection.ownerDemand = demand }
+            connection.isOwnerWaiting = !queue.isEmpty || parts.heldCount > 0
+            connection.judge(isWaiting: !queue.isEmpty, watchesErrors: watchesErrors)
+            let events = connection.events.isEmpty ? [] : exchange(&connection.events, with: [])
+            return (events, connection.nextLook)
+        }
     }
 
     /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
@@ -28,7 +37,7 @@ extension Connection {
         }
         if queue.isEmpty, parts.heldCount == 0 { return }
         // One of each in turn, so that neither takes all the room below the watermark.
-        var room = maximumInFlight - inFlight
+        var room = room
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
@@ -43,11 +52,32 @@ extension Connection {
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
+    /// Puts a request on the ready link, which is open.
+    @inline(__always)
+    func admit(
+        _ id: RequestID,
+        _ frame: consuming Frame,
+        _ waiter: consuming Waiter,
+        expectsResponse: Bool,
+        to ready: Int
+    ) -> (session: UInt64, place: LinkMachine<Waiter>.Place) {
+        let place = links[ready].admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
+        scheduleFlushUnlessFull(ready)
+        return (links[ready].session, place)
+    }
+
     /// Whether one more request could go out now.
-    var mayAdmit: Bool {
-        guard let ready else { return false }
-        return inFlight < maximumInFlight && links[ready].isBelowWatermark(rules) && !links[ready].machine.isHeld
-            && links[ready].machine.exhaustion == nil
+    var mayAdmit: Bool { room > 0 && openLink != nil }
+
+    /// The number of requests that could go out now, if the link allows them.
+    var room: Int { ready == nil ? 0 : maximumInFlight - inFlight }
+
+    /// The index of the ready link, if it could take one more request.
+    var openLink: Int? {
+        guard let ready, links[ready].isBelowWatermark(rules), !links[ready].machine.isHeld,
+            links[ready].machine.exhaustion == nil
+        else { return nil }
+        return ready
     }
 
     /// Sends the first held part, from `next` on, whose request has started and for which there is room. Advances
@@ -88,7 +118,9 @@ extension Connection {
     /// The number of requests and messages that count against the limit, abandoned ones included.
     private var inFlight: Int {
         var count = abandonedInFlight
-        for index in links.indices where links[index].handshake == nil { count += links[index].machine.count }
+        for index in links.indices where !links[index].isInHandshake {
+            count += links[index].machine.count
+        }
         return count
     }
 
@@ -279,7 +311,7 @@ extension Connection {
         let mayReplace = isWaiting || replacement.hasRefused
         guard let departure = replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
         leaveEndpoint(because: departure)
-        replacement.replaced(afterAnswers: answers, at: now)
+        replacement.replaced(afterAnswers: answers, at: now, options.reconnecting.policy ?? NoRetries())
     }
 
     /// While the client itself does not read, timeouts say nothing about the server.

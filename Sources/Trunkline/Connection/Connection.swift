@@ -27,8 +27,11 @@ public actor Connection {
     /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
     /// Every link that is not closed, in the order of their start. The last one may be handshaking. The last one before
-    /// that may be ready. All others are draining.
-    var links: [Link] = []
+    /// that may be ready. All others are draining. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var links: [Link] = []
     /// The attempt under way, while it has no link yet.
     var attempt: Attempt?
     /// The number of links established so far, ready or not.
@@ -81,15 +84,21 @@ public actor Connection {
     var isFlushing = false
     /// Whether reading continues in the next turn.
     var isReadScheduled = false
-    /// Decoded frames. Reused from batch to batch, to keep the memory.
-    var decoded: [Frame] = []
+    /// Decoded frames. Reused from batch to batch, to keep the memory. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var decoded: [Frame] = []
 
     // MARK: Events and observers
 
-    /// Events that the owner has not received yet.
-    var events: [ConnectionEvent?] = []
+    /// Events that the owner has not received yet. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var events: [ConnectionEvent] = []
     /// An empty array whose memory is reused for the next events.
-    var spareEvents: [ConnectionEvent?] = []
+    var spareEvents: [ConnectionEvent] = []
     /// Whether the owner is calling: it takes the events itself at the end of its batch.
     var isInCallOfOwner = false
     /// The client that this connection belongs to.
@@ -98,6 +107,8 @@ public actor Connection {
     var isOwned = false
     /// The owner's latest demand for a link.
     var ownerDemand = ReconnectMachine.Demand.none
+    /// Whether the owner holds requests or parts that could not go out.
+    var isOwnerWaiting = false
     /// Whether the owner takes only heartbeats at present.
     var isPaused = false
     /// The latest state sent to the readers of `states`.
@@ -170,7 +181,6 @@ public actor Connection {
             patience: options.liveness.probeAfter ?? options.liveness.deadline
         )
         replacement = LinkReplacement(
-            policy: options.reconnecting.policy ?? NoRetries(),
             stableAfter: options.reconnecting.stableAfter,
             seed: loop.randomSeed()
         )
@@ -241,12 +251,16 @@ public actor Connection {
     var ready: Int? {
         var index = links.count - 1
         // During a planned change the next link stands behind it.
-        if index > 0, links[index].machine.phase == .handshaking { index -= 1 }
+        if index > 0, links[index].isInHandshake { index -= 1 }
         return index >= 0 && links[index].draining == nil && links[index].machine.phase == .ready ? index : nil
     }
 
-    // By index: a closure that takes a link gets a copy of its 1,400 bytes, which costs twenty retains.
-    func index(of session: UInt64) -> Int? { links.indices.first { links[$0].session == session } }
+    // A loop: the runtime checks the isolation of a closure, and a closure that takes a link gets a copy of its 1,400
+    // bytes.
+    func index(of session: UInt64) -> Int? {
+        for index in links.indices where links[index].session == session { return index }
+        return nil
+    }
 
     // MARK: The timer
 
@@ -266,6 +280,11 @@ public actor Connection {
     }
 }
 
-extension Connection: @preconcurrency TimerTarget {
-    package func timerFired() { entered { $0.mainTimerFired() } }
+extension Connection: TimerTarget {
+    package nonisolated func timerFired() {
+        onItsLoop {
+            $0.mainTimerFired()
+            $0.deliverEvents()
+        }
+    }
 }

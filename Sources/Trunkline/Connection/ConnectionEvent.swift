@@ -40,6 +40,8 @@ enum ConnectionEvent: Sendable {
     indirect case unavailable(ClientError)
     /// The connection is closed for good.
     case closed
+    /// An event that was taken out of its place; see `Command.taken`.
+    case taken
 }
 
 /// What remains of a link that has ended.
@@ -59,25 +61,7 @@ struct LinkLoss: Sendable {
 }
 
 /// The client of a connection, which receives all of its events. Called on the loop that both share.
-///
-/// A conformance marked `@preconcurrency` checks the isolation like `assumeIsolated`, but calls the method directly. An
-/// `assumeIsolated` costs two allocations for its closure.
 protocol ConnectionOwner: AnyObject, Sendable {
     /// Handles the events, taking each out of the array.
-    func handle(_ events: inout [ConnectionEvent?])
+    func handle(_ events: inout [ConnectionEvent])
 }
-
-/// The calls that a client makes for every batch of commands or events, on the loop that both share.
-protocol RequestCarrier: AnyObject, Sendable {
-    /// Ends a batch: sends the requests and parts that may go out, and judges the link. Returns the events, and when to
-    /// check the links again.
-    func work(
-        on queue: inout RequestQueue<Waiter>,
-        _ parts: inout RequestParts,
-        demand: ReconnectMachine.Demand,
-        watchesErrors: Bool,
-        for owner: any ConnectionOwner
-    ) -> (events: [ConnectionEvent?], nextLook: Instant?)
-}
-
-extension Connection: @preconcurrency RequestCarrier {}

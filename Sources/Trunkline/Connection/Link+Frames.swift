@@ -30,34 +30,47 @@ extension Link {
         from queue: inout RequestQueue<Waiter>,
         atMost most: Int,
         by rules: LinkRules,
-        into events: inout [ConnectionEvent?]
+        into events: inout [ConnectionEvent]
     ) -> Int {
         var count = 0
         while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld {
             if machine.requests.isExhausted, queue.firstExpectsResponse() != false { break }
             guard let request = queue.popFirst() else { break }
-            let id = request.id
-            let admitted = request.waiter.wantsAdmission ? request.waiter : nil
-            let holdsOthers =
-                rules.isInOrder && request.expectsResponse && !rules.codec._mayPipeline(behind: request.frame)
-            let expectsResponse = request.expectsResponse
+            let (id, expectsResponse) = (request.id, request.expectsResponse)
             let (frame, waiter) = request.contents()
-            let place = machine.send(
-                id,
-                frame,
-                waiter,
-                expectsResponse: expectsResponse,
-                reportsWritten: admitted?.handle != nil,
-                holdsOthers: holdsOthers
-            )
-            guard let place else { preconditionFailure("no serial number is free for a queued request") }
+            let place = admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
             queue.went(id, to: place, on: session)
             count += 1
-            guard let admitted else { continue }
+        }
+        return count
+    }
+
+    /// Puts a request on the link, which has a free serial number for it.
+    @inline(__always)
+    mutating func admit(
+        _ id: RequestID,
+        _ frame: consuming Frame,
+        _ waiter: consuming Waiter,
+        expectsResponse: Bool,
+        by rules: LinkRules,
+        into events: inout [ConnectionEvent]
+    ) -> LinkMachine<Waiter>.Place {
+        let admitted = waiter.wantsAdmission ? waiter : nil
+        let holdsOthers = rules.isInOrder && expectsResponse && !rules.codec._mayPipeline(behind: frame)
+        let place = machine.send(
+            id,
+            frame,
+            waiter,
+            expectsResponse: expectsResponse,
+            reportsWritten: admitted?.handle != nil,
+            holdsOthers: holdsOthers
+        )
+        guard let place else { preconditionFailure("no serial number is free for an admitted request") }
+        if let admitted {
             let serial: SerialNumber = if case .response(let number) = place, !rules.isInOrder { number } else { 0 }
             events.append(.admitted(admitted, serial: serial))
         }
-        return count
+        return place
     }
 
     /// Whether more may be queued for writing.
@@ -76,7 +89,7 @@ extension Link {
     struct Taken {
         fileprivate let rules: LinkRules
         fileprivate let now: Instant
-        fileprivate var events: [ConnectionEvent?]
+        fileprivate var events: [ConnectionEvent]
         /// The pushes since the last other frame, which are not an event yet.
         fileprivate var pushes: [Frame] = []
         /// The number of responses and parts for known requests, abandoned ones included.
@@ -103,7 +116,7 @@ extension Link {
         _ frames: inout [Frame],
         by rules: LinkRules,
         at now: Instant,
-        into events: inout [ConnectionEvent?]
+        into events: inout [ConnectionEvent]
     ) -> Taken {
         var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
         for index in frames.indices where taken.violation == nil {

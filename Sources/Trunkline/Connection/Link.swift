@@ -85,6 +85,10 @@ struct Link {
 
     var session: UInt64 { machine.session }
 
+    /// Whether the handshake is not over. After its requests have failed, the phase is `closed` until its closure returns.
+    /// Reading `handshake` instead would copy it.
+    var isInHandshake: Bool { machine.phase == .handshaking || machine.phase == .closed }
+
     /// Whether the server closed a TLS link between two frames without `close_notify`, as many servers do.
     func isCutShort(by cause: any Error) -> Bool {
         (cause as? TransportError)?.code == .tls(.truncated) && received.isEmpty
@@ -125,6 +129,8 @@ extension Link {
             }
             releaseWrites(&result.wrote)
         }
+        // In a variable of its own: a closure that captures the link makes the compiler copy the outbound queue.
+        let transport = transport
         // Bounded: a caller that writes without end must not keep the loop from reading.
         attempts: for _ in 0..<8 {
             result.refused += machine.encode(using: &codec)

@@ -1,5 +1,4 @@
-/// Where work on the loop enters the actors that live on it. This is the only file that assumes isolation. All other
-/// entries are conformances marked `@preconcurrency`, which check the isolation at run time.
+/// Where closures enter the connection, and the calls of its client.
 extension Connection {
     /// Runs `body`, and then delivers the events to the owner.
     func entered<Result>(_ body: (isolated Connection) -> Result) -> Result {
@@ -22,21 +21,43 @@ extension Connection {
     /// Runs `body` at once, within a call of the owner. No events are delivered meanwhile: the owner takes them itself
     /// at the end of its batch.
     nonisolated func inCallOfOwner<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
-        assumeIsolated { $0.isInCallOfOwner = true }
-        defer { assumeIsolated { $0.isInCallOfOwner = false } }
+        onItsLoop { $0.isInCallOfOwner = true }
+        defer { onItsLoop { $0.isInCallOfOwner = false } }
         return assumeIsolated(body)
     }
 
     /// Sends the requests of `queue` that may go out, and returns whether one more could.
     nonisolated func admitEarly(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) -> Bool {
-        assumeIsolated { connection in
+        onItsLoop(&queue, &parts, ()) { connection, queue, parts, _ in
+            connection.isInCallOfOwner = true
+            defer { connection.isInCallOfOwner = false }
             connection.admit(from: &queue, &parts)
             return connection.mayAdmit
         }
     }
 
+    /// The number of requests that could go out now, if the link allows them.
+    nonisolated var roomNow: Int { onItsLoop { $0.room } }
+
+    /// Puts a request on the ready link, if the link takes one now, and returns its place. The frame is moved out of
+    /// `frame`. There is room for the request: see `roomNow`.
+    @inline(__always)
+    nonisolated func admitNow(
+        _ id: RequestID,
+        _ frame: inout Frame,
+        _ waiter: Waiter,
+        expectsResponse: Bool
+    ) -> (session: UInt64, place: LinkMachine<Waiter>.Place)? {
+        onItsLoop(&frame, (id, waiter, expectsResponse)) { connection, frame, request in
+            guard let ready = connection.openLink else { return nil }
+            let (id, waiter, expectsResponse) = request
+            let frame = exchange(&frame, with: Frame(.pong))
+            return connection.admit(id, frame, waiter, expectsResponse: expectsResponse, to: ready)
+        }
+    }
+
     /// Delivers the events, but never within a call of the owner.
-    fileprivate func deliverEvents() {
+    func deliverEvents() {
         while !events.isEmpty, !isInCallOfOwner {
             var batch = exchange(&events, with: exchange(&spareEvents, with: []))
             if let owner { owner.handle(&batch) } else { handle(batch) }

@@ -18,7 +18,7 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// The current time on this loop.
     var now: Instant { get }
 
-    /// Whether the caller runs on this loop.
+    /// Whether the caller runs on this loop. The isolation of the actors on the loop relies on it: see `LoopActor`.
     var isCurrent: Bool { get }
 
     /// Runs `work` once on the loop, soon. The loop keeps it alive until then.

@@ -15,7 +15,8 @@
 @safe @usableFromInline
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    @usableFromInline var state: State
+    /// Exclusive without a check: a second access would have to lock the locked mutex first.
+    @usableFromInline @safe @exclusivity(unchecked) var state: State
 
     package init(_ state: consuming sending State) {
         self.state = state

@@ -16,7 +16,10 @@ package final class SocketEventLoop: EventLoop {
     private let resolver: Resolver
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
-    /// Accessed only on the loop's thread, which `assertCurrent` checks.
+    /// Accessed only on the loop's thread, which `assertCurrent` checks. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     nonisolated(unsafe) private var state: State
 
     init(

@@ -42,6 +42,35 @@ struct NamedFieldTests {
         #expect(b == Frame(.request))
     }
 
+    @Test func aFrameWhoseLastFieldWasRemovedEqualsAFrameWithoutFields() {
+        let plain = Frame(.request, type: 7, serial: 5, body: "a")
+        var frame = plain
+        frame["x"] = 1
+        frame[bytes: "y"] = [2]
+        #expect(frame != plain && frame.fieldNames == ["x", "y"])
+        frame["x"] = nil
+        #expect(frame != plain && frame.fieldNames == ["y"])
+        #expect(frame["x"] == nil && frame[bytes: "y"] == [2])
+        frame[bytes: "y"] = nil
+        #expect(frame == plain && frame.hashValue == plain.hashValue)
+        #expect(Set([frame, plain]).count == 1)
+        // Removing a field that was never set changes nothing.
+        frame["z"] = nil
+        #expect(frame == plain && frame.hashValue == plain.hashValue && frame.fieldNames.isEmpty)
+    }
+
+    @Test(arguments: [("a", "b"), ("b", "a")])
+    func removingOneOfTwoFieldsKeepsTheOther(_ removed: String, _ kept: String) {
+        var frame = Frame(.request)
+        frame["a"] = 1
+        frame["b"] = 1
+        frame[removed] = nil
+        #expect(frame[removed] == nil && frame[kept] == 1 && frame.fieldNames == [kept])
+        var other = Frame(.request)
+        other[kept] = 1
+        #expect(frame == other && frame.hashValue == other.hashValue)
+    }
+
     @Test func wrongSizesKindsAndNamesAreRefused() {
         func refusal(_ change: (inout Frame) -> Void) -> FrameError.Code? {
             var frame = Frame(.request)

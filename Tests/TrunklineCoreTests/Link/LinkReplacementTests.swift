@@ -4,11 +4,8 @@ import Testing
 
 /// When a link that works is replaced: a shortage must last 250 ms, and the waits between replacements grow.
 @Suite struct LinkReplacementTests {
-    private func replacement(
-        _ policy: any ReconnectPolicy = Backoff(minimum: .seconds(10), cap: .seconds(10)),
-        stableAfter: Duration = .seconds(60)
-    ) -> LinkReplacement {
-        LinkReplacement(policy: policy, stableAfter: stableAfter, seed: 1)
+    private func replacement(stableAfter: Duration = .seconds(60)) -> LinkReplacement {
+        LinkReplacement(stableAfter: stableAfter, seed: 1)
     }
 
     /// Waits one second in the first round, and one more in each round after it.
@@ -73,7 +70,7 @@ import Testing
     @Test func theNextReplacementFollowsThePolicy() {
         var replacement = replacement()
         replacement.hasRefused = true
-        replacement.replaced(afterAnswers: 0, at: at(1))
+        replacement.replaced(afterAnswers: 0, at: at(1), Backoff(minimum: .seconds(10), cap: .seconds(10)))
         #expect(!replacement.isShort)
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(2)) == nil)
         #expect(replacement.lookAgainAt == at(11))
@@ -82,15 +79,20 @@ import Testing
     }
 
     /// When the next replacement is due, after one at `time` with that many answers.
-    private func due(_ replacement: inout LinkReplacement, _ answers: Int, _ time: Double) -> Instant? {
-        replacement.replaced(afterAnswers: answers, at: at(time))
+    private func due(
+        _ replacement: inout LinkReplacement,
+        _ answers: Int,
+        _ time: Double,
+        _ policy: any ReconnectPolicy = Rounds()
+    ) -> Instant? {
+        replacement.replaced(afterAnswers: answers, at: at(time), policy)
         replacement.beginLook()
         _ = replacement.look(.unanswered, isWaiting: true, at: at(time))
         return replacement.lookAgainAt
     }
 
     @Test func waitsGrowUntilAnAnswerOrAStableTime() {
-        var replacement = replacement(Rounds())
+        var replacement = replacement()
         #expect(due(&replacement, 5, 100) == at(101))
         #expect(due(&replacement, 5, 101) == at(103))
         #expect(due(&replacement, 5, 103) == at(106))
@@ -102,19 +104,19 @@ import Testing
     }
 
     @Test func whenThePolicyGivesUpTheDefaultBackoffPacesReplacements() throws {
-        var replacement = replacement(NoRetries())
+        var replacement = replacement()
         // The waits of the default `Backoff`: up to 200 and 400 ms.
-        let first = try #require(due(&replacement, 0, 100))
+        let first = try #require(due(&replacement, 0, 100, NoRetries()))
         #expect(first > at(100) && first <= at(100.2))
         replacement.beginLook()
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(100.2)) == .unanswered)
-        let second = try #require(due(&replacement, 0, 101))
+        let second = try #require(due(&replacement, 0, 101, NoRetries()))
         #expect(second > at(101) && second <= at(101.4))
     }
 
     @Test func aNegativeWaitIsZero() {
-        var replacement = replacement(Backoff(minimum: .seconds(-5), cap: .seconds(-5)))
-        replacement.replaced(afterAnswers: 0, at: at(1))
+        var replacement = replacement()
+        replacement.replaced(afterAnswers: 0, at: at(1), Backoff(minimum: .seconds(-5), cap: .seconds(-5)))
         #expect(replacement.look(.unanswered, isWaiting: true, at: at(1)) == .unanswered)
     }
 }

@@ -35,4 +35,43 @@ import Testing
         #expect(queue.popDue(at: .distantFuture) == 900)
         #expect(queue.popDue(at: .distantFuture) == 800)
     }
+
+    @Test func consecutiveRequestIDsWithOneDeadlineShareAnEntry() {
+        var queue = DeadlineQueue()
+        queue.insert(10...13, deadline: Instant(nanoseconds: 20))
+        queue.insert(14, deadline: Instant(nanoseconds: 10))
+        queue.insert(15...400, deadline: Instant(nanoseconds: 30))
+        #expect(queue.count == 3 && queue.earliest == Instant(nanoseconds: 10))
+        var due: [UInt64] = []
+        while let requestID = queue.popDue(at: Instant(nanoseconds: 20)) { due.append(requestID) }
+        #expect(due == [14, 10, 11, 12, 13])
+        // An entry stays while one of its requests is alive.
+        queue.insert(401...402, deadline: Instant(nanoseconds: 40))
+        queue.compact { $0 == 400 }
+        #expect(queue.count == 1 && queue.earliest == Instant(nanoseconds: 30))
+        queue.compact { _ in false }
+        #expect(queue.count == 0 && queue.popDue(at: .distantFuture) == nil)
+    }
+
+    /// Otherwise a long batch with one request left would be walked through each time.
+    @Test func compactingDoesNotAskAgainForTheBeginningOfAnEntry() {
+        var queue = DeadlineQueue()
+        queue.insert(0...9, deadline: Instant(nanoseconds: 10))
+        func asked(whileAliveFrom first: UInt64) -> [UInt64] {
+            var asked: [UInt64] = []
+            queue.compact { requestID in
+                asked.append(requestID)
+                return requestID >= first
+            }
+            return asked
+        }
+        #expect(asked(whileAliveFrom: 5) == [0, 1, 2, 3, 4, 5])
+        #expect(asked(whileAliveFrom: 5) == [5])
+        #expect(asked(whileAliveFrom: 7) == [5, 6, 7])
+        #expect(queue.count == 1 && queue.earliest == Instant(nanoseconds: 10))
+        // The rest of the entry is due.
+        var due: [UInt64] = []
+        while let requestID = queue.popDue(at: Instant(nanoseconds: 10)) { due.append(requestID) }
+        #expect(due == [7, 8, 9] && queue.count == 0)
+    }
 }

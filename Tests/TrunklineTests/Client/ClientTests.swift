@@ -281,6 +281,25 @@ struct ClientTests {
         }
     }
 
+    /// Nothing but the write of the request before it tells the client that there is room again.
+    @Test func aRequestAboveTheHighWatermarkGoesOutAfterAWriteWithoutOtherTraffic() throws {
+        let options = ClientOptions {
+            ($0.outbound.highWatermark, $0.outbound.lowWatermark) = (1000, 500)
+            $0.liveness.heartbeat = .none
+        }
+        try simulate(options: options, handler: { _ in .after(.seconds(5), .echo) }) { service, client in
+            try await client.connect()
+            let began = service.now
+            // Not `start`: a handle is told that its request is on the link, and the client then looks again.
+            async let batch = client.send(all: (0..<3).map { ask(filled(2000, with: UInt8($0))) })
+            try await service.server.waitForRequests(3)
+            #expect(service.now - began < .seconds(1))
+            #expect(await service.server.journal.replyCount == 0)
+            let replies = await batch
+            #expect(replies.compactMap { try? $0.get().body.first } == [0, 1, 2])
+        }
+    }
+
     /// Regression: requests waited until fewer bytes were queued than the low watermark. With a watermark of zero they
     /// waited for ever.
     @Test(arguments: [0, 1, 100_000])

@@ -205,7 +205,7 @@ struct ClosingTests {
 
         var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }
 
-        func handle(_ events: inout [ConnectionEvent?]) {
+        func handle(_ events: inout [ConnectionEvent]) {
             state.withLock { if $0.isCalling { $0.wasInterrupted = true } }
             events.removeAll()
         }
@@ -349,7 +349,7 @@ extension Connection {
             switch event {
             case .lost: "lost"
             case .closed: "closed"
-            case nil: nil
+            case .taken: nil
             default: "other"
             }
         }

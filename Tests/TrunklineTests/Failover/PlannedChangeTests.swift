@@ -98,6 +98,43 @@ struct PlannedChangeTests {
         }
     }
 
+    /// The next link is lost while its handshake waits for a response. Its closure has heard of the server, so it may
+    /// return within its deadline, and the lost link stays behind the present one until then.
+    @Test func requestsGoOutWhileTheHandshakeOfALostNextLinkReturns() throws {
+        let (returns, gate) = AsyncStream.makeStream(of: Void.self)
+        try ChangeWorld.run(overTLS: false) { options in
+            options.handshake.perform = { handshaker in
+                _ = try await handshaker.send(ask("hello"))
+                do {
+                    _ = try await handshaker.send(ask("login"))
+                } catch {
+                    for await _ in returns {}
+                    throw error
+                }
+            }
+        } _: { world in
+            try await world.client.connect()
+            world.facts.loginDelay.withLock { $0 = nil }
+            let latencies = try await world.latencies {
+                try await world.client.switchEndpoint(to: world.second.endpoint)
+                try await world.second.waitForRequest { $0.body == "login" }
+                world.network.reset("b")
+                try await world.pass(.milliseconds(50))
+                #expect(await world.client.connection.phases == [.ready, .closed])
+                #expect(await world.endpoint == world.first.endpoint)
+                try await expectEcho("meanwhile", by: world.client)
+                #expect(await world.client.connection.phases == [.ready, .closed])
+                #expect(await world.bodies(at: world.first).contains("meanwhile"))
+                world.facts.loginDelay.withLock { $0 = .zero }
+                gate.finish()
+                await world.becomesReady(after: 1)
+            }
+            #expect(latencies == [ChangeWorld.latency * 2])
+            #expect(await world.endpoint == world.second.endpoint)
+            #expect(await world.client.statistics.connection.failedAttempts == 1)
+        }
+    }
+
     /// The server sends goAway every 10 ms, and the other server refuses connections.
     @Test func repeatedGoAwaysDoNotCauseMoreAttempts() throws {
         try ChangeWorld.run { world in
@@ -441,6 +478,11 @@ struct PlannedChangeTests {
             #expect(await reading.value == ["1 a", "1 b", "2 c"])
         }
     }
+}
+
+extension Connection {
+    /// The phase of each link, in the order of their start.
+    fileprivate var phases: [LinkMachine<Waiter>.Phase] { links.map(\.machine.phase) }
 }
 
 // MARK: - Two servers

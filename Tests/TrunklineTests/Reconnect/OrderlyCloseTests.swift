@@ -48,6 +48,20 @@ struct OrderlyCloseTests {
         }
     }
 
+    /// The client connects because the request waits. Once the request is on the link, nothing waits for a link any more.
+    @Test func aFirstRequestThatIsLostInACleanCloseDoesNotCauseAReconnect() throws {
+        try simulate(handler: { _ in .close }) { service, client in
+            // Not `start`: a handle is told that its request is on the link, and the client then looks again.
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            #expect(await state(of: client) == .idle)
+            try await service.pass(.seconds(60))
+            #expect(await state(of: client) == .idle)
+            #expect(await service.server.totalConnections == 1)
+            #expect(await client.statistics.connection.disconnects == [.closedByServer: 1])
+        }
+    }
+
     @Test func aLinkThatIsKeptWarmIsReplacedWithoutDemand() throws {
         let options = ClientOptions { $0.reconnecting.keepsLinkWarm = true }
         try simulate(options: options) { service, client in

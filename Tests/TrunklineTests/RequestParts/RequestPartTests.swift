@@ -109,6 +109,70 @@ struct RequestPartTests {
         }
     }
 
+    /// Nothing but the write of another request tells the client that there is room again.
+    @Test func aHeldPartGoesOutAfterAWriteWithoutOtherTraffic() throws {
+        let options = ClientOptions {
+            ($0.outbound.highWatermark, $0.outbound.lowWatermark) = (1000, 500)
+            $0.liveness.heartbeat = .none
+        }
+        let handler: LoopbackServer.Handler = { $0.kind == .part ? .perform(join) : .after(.seconds(5), .echo) }
+        try simulate(options: options, handler: handler) { service, client in
+            let stream = client.open(piece("a")).responses
+            let id = client.latestRequest
+            try await service.server.waitForRequests(1)
+            let began = service.now
+            // In one batch. Neither makes an event when it is put on the link.
+            let large = client.stream(ask(filled(2000)))
+            client.addPart(piece("b"), isPart: true, of: id, stream)
+            try await service.server.wait { $0.requestCount == 2 && $0.requestPartCount == 1 }
+            #expect(service.now - began < .seconds(1))
+            #expect(await service.server.journal.replyCount == 0)
+            try await stream.post(whole("c"))
+            #expect(await words(of: stream) == ["abc"])
+            #expect(await words(of: large).first?.count == 2000)
+        }
+    }
+
+    /// While a part is held, the requests behind it wait. When too many of them wait, they go out before the batch
+    /// ends. The room that the link had at the beginning of the batch is smaller by then.
+    ///
+    /// - Parameter cancelsOne: Whether the only waiting request leaves, so that later ones need not wait.
+    @Test(arguments: [false, true])
+    func aBatchWithAHeldPartDoesNotExceedTheLimitInFlight(cancelsOne: Bool) throws {
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 64
+            $0.requests.maximumWaiting = 10
+        }
+        let handler: LoopbackServer.Handler = { $0.kind == .part ? .perform(join) : .after(.seconds(1), .echo) }
+        try simulate(options: options, handler: handler) { service, client in
+            let stream = client.open(piece("a")).responses
+            let id = client.latestRequest
+            try await service.server.waitForRequests(1)
+            // A command from outside the loop keeps all commands that follow in one batch.
+            client.commandQueue.post(.resumeReading)
+            client.addPart(piece("b"), isPart: true, of: id, stream)
+            var handles = (0..<21).map { client.start(ask($0)) }
+            if cancelsOne { handles[20].cancel() }
+            handles += (21..<121).map { client.start(ask($0)) }
+            try await service.pass(.milliseconds(500))
+            #expect(await service.server.journal.requestCount == 64)
+            #expect(await service.server.journal.replyCount == 0)
+            var ends: [String: Int] = [:]
+            for handle in handles {
+                do throws(ClientError) {
+                    _ = try await handle.value
+                    ends["answered", default: 0] += 1
+                } catch {
+                    ends["\(error.code) \(error.fate)", default: 0] += 1
+                }
+            }
+            let others = cancelsOne ? ["overloaded notSent": 47, "cancelled notSent": 1] : ["overloaded notSent": 48]
+            #expect(ends == others.merging(["answered": 73]) { $1 })
+            try await stream.post(whole("c"))
+            #expect(await words(of: stream) == ["abc"])
+        }
+    }
+
     /// Parts of a queued request are held in front of those of a request that has started. Regression: each of the
     /// latter was searched for from the first held part on. 30,000 of them blocked the event loop for minutes (in
     /// a debug build).

@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 import TrunklineTesting
 
@@ -58,6 +59,37 @@ struct QueueingTests {
             }
             let sent = (0..<1000).filter { $0 % 3 != 0 }.map { Bytes("\($0)") }
             #expect(await service.server.received.map(\.body) == sent)
+        }
+    }
+
+    /// The request is on the link already when the client takes the cancellation, but nothing is written before the end
+    /// of the turn.
+    @Test func aRequestCancelledInItsOwnBatchIsNotSent() throws {
+        try simulate { service, client in
+            try await client.connect()
+            // What `send` and its cancellation handler submit, without a chance for the loop to run in between.
+            let id = client.requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+            let outcome = await withContinuation { continuation in
+                let frame = ask("send").frame
+                let queue = client.commandQueue
+                queue.post(.send(id, frame, .caller(continuation), deadline: nil, expectsResponse: true))
+                queue.post(.cancel(id...id))
+            }
+            #expect(outcome.error?.code == .cancelled && outcome.error?.fate == .notSent)
+            // A command from outside the loop keeps all commands that follow in one batch.
+            client.commandQueue.post(.resumeReading)
+            let handle = client.start(ask("start"))
+            handle.cancel()
+            let error = await failure(of: handle)
+            #expect(error?.code == .cancelled && error?.fate == .notSent)
+            #expect(handle.state == .cancelled)
+            try await service.pass(.seconds(1))
+            // Both were accepted. Nothing was written: neither the requests nor cancel frames.
+            #expect(await client.statistics.requests == 2)
+            #expect(await service.server.received.isEmpty)
+            #expect(await service.server.journal.cancelCount == 0)
+            try await expectEcho("next", by: client)
+            #expect(await service.server.received.map(\.body) == ["next"])
         }
     }
 

@@ -186,6 +186,25 @@ struct RequestLoopbackTests {
         }
     }
 
+    /// The refused request ends first, and the others in reverse order.
+    @Test func aBatchAnsweredInReverseKeepsItsOrder() async throws {
+        let handler: LoopbackServer.Handler = { _ in .outOfOrder(window: 8) }
+        try await withServerAndClient(speaking: strictLayout, handler: handler) { server, client in
+            var requests = (0..<8).map { Request(type: 7, body: Bytes("\($0)")) }
+            requests.insert(Request(type: 0x1_0000, body: "too large a type"), at: 4)
+            let results = await client.send(all: requests)
+            let texts = results.map { result -> String in
+                switch result {
+                case .success(let frame): String(frame.body)
+                case .failure(let error): "\(error.code) \(error.fate)"
+                }
+            }
+            #expect(texts == ["0", "1", "2", "3", "invalidRequest notSent", "4", "5", "6", "7"])
+            #expect(await server.journal.requestCount == 8)
+            #expect(await client.statistics.pending == 0)
+        }
+    }
+
     @Test func cancellingABatchCancelsItsUnansweredRequests() async throws {
         let handler: LoopbackServer.Handler = { $0.body == "answered" ? .echo : .noReply }
         try await withServerAndClient(handler: handler) { server, client in

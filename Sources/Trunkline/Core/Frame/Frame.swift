@@ -81,8 +81,9 @@ public struct Frame: Sendable, Hashable {
     public var body: Bytes
     /// Where the frame was received.
     @usableFromInline var origin = Origin()
-    /// The named header fields. Invariant: sorted by name.
-    @usableFromInline var fields: [NamedField]
+    /// The named header fields, sorted by name, or `nil` for none. Most frames have none, and copying an empty array
+    /// costs two operations of the runtime, but copying `nil` costs nothing.
+    @usableFromInline var namedFields: [NamedField]?
 
     /// The session number of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It
     /// is set for pushes of a client and for frames of a connection, and is 0 for every other frame.
@@ -138,7 +139,6 @@ public struct Frame: Sendable, Hashable {
         self.status = status
         self.isErrorResponse = isErrorResponse
         self.body = body
-        fields = []
     }
 
     /// Marks a received response as the last one on its link; see ``endsLink``. Only codecs call this method.
@@ -179,7 +179,12 @@ public struct Frame: Sendable, Hashable {
         return endsLink ? "endsLink" : nil
     }
 
+    /// The named header fields.
+    var fields: [NamedField] { namedFields ?? [] }
+
     private mutating func set(_ field: String, to value: NamedField.Value?) {
+        var fields = exchange(&namedFields, with: nil) ?? []
+        defer { namedFields = fields.isEmpty ? nil : fields }
         let index = fields.firstIndex { $0.name >= field } ?? fields.count
         if index < fields.count, fields[index].name == field {
             if let value { fields[index].value = value } else { fields.remove(at: index) }
@@ -204,7 +209,8 @@ public struct Frame: Sendable, Hashable {
 
     /// The number of bytes in the body and in the named byte fields (such as `head`), for limits.
     package var byteCount: Int {
-        fields.reduce(body.count) { sum, field in
+        guard let namedFields else { return body.count }
+        return namedFields.reduce(body.count) { sum, field in
             if case .bytes(let bytes) = field.value { sum + bytes.count } else { sum }
         }
     }
@@ -217,8 +223,9 @@ public struct Frame: Sendable, Hashable {
     package var compacted: Frame {
         var frame = self
         frame.body = body.compacted
-        for index in fields.indices {
-            if case .bytes(let bytes) = fields[index].value { frame.fields[index].value = .bytes(bytes.compacted) }
+        frame.namedFields = namedFields?.map { field in
+            guard case .bytes(let bytes) = field.value else { return field }
+            return NamedField(name: field.name, value: .bytes(bytes.compacted))
         }
         return frame
     }

@@ -94,7 +94,7 @@ extension FrameLayout {
     @inline(__always)
     private func write(_ frame: borrowing Frame, type: UInt32, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
-        if frame.isErrorResponse || !frame.fields.isEmpty { try checkFields(of: frame) }
+        if frame.isErrorResponse || frame.namedFields != nil { try checkFields(of: frame) }
         let bodySize = frame.body.count
         guard plan.limits.bodySizes.contains(bodySize) else { throw plan.limits.illegalBody(bodySize) }
 

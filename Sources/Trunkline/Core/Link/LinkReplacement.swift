@@ -17,7 +17,6 @@ package struct LinkReplacement: Sendable {
         case other
     }
 
-    private let policy: any ReconnectPolicy
     private let stableAfter: Duration
     private var generator: SeededGenerator
     /// The number of replacements in a row. It starts over after an answer, or if a replacement takes place at least
@@ -38,8 +37,8 @@ package struct LinkReplacement: Sendable {
     /// How long a shortage must last before the link is replaced, because late answers may be in transit.
     private static let grace = Duration.milliseconds(250)
 
-    package init(policy: any ReconnectPolicy, stableAfter: Duration, seed: UInt64) {
-        (self.policy, self.stableAfter) = (policy, stableAfter)
+    package init(stableAfter: Duration, seed: UInt64) {
+        self.stableAfter = stableAfter
         generator = SeededGenerator(seed: seed)
     }
 
@@ -82,8 +81,8 @@ package struct LinkReplacement: Sendable {
     }
 
     /// Records that the link is being replaced, after `answers` answers in total. The next replacement is delayed by
-    /// the wait that the policy decides; the client has a link during that wait.
-    package mutating func replaced(afterAnswers answers: Int, at now: Instant) {
+    /// the wait that `policy` decides; the client has a link during that wait.
+    package mutating func replaced(afterAnswers answers: Int, at now: Instant, _ policy: any ReconnectPolicy) {
         if answers > self.answers || now >= notBefore.advanced(by: stableAfter) { round = 0 }
         let failure = ReconnectFailure(round: round, failedAttempts: 0, cause: .exhausted)
         var delay = Duration.zero

@@ -53,8 +53,6 @@ package struct OutboundQueue: Sendable {
     /// The number of items from `head` on that are in `buffer`. None of these was removed after it was encoded.
     private var encodedCount = 0
     private var buffer = SendBuffer()
-    /// Where the encoded frames end. Empty between calls of `encode`; kept for its capacity.
-    private var ends: [Int] = []
     /// The number of bytes of `buffer` that were written, and how many of these belong to complete items.
     private var written = 0
     private var writtenDone = 0
@@ -127,7 +125,7 @@ package struct OutboundQueue: Sendable {
         byteCount -= Self.cost(of: items[index].frame)
         if items[index].id == 0 { linkFrameCount -= 1 }
         items[index].isRemoved = true
-        (items[index].frame.body, items[index].frame.fields) = (Bytes(), [])
+        (items[index].frame.body, items[index].frame.namedFields) = (Bytes(), nil)
     }
 
     // MARK: Writing
@@ -136,54 +134,26 @@ package struct OutboundQueue: Sendable {
     ///
     /// Returns the frames that could not be encoded. They are removed from the queue.
     package mutating func encode(using codec: inout any FrameCodec) -> [Refusal] {
-        guard buffer.isEmpty else { return [] }
-        // Lent, so that each frame is encoded where it is: a copy of it would cost four atomic operations.
-        let lent = exchange(&items, with: [])
-        let refused = encode(lent, using: &codec)
-        items = consume lent
-        for (offset, end) in ends.enumerated() { items[head + offset].end = end }
-        encodedCount = ends.count
-        ends.removeAll(keepingCapacity: ends.capacity <= 8192)
-        let refusals = refused.map { index, error in
-            let refusal = Refusal(item: items[index], position: headPosition + UInt64(index - head), error: error)
-            markRemoved(index)
-            return refusal
-        }
+        guard buffer.isEmpty, head < items.count else { return [] }
+        var refusals: [Refusal] = []
+        encode(using: &codec, &refusals)
         if buffer.isEmpty { forgetEncoding() }
         return refusals
     }
 
-    /// Encodes a batch of `items` from `head` on, and records in `ends` where each one ends. Returns those that could
-    /// not be encoded.
-    private mutating func encode(
-        _ items: [Item],
-        using codec: inout some FrameCodec
-    ) -> [(index: Int, error: FrameError)] {
-        var refused: [(index: Int, error: FrameError)] = []
-        let span = items.span
+    /// Encodes a batch of the items from `head` on. The codec is opened here once, and not for each frame.
+    private mutating func encode(using codec: inout some FrameCodec, _ refusals: inout [Refusal]) {
         var index = head
-        while index < span.count, buffer.appendedCount < Self.batchBytes {
-            if !span[index].isRemoved, let error = encode(span[index], using: &codec) {
-                refused.append((index, error))
+        while index < items.count, buffer.appendedCount < Self.batchBytes {
+            if !items[index].isRemoved, let error = items[index].encode(into: &buffer, using: &codec) {
+                let position = headPosition + UInt64(index - head)
+                refusals.append(Refusal(item: items[index], position: position, error: error))
+                markRemoved(index)
             }
-            ends.append(buffer.appendedCount)
+            items[index].end = buffer.appendedCount
             index += 1
         }
-        return refused
-    }
-
-    /// `borrowing`, or the frame would be copied.
-    private mutating func encode(_ item: borrowing Item, using codec: inout some FrameCodec) -> FrameError? {
-        let mark = buffer.mark
-        let start = buffer.appendedCount
-        do throws(FrameError) {
-            try codec.encode(item.frame, into: &buffer)
-            if buffer.appendedCount > start { return nil }
-            return FrameError(.malformed, "the codec encoded the frame as zero bytes")
-        } catch {
-            buffer.rollBack(to: mark)
-            return error
-        }
+        encodedCount = index - head
     }
 
     /// Calls `body` with the encoded bytes that are to be written next.
@@ -278,5 +248,27 @@ package struct OutboundQueue: Sendable {
     package mutating func removeAll() {
         while head < items.count { finishHead() }
         forgetEncoding()
+    }
+}
+
+extension OutboundQueue.Item {
+    /// Appends the bytes of the frame to `buffer`. If that fails, `buffer` is unchanged.
+    ///
+    /// The frame is moved out and back: a frame that is passed from its place is copied, at the cost of four atomic
+    /// operations.
+    @inline(__always)
+    fileprivate mutating func encode(into buffer: inout SendBuffer, using codec: inout some FrameCodec) -> FrameError? {
+        let frame = exchange(&self.frame, with: Frame(.pong))
+        defer { self.frame = frame }
+        let mark = buffer.mark
+        let start = buffer.appendedCount
+        do throws(FrameError) {
+            try codec.encode(frame, into: &buffer)
+            if buffer.appendedCount > start { return nil }
+            return FrameError(.malformed, "the codec encoded the frame as zero bytes")
+        } catch {
+            buffer.rollBack(to: mark)
+            return error
+        }
     }
 }

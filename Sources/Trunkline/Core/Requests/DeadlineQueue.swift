@@ -1,10 +1,17 @@
 /// The deadlines of many requests in one queue, so that a request needs no timer of its own.
 ///
-/// An entry is not removed when its request ends. Dead entries are dropped when their deadline comes, or all at once
-/// when they outnumber the live ones. Requests with the same timeout arrive in the order of their deadlines, so
-/// inserting takes constant time in practice. Memory for far more entries than there are is released.
+/// An entry is not removed when its requests end. Dead entries are dropped when their deadline comes, or all at once when
+/// there are far more entries than requests. Requests with the same timeout arrive in the order of their deadlines, so
+/// inserting takes constant time in practice. The requests of a batch share an entry. Memory for far more entries than
+/// there are is released.
 package struct DeadlineQueue: Sendable {
-    private var heap = Heap<Instant, RequestID>()
+    private var heap = Heap<Instant, Entry>()
+
+    /// The IDs from `next` to `last`.
+    private struct Entry: Sendable {
+        var next: RequestID
+        let last: RequestID
+    }
 
     package init() {}
 
@@ -17,22 +24,37 @@ package struct DeadlineQueue: Sendable {
     /// The earliest deadline, including those of dead entries; `nil` if there is none.
     package var earliest: Instant? { heap.first?.key }
 
-    package mutating func insert(_ id: RequestID, deadline: Instant) { heap.insert(id, key: deadline) }
+    package mutating func insert(_ id: RequestID, deadline: Instant) { insert(id...id, deadline: deadline) }
+
+    package mutating func insert(_ ids: ClosedRange<RequestID>, deadline: Instant) {
+        heap.insert(Entry(next: ids.lowerBound, last: ids.upperBound), key: deadline)
+    }
 
     /// Removes and returns the next ID whose deadline is not after `now`, dead or alive; `nil` if there is none.
     package mutating func popDue(at now: Instant) -> RequestID? {
-        guard let first = heap.first, first.key <= now else { return nil }
-        heap.removeFirst()
-        heap.giveBackMemory()
-        return first.value
+        guard let (deadline, entry) = heap.first, deadline <= now else { return nil }
+        if entry.next < entry.last {
+            heap.replaceFirst(with: Entry(next: entry.next + 1, last: entry.last))
+        } else {
+            heap.removeFirst()
+            heap.giveBackMemory()
+        }
+        return entry.next
     }
 
-    /// Whether dead entries outnumber the `alive` ones by so much that `compact` should be called.
+    /// Whether there are so many more entries than the `alive` requests that `compact` should be called.
     package func isCrowded(alive: Int) -> Bool { heap.count > 2 * alive + 256 }
 
     /// Drops the dead entries, for which `isAlive` returns false.
     package mutating func compact(isAlive: (RequestID) -> Bool) {
-        heap.removeAll { !isAlive($1) }
+        heap.compactMapValues { _, entry in
+            var entry = entry
+            while !isAlive(entry.next) {
+                guard entry.next < entry.last else { return nil }
+                entry.next += 1
+            }
+            return entry
+        }
         heap.giveBackMemory()
     }
 }

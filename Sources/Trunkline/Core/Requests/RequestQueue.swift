@@ -1,7 +1,7 @@
 /// The requests of one client that are on no link: they wait for a link, for their turn, or for the end of a back-off.
 /// For all other requests, the queue knows on which link they are.
 ///
-///     append ──► waiting ──popFirst──► on a link ──forget──► removed
+///     append ──► waiting ──popFirst──► on a link ──forget──► removed      register ──► on a link
 ///                  ▲  ▲                    │
 ///                  │  └──── giveBack ◄─────┤ (nothing of it was written)
 ///                  └─ wake ─ delayed ◄─────┘ delay (it has failed and is tried again)
@@ -92,8 +92,11 @@ package struct RequestQueue<Waiter> {
     }
 
     /// Adds a deadline for `id`: `nextExpired` returns the ID at `deadline`, unless the request has left before.
-    package mutating func watch(_ id: RequestID, _ deadline: Instant) {
-        deadlines.insert(id, deadline: deadline)
+    package mutating func watch(_ id: RequestID, _ deadline: Instant) { watch(id...id, deadline) }
+
+    /// Adds a deadline for each of `ids`, as above.
+    package mutating func watch(_ ids: ClosedRange<RequestID>, _ deadline: Instant) {
+        deadlines.insert(ids, deadline: deadline)
         dropDeadDeadlines()
     }
 
@@ -123,6 +126,17 @@ package struct RequestQueue<Waiter> {
             return request
         }
         return nil
+    }
+
+    /// Registers a new request that was put on the link of `session` without waiting.
+    package mutating func register(
+        _ id: RequestID,
+        at place: LinkMachine<Waiter>.Place,
+        on session: UInt64,
+        deadline: Instant?
+    ) {
+        went(id, to: place, on: session)
+        if let deadline { watch(id, deadline) }
     }
 
     /// Records that the request `id` is now on the link of `session`.
@@ -244,7 +258,7 @@ package struct RequestQueue<Waiter> {
         return nil
     }
 
-    /// The number of deadlines, including those of requests that have left.
+    /// The number of entries for deadlines, including those of requests that have left.
     package var watchedCount: Int { deadlines.count }
 
     /// When to check for expired requests and back-offs that have ended; `nil` for never.

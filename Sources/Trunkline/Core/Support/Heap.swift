@@ -27,8 +27,23 @@ struct Heap<Key: Comparable, Value> {
         siftDown(0)
     }
 
+    /// Replaces the first value. Its key stays.
+    mutating func replaceFirst(with value: Value) { entries[0].value = value }
+
     mutating func removeAll(where isMeant: (Key, Value) -> Bool) {
-        entries.removeAll { isMeant($0.key, $0.value) }
+        compactMapValues { key, value in isMeant(key, value) ? nil : value }
+    }
+
+    /// Replaces each value with the result of `transform`, or removes it if that is `nil`. The keys stay.
+    mutating func compactMapValues(_ transform: (Key, Value) -> Value?) {
+        var kept = 0
+        for index in entries.indices {
+            let (key, value) = entries[index]
+            guard let value = transform(key, value) else { continue }
+            entries[kept] = (key, value)
+            kept += 1
+        }
+        entries.removeLast(entries.count - kept)
         for parent in stride(from: entries.count / 2, through: 0, by: -1) { siftDown(parent) }
     }
 
