@@ -1,5 +1,6 @@
 // Counts allocations by replacing glibc's allocation functions: every library in the process calls the executable's own
-// definition of malloc. For the benchmark only; no library of the package links this.
+// definition of malloc. Also lets valgrind count instructions: see `sigsuspend`. One file, because valgrind 3.19 cannot
+// read the debug information of two. For the benchmark only; no library of the package links this.
 
 #include "CTrunklineBench.h"
 

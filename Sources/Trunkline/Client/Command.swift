@@ -58,10 +58,11 @@ final class CommandQueue: LoopWork {
     /// locked.
     private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
-    /// Safe: accessed only on the event loop. Exclusive access: see `LoopActor`.
+    /// The side of the callers on the event loop.
     #if !DEBUG
-        @exclusivity(unchecked)
+        @exclusivity(unchecked)  // see `LoopActor`
     #endif
+    // Safe: accessed only on the event loop.
     nonisolated(unsafe) private var onLoop = LoopSide()
     /// Safe: written once, before the client's `init` returns and before any command can be added.
     nonisolated(unsafe) weak var client: (any CommandQueueOwner)?

@@ -16,10 +16,11 @@ package final class SocketEventLoop: EventLoop {
     private let resolver: Resolver
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
-    /// Accessed only on the loop's thread, which `assertCurrent` checks. Exclusive access: see `LoopActor`.
+    /// What only the loop's thread uses.
     #if !DEBUG
-        @exclusivity(unchecked)
+        @exclusivity(unchecked)  // see `LoopActor`
     #endif
+    // Safe: accessed only on the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State
 
     init(
