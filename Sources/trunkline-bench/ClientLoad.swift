@@ -140,8 +140,14 @@ struct ClientLoad: Sendable {
         var count = 0
         var start = monotonicNow()
         while count < limit, start < deadline {
-            let results = await client.send(all: requests.prefix(limit - count))
-            for (index, result) in results.enumerated() { try bodies.check(result.get(), first + index) }
+            let isWhole = requests.count <= limit - count
+            let results = await client.send(all: isWhole ? requests : Array(requests.prefix(limit - count)))
+            for index in results.indices {
+                switch results[index] {
+                case .success(let reply): try bodies.check(reply, first + index)
+                case .failure(let error): throw error
+                }
+            }
             let end = monotonicNow()
             histogram.record(end - start, times: results.count, caller: first)
             start = end

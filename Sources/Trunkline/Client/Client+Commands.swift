@@ -57,15 +57,7 @@ extension Client: LoopActor, CommandQueueOwner {
         case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
             register(id, frame, waiter, deadline, expectsResponse)
         case .sendAll(let first, let requests, let batch):
-            let options = batch.options
-            for index in requests.indices {
-                let frame = requests[index].frame
-                let waiter = Waiter.batch(batch, index: index).under(options, frame, keepsFrame: checksResponses)
-                register(first + RequestID(index), frame, waiter, nil, options.expectsResponse)
-            }
-            if lifecycle == .open, let deadline = options.deadline {
-                queue.watch(first...(first + RequestID(requests.count) - 1), deadline)
-            }
+            register(requests, first: first, batch)
         case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
             // A message that has been accepted in the meantime stays: its caller has already returned.
@@ -138,6 +130,26 @@ extension Client: LoopActor, CommandQueueOwner {
             expectsResponse: expectsResponse
         )
         queue.append(consume request, deadline: deadline)
+    }
+
+    /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
+    private func register(_ requests: [Request], first: RequestID, _ batch: Batch) {
+        let options = batch.options
+        var admitted = 0
+        let areTracked = options.areTracked(keepsFrame: checksResponses)
+        if lifecycle == .open, directRoom > 0, queue.isEmpty, parts.heldCount == 0, !areTracked {
+            admitted = connection.admitNow(requests, first: first, batch, atMost: directRoom, for: &queue)
+            directRoom -= admitted
+            counters.requests += admitted
+        }
+        for index in admitted..<requests.count {
+            let frame = requests[index].frame
+            let waiter = Waiter.batch(batch, index: index).under(options, frame, keepsFrame: checksResponses)
+            register(first + RequestID(index), frame, waiter, nil, options.expectsResponse)
+        }
+        if lifecycle == .open, let deadline = options.deadline {
+            queue.watch(first...(first + RequestID(requests.count) - 1), deadline)
+        }
     }
 
     /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.

@@ -13,9 +13,10 @@ struct ResolvedOptions: Sendable {
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
-    /// Whether these are the options of most calls.
-    fileprivate var areUsual: Bool {
-        if case .ifUnsent = retry { waitsForReady && session == nil } else { false }
+    /// Whether a request with these options needs a `TrackedCall`. `keepsFrame`: responses are compared with requests.
+    func areTracked(keepsFrame: Bool) -> Bool {
+        guard case .ifUnsent = retry, waitsForReady, session == nil else { return true }
+        return keepsFrame && expectsResponse
     }
 }
 
@@ -83,7 +84,6 @@ extension Waiter {
     /// Returns this waiter with the options of its call. Usual options are left out, unless `keepsFrame` requires the
     /// request for comparison with the response.
     func under(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
-        if options.areUsual, !(keepsFrame && options.expectsResponse) { return self }
-        return .tracked(self, TrackedCall(options, copy frame))
+        options.areTracked(keepsFrame: keepsFrame) ? .tracked(self, TrackedCall(options, copy frame)) : self
     }
 }

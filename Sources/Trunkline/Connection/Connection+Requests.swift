@@ -74,9 +74,7 @@ extension Connection {
 
     /// The index of the ready link, if it could take one more request.
     var openLink: Int? {
-        guard let ready, links[ready].isBelowWatermark(rules), !links[ready].machine.isHeld,
-            links[ready].machine.exhaustion == nil
-        else { return nil }
+        guard let ready, links[ready].takesMore(rules) else { return nil }
         return ready
     }
 
@@ -103,7 +101,7 @@ extension Connection {
         return false
     }
 
-    private func scheduleFlushUnlessFull(_ index: Int) {
+    func scheduleFlushUnlessFull(_ index: Int) {
         if !links[index].transport.awaitsWritable { scheduleFlush() }
     }
 

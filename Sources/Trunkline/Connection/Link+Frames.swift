@@ -45,6 +45,39 @@ extension Link {
         return count
     }
 
+    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places in
+    /// `queue`. Returns their number.
+    mutating func admit(
+        _ requests: [Request],
+        first: RequestID,
+        _ batch: Batch,
+        atMost room: Int,
+        for queue: inout RequestQueue<Waiter>,
+        by rules: LinkRules,
+        into events: inout [ConnectionEvent]
+    ) -> Int {
+        let most = min(room, requests.count)
+        for index in 0..<most {
+            guard takesMore(rules) else { return index }
+            let id = first + RequestID(index)
+            let place = admit(
+                id,
+                requests[index].frame,
+                .batch(batch, index: index),
+                expectsResponse: batch.options.expectsResponse,
+                by: rules,
+                into: &events
+            )
+            queue.went(id, to: place, on: session)
+        }
+        return most
+    }
+
+    /// Whether the link could take one more request now.
+    mutating func takesMore(_ rules: LinkRules) -> Bool {
+        isBelowWatermark(rules) && !machine.isHeld && !machine.requests.isExhausted
+    }
+
     /// Puts a request on the link, which has a free serial number for it.
     @inline(__always)
     mutating func admit(

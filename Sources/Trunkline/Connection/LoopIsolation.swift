@@ -56,6 +56,31 @@ extension Connection {
         }
     }
 
+    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `queue`. Returns
+    /// their number.
+    nonisolated func admitNow(
+        _ requests: [Request],
+        first: RequestID,
+        _ batch: Batch,
+        atMost room: Int,
+        for queue: inout RequestQueue<Waiter>
+    ) -> Int {
+        onItsLoop(&queue, (requests, first, batch, room)) { connection, queue, call in
+            guard let ready = connection.openLink else { return 0 }
+            defer { connection.scheduleFlushUnlessFull(ready) }
+            let (requests, first, batch, room) = call
+            return connection.links[ready].admit(
+                requests,
+                first: first,
+                batch,
+                atMost: room,
+                for: &queue,
+                by: connection.rules,
+                into: &connection.events
+            )
+        }
+    }
+
     /// Delivers the events, but never within a call of the owner.
     func deliverEvents() {
         while !events.isEmpty, !isInCallOfOwner {

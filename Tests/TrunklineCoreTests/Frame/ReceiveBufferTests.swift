@@ -1,5 +1,6 @@
 import Testing
-import Trunkline
+
+@testable import Trunkline
 
 /// Memory for reading that several buffers share in turn.
 @Suite struct ReceiveBufferTests {
@@ -134,5 +135,82 @@ import Trunkline
         }
         #expect(input.readBytes(101).map { Array($0) } == (2..<100).map { UInt8($0) } + [7, 7, 7])
         #expect(Array(body) == (0..<100).map { UInt8($0) })
+    }
+
+    // MARK: Small runs of bytes
+
+    @Test(arguments: [1, 20, 64, 500, 1024, 1025])
+    func smallRunsShareMemoryOfALimitedSize(_ size: Int) {
+        var buffer = ReceiveBuffer()
+        fill(&buffer, (0..<50 * size).map { UInt8(truncatingIfNeeded: $0) })
+        let runs = (0..<50).compactMap { _ in buffer.readBytes(size) }
+        #expect(runs.count == 50 && buffer.isEmpty)
+        #expect(runs.flatMap { $0 } == (0..<50 * size).map { UInt8(truncatingIfNeeded: $0) })
+        // The capacity of an array is rounded up.
+        #expect(runs.allSatisfy { $0.heldBytes <= max(256, 8 * size) * 5 / 4 })
+        let ends = zip(runs, runs.dropFirst()).filter { address(of: $0) + UInt(size) != address(of: $1) }
+        if size > 1024 { #expect(ends.count == 49) } else { #expect(ends.count < 10) }
+    }
+
+    @Test func aSingleSmallRunHasMemoryOfItsOwnSize() {
+        var buffer = ReceiveBuffer()
+        fill(&buffer, [UInt8](repeating: 7, count: 120))
+        let taken = buffer.readBytes(64)
+        #expect(taken == Bytes(repeating: 7, count: 64))
+        #expect(taken.map { $0.heldBytes < 100 } == true)
+    }
+
+    /// A small run among larger ones must not take the copy away from them.
+    @Test(arguments: [[20, 600], [600, 20, 20], [15, 500, 2], [100, 1000], [1, 1, 1, 64]])
+    func runsOfDifferentSizesShareMemory(_ sizes: [Int]) {
+        var buffer = ReceiveBuffer()
+        fill(&buffer, [UInt8](repeating: 7, count: 60_000))
+        var held: [UInt: Int] = [:]
+        var runs: [Bytes] = []  // keeps the memory of all, so that no address occurs twice
+        while let run = buffer.readBytes(sizes[runs.count % sizes.count]) {
+            #expect(run.heldBytes <= max(256, 8 * run.count) * 5 / 4)
+            let storage = unsafe run.storage.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
+            held[storage] = run.heldBytes
+            runs.append(run)
+        }
+        #expect(held.values.reduce(0, +) < 2 * 60_000)
+    }
+
+    /// Runs keep their bytes when the buffer is filled again or its memory is returned.
+    @Test(arguments: seeds(100))
+    func runsKeepTheirBytes(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var memory = ReceiveMemory()
+        var buffer = ReceiveBuffer()
+        var pending: [UInt8] = []
+        var taken: [(Bytes, [UInt8])] = []
+        for _ in 0..<200 {
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0:
+                if Bool.random(using: &generator) { buffer.borrow(&memory) }
+                let limit = [100, 6000, 20_000].randomElement(using: &generator) ?? 1
+                let count = Int.random(in: 1...limit, using: &generator)
+                let bytes = (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+                fill(&buffer, bytes)
+                pending += bytes
+            case 1: buffer.giveBack(to: &memory)
+            case 2:
+                let length = Int.random(in: 0...40, using: &generator)
+                if buffer.skip(length) { pending.removeFirst(length) }
+            case 3:
+                let mark = buffer.position
+                _ = buffer.readBytes(Int.random(in: 0...300, using: &generator))
+                buffer.rewind(to: mark)
+            case 4: pending.removeFirst(buffer.discard(Int.random(in: 0...100, using: &generator)))
+            default:
+                let limit = [8, 64, 600, 2000, 10_000].randomElement(using: &generator) ?? 0
+                let length = Int.random(in: 0...limit, using: &generator)
+                guard let run = buffer.readBytes(length) else { continue }
+                taken.append((run, Array(pending.prefix(length))))
+                pending.removeFirst(length)
+            }
+        }
+        #expect(buffer.count == pending.count)
+        for (run, bytes) in taken { #expect(Array(run) == bytes) }
     }
 }

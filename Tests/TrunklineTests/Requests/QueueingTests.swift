@@ -93,6 +93,97 @@ struct QueueingTests {
         }
     }
 
+    /// The limit that makes the rest of a batch wait.
+    enum Limit: CaseIterable {
+        case inFlight, earlierBatch, serials
+    }
+
+    @Test(arguments: Limit.allCases)
+    func theRestOfABatchWaitsForItsTurn(_ limit: Limit) throws {
+        let options = ClientOptions {
+            if limit == .inFlight { $0.requests.maximumInFlight = 3 }
+            if limit == .earlierBatch { $0.requests.maximumInFlight = 8 }
+        }
+        let layout = limit == .serials ? standardLayout(serials: 1...3) : .standard
+        let handler: LoopbackServer.Handler = { _ in .after(.milliseconds(200), .echo) }
+        try simulate(speaking: layout, options: options, handler: handler) { service, client in
+            try await client.connect()
+            let earlier = limit == .earlierBatch ? 5 : 0
+            async let first = client.send(all: (0..<earlier).map { ask($0) })
+            try await service.server.waitForRequests(earlier)
+            async let batch = client.send(all: (earlier..<20).map { ask($0) })
+            try await service.server.waitForRequests(earlier + 3)
+            try await service.pass(.milliseconds(100))
+            #expect(await service.server.journal.requestCount == earlier + 3)
+            let replies = await first + batch
+            #expect(replies.compactMap { try? String($0.get().body) } == (0..<20).map { "\($0)" })
+            #expect(await service.server.received.map(\.body) == (0..<20).map { Bytes("\($0)") })
+            let statistics = await client.statistics
+            #expect(statistics.requests == 20 && statistics.responses == 20 && statistics.pending == 0)
+        }
+    }
+
+    /// While the server does not read, the rest of a batch waits. Its deadline applies to all of it.
+    @Test(arguments: [true, false])
+    func theRestOfABatchWaitsBelowTheWatermark(expires: Bool) throws {
+        let options = ClientOptions {
+            ($0.outbound.highWatermark, $0.outbound.lowWatermark) = (200_000, 100_000)
+            $0.liveness.heartbeat = .none
+        }
+        try simulate(options: options) { service, client in
+            try await client.connect()
+            try await service.server.waitForConnections(1)
+            await service.server.pauseReading()
+            let bodies = (0..<20).map { filled(100_000, with: UInt8($0)) }
+            async let batch = client.send(all: bodies.map { ask($0) }, timeout: .seconds(5))
+            try await service.pass(.seconds(1))
+            let statistics = await client.statistics
+            #expect(statistics.pending == 20 && (1..<20).contains(statistics.heldSerials))
+            if expires { try await service.pass(.seconds(5)) }
+            await service.server.resumeReading()
+            let replies = await batch
+            if expires {
+                let errors = replies.map(\.error)
+                #expect(errors.allSatisfy { $0?.code == .timedOut })
+                #expect(errors.first??.fate == .unknown && errors.last??.fate == .notSent)
+                #expect(errors.count == 20)
+            } else {
+                #expect(replies.compactMap { try? $0.get().body } == bodies)
+            }
+        }
+    }
+
+    @Test func aBatchCancelledBeforeItIsWrittenIsNotSent() throws {
+        try simulate { service, client in
+            try await client.connect()
+            let count = RequestID(100)
+            let first = client.requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
+            let outcomes = await withContinuation { (continuation: Continuation<[Outcome]>) in
+                let batch = Batch(count: Int(count), ResolvedOptions(), continuation)
+                let queue = client.commandQueue
+                queue.post(.sendAll(first: first, (0..<count).map { ask("\($0)") }, batch))
+                queue.post(.cancel(first...(first + count - 1)))
+            }
+            #expect(outcomes.allSatisfy { $0.error?.code == .cancelled && $0.error?.fate == .notSent })
+            #expect(outcomes.count == Int(count))
+            #expect(await client.statistics.requests == 100)
+            try await expectEcho("next", by: client)
+            #expect(await service.server.received.map(\.body) == ["next"])
+            #expect(await service.server.journal.cancelCount == 0)
+        }
+    }
+
+    @Test func manyMessagesGoOutInOneBatch() throws {
+        try simulate { service, client in
+            try await client.connect()
+            let results = await client.post(all: (0..<100).map { ask("\($0)") })
+            #expect(results.allSatisfy { $0.error == nil } && results.count == 100)
+            try await service.server.waitForRequests(100)
+            #expect(await service.server.received.map(\.body) == (0..<100).map { Bytes("\($0)") })
+            #expect(await client.statistics.heldSerials == 0)
+        }
+    }
+
     // MARK: Not waiting for a link
 
     @Test func aCallThatDoesNotWaitFailsAtOnceWithTheCause() throws {

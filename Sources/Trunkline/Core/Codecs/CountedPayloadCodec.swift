@@ -257,8 +257,8 @@ public struct CountedPayloadCodec: FrameCodec {
             if let kind = reading.heartbeatKind(of: head) { return Frame(kind, head: head) }
             return frame(head, Bytes())
         }
-        guard let body = input.readBytes(payload), let end = input.readBytes(payloadEnd.count) else { return nil }
-        guard end == payloadEnd else {
+        guard let body = input.readBytes(payload) else { return nil }
+        guard input.consume(payloadEnd) else {
             throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by payloadEnd")
         }
         return frame(head, body)

@@ -9,8 +9,9 @@
 /// let text = String(line)   // invalid UTF-8 becomes U+FFFD
 /// ```
 ///
-/// A small body has its own storage. A large body may share the buffer that it was read into; that buffer is at most
-/// eight times as large as the body.
+/// Received bytes may share memory with those that arrived around them. That memory is at most eight times as large, or
+/// 256 bytes if that is more. Limits in bytes count only the bytes themselves. To keep a body for long without the rest,
+/// copy it: `Bytes(Array(body))`.
 public struct Bytes: Sendable {
     @usableFromInline let storage: [UInt8]
     /// The offset of the first byte within `storage`. Invariant: `start + count <= storage.count`.
@@ -180,6 +181,11 @@ extension Bytes: CustomStringConvertible {
     /// The number of bytes, such as `12 bytes`. Never the bytes themselves, because descriptions end up in logs and the
     /// bytes may be secret.
     public var description: String { count == 1 ? "1 byte" : "\(count) bytes" }
+}
+
+extension Bytes: CustomReflectable {
+    /// Empty, so that `dump` and failed expectations show neither the bytes nor others that share their memory.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension String {

@@ -35,6 +35,9 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline var floor = 0
     /// Whether a frame shares `storage`. Writing to it would then copy it.
     @usableFromInline var isShared = false
+    /// A copy of `storage` from `aheadStart` on, which the next small runs of bytes share; empty for none.
+    private var ahead: [UInt8] = []
+    private var aheadStart = 0
     /// The number of bytes that the next read should offer. It grows while reads fill it and shrinks while they use
     /// little of it.
     private var readSize = ReceiveBuffer.smallestRead
@@ -43,6 +46,11 @@ public struct ReceiveBuffer: Sendable {
     private static let largestRead = 256 * 1024
     /// An incomplete frame of at most this size is copied rather than kept in a large run of memory.
     private static let smallLeftOver = 4 * 1024
+    /// Runs of at most this size are copied together with what follows them.
+    private static let smallRun = 1024
+    /// Runs share a copy of at most this size, or of at most `sharedRatio` times their own.
+    private static let smallCopy = 256
+    private static let sharedRatio = 8
 
     /// Creates a buffer that holds a copy of `bytes`, to test a codec.
     package init(_ bytes: some Sequence<UInt8>) {
@@ -155,7 +163,11 @@ public struct ReceiveBuffer: Sendable {
     /// Consumes `length` bytes at the front and returns them, or returns `nil` if not all of them have arrived.
     ///
     /// The result shares the buffer's storage if it has at least 4,096 bytes and is at least an eighth of the storage.
-    /// Otherwise it is a copy.
+    /// Otherwise it is a copy. A result of at most 1,024 bytes may share its copy with the bytes around it. That copy has
+    /// at most 256 bytes, or eight times the size of the result if that is more.
+    ///
+    /// To compare bytes without keeping them, use ``byte(at:)``, ``integer(at:as:order:)`` or ``withSpan(_:)``, and then
+    /// ``skip(_:)``.
     @inlinable
     public mutating func readBytes(_ length: Int) -> Bytes? {
         guard length >= 0, length <= count else { return nil }
@@ -166,9 +178,33 @@ public struct ReceiveBuffer: Sendable {
             isShared = true
             return Bytes(sharing: storage, in: range)
         }
-        return Bytes(
-            unsafe storage.withUnsafeBufferPointer { unsafe Array(UnsafeBufferPointer(rebasing: $0[range])) }
-        )
+        return copy(range)
+    }
+
+    /// Returns a copy of `range` of the storage.
+    ///
+    /// Small runs are copied together with what follows them. Otherwise, allocating and freeing the memory of each one
+    /// would cost ten times as much as copying it: 500 of 4,000 instructions for a request of 64 bytes in a batch.
+    @usableFromInline
+    mutating func copy(_ range: Range<Int>) -> Bytes {
+        guard range.count <= Self.smallRun else { return Bytes(array(of: range)) }
+        let most = max(Self.smallCopy, Self.sharedRatio &* range.count)
+        let offset = range.lowerBound &- aheadStart
+        if offset >= 0, offset &+ range.count <= ahead.count {
+            if ahead.count <= most { return Bytes(sharing: ahead, in: offset..<offset &+ range.count) }
+            // `ahead` stays for larger runs. If each small run replaced it, runs of two sizes in turn would share
+            // nothing.
+            return Bytes(array(of: range))
+        }
+        let end = min(upper, range.lowerBound &+ most)
+        // Another run of this size has not arrived.
+        if end &- range.upperBound < range.count { return Bytes(array(of: range)) }
+        (ahead, aheadStart) = (array(of: range.lowerBound..<end), range.lowerBound)
+        return Bytes(sharing: ahead, in: 0..<range.count)
+    }
+
+    private func array(of range: Range<Int>) -> [UInt8] {
+        unsafe storage.withUnsafeBufferPointer { unsafe Array(UnsafeBufferPointer(rebasing: $0[range])) }
     }
 
     /// Consumes `length` bytes at the front. Returns `false`, and consumes nothing, if not all of them have arrived.
@@ -178,6 +214,13 @@ public struct ReceiveBuffer: Sendable {
         guard length >= 0, length <= count else { return false }
         lower &+= length
         return true
+    }
+
+    /// Consumes `expected` if the buffer begins with it. Returns whether it does.
+    mutating func consume(_ expected: Bytes) -> Bool {
+        guard count >= expected.count else { return false }
+        for index in 0..<expected.count where storage[lower &+ index] != expected[index] { return false }
+        return skip(expected.count)
     }
 
     /// Removes up to `length` bytes from the front for good and returns how many it removed.
@@ -258,6 +301,7 @@ public struct ReceiveBuffer: Sendable {
 
     private mutating func makeRoom(from memory: inout ReceiveMemory) {
         let wanted = makesRoomFor()
+        if !ahead.isEmpty { ahead = [] }
         if isEmpty && !isShared { (lower, upper, floor) = (0, 0, 0) }
         let left = lower..<upper
         // New storage that does not hold the awaited frame either must at least double. Otherwise a frame that arrives
@@ -283,6 +327,7 @@ public struct ReceiveBuffer: Sendable {
     /// Moves the storage to `memory`, unless a frame shares it or many undecoded bytes are left in it. Called at the
     /// end of a batch, so that an idle link keeps no more memory than it needs.
     package mutating func giveBack(to memory: inout ReceiveMemory) {
+        if !ahead.isEmpty { ahead = [] }
         if isEmpty && isShared {
             memory.addLent(exchange(&storage, with: []))
             (lower, upper, floor, awaited, isShared) = (0, 0, 0, 0, false)

@@ -51,7 +51,7 @@ public struct SendBuffer: Sendable {
 
     /// Appends three integers, most significant byte first, and `bytes`. One step takes a quarter of the time of four.
     @inline(__always)
-    mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32, then bytes: Bytes) {
+    mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32, then bytes: borrowing Bytes) {
         let ordered = (first.bigEndian, second.bigEndian, third.bigEndian)
         let size = MemoryLayout.size(ofValue: ordered)
         let isCopied = bytes.count < Self.sharingThreshold
@@ -59,7 +59,7 @@ public struct SendBuffer: Sendable {
             unsafe memory.storeBytes(of: ordered, as: (UInt32, UInt32, UInt32).self)
             if isCopied { unsafe bytes.copy(to: memory + size) }
         }
-        if !isCopied { share(bytes) }
+        if !isCopied { share(copy bytes) }
     }
 
     /// Appends the low `width` bytes (1 to 8) of `value`; higher bytes are ignored.

@@ -31,7 +31,13 @@ package struct SequentialMap<Value> {
 
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
-    package func contains(_ key: UInt64) -> Bool { self[key] != nil }
+    /// Whether there is a value for `key`. Does not copy the value.
+    package func contains(_ key: UInt64) -> Bool {
+        guard !ring.isEmpty else { return false }
+        let index = index(key)
+        if ring[index].key == key, ring[index].value != nil { return true }
+        return stragglers.isEmpty ? false : stragglers[key] != nil
+    }
 
     /// The value of `key`. Setting `nil` has no effect; use `remove(_:)`.
     package subscript(key: UInt64) -> Value? {
