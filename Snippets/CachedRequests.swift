@@ -34,12 +34,12 @@ do {
 // 4. A caller that cancels does not affect the others. The cancel frame is sent when the last one cancels.
 let slow = Request(type: 0x402, body: "slow")
 await server.script(.noReply)
-let shares = await client.statistics.cache.shares
+let shares = await client.metrics.cache.shares
 let impatient = Task { try await client.send(slow, cache: .for(.seconds(60)), timeout: .seconds(30)) }
 let patient = Task { try await client.send(slow, cache: .for(.seconds(60)), timeout: .seconds(30)) }
 try await server.waitForRequest { $0.body == "slow" }
 // Wait until both calls share the request.
-while await client.statistics.cache.shares == shares { try await Task.sleep(for: .milliseconds(1)) }
+while await client.metrics.cache.shares == shares { try await Task.sleep(for: .milliseconds(1)) }
 impatient.cancel()
 _ = await impatient.result
 print("4. one has cancelled, cancel frames: \(await server.journal.cancels.count)")
@@ -61,7 +61,7 @@ await server.stop()
 let old = try await client.send(getRates, cache: .staleIfUnavailable, timeout: .milliseconds(200))
 print("6. \(String(old.body))")
 
-let counts = await client.statistics.cache
+let counts = await client.metrics.cache
 print("hits: \(counts.hits), stale: \(counts.staleHits), responses kept: \(counts.count)")
 await client.closeNow()
 print("CachedRequests: done")

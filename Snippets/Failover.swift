@@ -50,7 +50,7 @@ for await report in reports.prefix(1) {
 for await state in client.states.prefix(1) {
     if case .ready(let endpoint, _) = state { print("connected to the \(name(endpoint)) server") }
 }
-print("sent again: \(await client.statistics.retries > 0 ? "some" : "none"); answered: \(answered) of 2000")
+print("sent again: \(await client.metrics.retries > 0 ? "some" : "none"); answered: \(answered) of 2000")
 print("logged in to the second server: \(await second.journal.requests.first.map { String($0.body) } ?? "no login")")
 
 await client.close()

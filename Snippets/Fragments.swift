@@ -22,6 +22,14 @@ func monitor(_ client: Client) async {
     }
 }
 
+func report(_ client: Client) async {
+    let metrics = await client.metrics
+    for percent in [50, 99, 99.9] {
+        if let duration = metrics.callDurations.percentile(percent) { log("p\(percent): \(duration)") }
+    }
+    for (failure, count) in metrics.failures { log("\(failure): \(count)") }
+}
+
 // MARK: Requests
 
 /// Waits for a job for up to `wait`.

@@ -60,7 +60,7 @@ try await ask("\(root)/users", "PUT", body: Data(count: 2000))
 
 // The same link also carries other requests.
 print("echo: \(String(try await client.send(Request(type: 0x410, body: "tea")).body))")
-print("requests to the gateway: \(gateway.statistics.requests), to the origin: \(await origin.journal.requestCount)")
+print("requests to the gateway: \(gateway.metrics.requests), to the origin: \(await origin.journal.requestCount)")
 
 await client.close()
 await server.stop()

@@ -76,7 +76,7 @@ try await server.resumeAccepting()
 try await client.connect()
 show("5. data", try await tunnel.data(from: user))
 
-let counts = tunnel.statistics
+let counts = tunnel.metrics
 print("\(counts.link) over the link, \(counts.direct) directly, of which \(counts.fallbacks) because there was no link")
 
 await client.close()

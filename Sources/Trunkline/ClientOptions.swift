@@ -482,7 +482,7 @@ extension ClientOptions {
         ///
         /// - A request in flight: queued on a link, or written and not yet answered.
         /// - A request that was cancelled or timed out after its first byte was written. It counts until the server
-        ///   answers it, its ``quarantine`` ends or its link ends (`Client.Statistics.abandoned`).
+        ///   answers it, its ``quarantine`` ends or its link ends (`Client.Metrics.abandoned`).
         /// - A one-way message until it is written.
         ///
         /// A request that is cancelled before its first byte was written no longer counts.

@@ -61,7 +61,7 @@ public final class HTTPGateway: Sendable {
     }
 
     /// The counters of a gateway.
-    public struct Statistics: Sendable, Hashable {
+    public struct Metrics: Sendable, Hashable {
         /// The number of requests received.
         public var requests = 0
         /// The number of requests that were refused before they were sent to an origin.
@@ -81,7 +81,7 @@ public final class HTTPGateway: Sendable {
     let options: Options
     let session: OriginSession
     let resolver: Resolver
-    let counters = Lock(Statistics())
+    let counters = Lock(Metrics())
 
     /// Creates a gateway.
     ///
@@ -102,7 +102,7 @@ public final class HTTPGateway: Sendable {
     }
 
     /// The counters since the gateway was created.
-    public var statistics: Statistics { counters.withLock { $0 } }
+    public var metrics: Metrics { counters.withLock { $0 } }
 
     /// A handler, for a server, that forwards HTTP requests. It treats frames of type 0x403 and requests in parts as
     /// HTTP, and refuses them if they are invalid. It does not reply to other frames.

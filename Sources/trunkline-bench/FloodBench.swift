@@ -102,7 +102,7 @@ struct FloodBench {
             count += 1
         }
         let seconds = Double(monotonicNow() - start) / 1e9
-        let seen = await flooded.statistics
+        let seen = await flooded.metrics
         let turns = TurnMeter(on: loops.next())
         try await Task.sleep(for: .milliseconds(measured / 4))
         turns.stop()

@@ -97,7 +97,7 @@ struct IdleBench {
     private static func heartbeats(of clients: [Client]) async throws -> Int {
         var count = 0
         for client in clients {
-            let seen = await client.statistics.connection
+            let seen = await client.metrics.connection
             guard seen.links == 1, seen.disconnects.isEmpty else { throw BenchError("a connection was lost: \(seen)") }
             count += seen.pings
         }

@@ -81,7 +81,7 @@ struct OneWayBench {
             await client.close()
             return count
         }
-        let failures = await client.statistics.failedMessages
+        let failures = await client.metrics.failedMessages
         guard failures == 0 else { throw BenchError("\(failures) messages were lost") }
         return measurement
     }

@@ -102,7 +102,7 @@ struct HTTP1PipeliningTests {
             }
             #expect(await failure(of: held)?.code == (isCancelled ? .cancelled : .timedOut))
             try await expect("/next", of: next)
-            #expect(await client.statistics.connection.links <= 2)
+            #expect(await client.metrics.connection.links <= 2)
         }
     }
 

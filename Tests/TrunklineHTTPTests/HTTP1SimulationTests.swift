@@ -26,6 +26,7 @@ struct HTTP1SimulationTests {
             let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
             try await body(server, client)
             await client.close()
+            #expect(await client.audit() == [])
             await server.stop()
         }
         #expect(network.openLinks == 0)
@@ -109,7 +110,7 @@ struct HTTP1SimulationTests {
                 let body = try await get("/\(index)", by: client, retry: .never)
                 #expect(body == "/\(index)")
             }
-            #expect(await client.statistics.connection.disconnects[.goAway] == 20)
+            #expect(await client.metrics.connection.disconnects[.goAway] == 20)
         }
     }
 
@@ -223,7 +224,7 @@ struct HTTP1SimulationTests {
                 try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60)))
             }
             #expect(error?.code == .protocolViolation && error?.fate == .answered)
-            #expect(await client.statistics.cache.count == 0)
+            #expect(await client.metrics.cache.count == 0)
             var parts = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/parts")))).makeAsyncIterator()
             do throws(ClientError) {
                 _ = try await parts.next()

@@ -64,9 +64,9 @@ struct MemcachedTests {
                 return try await group.reduce(into: 0) { wrong, isWrong in wrong += isWrong ? 1 : 0 }
             }
             #expect(wrong == 0)
-            let statistics = await client.statistics
-            #expect(statistics.responses == 2 * count)
-            #expect(statistics.pending == 0 && statistics.unknownResponses == 0 && statistics.connection.links == 1)
+            let metrics = await client.metrics
+            #expect(metrics.responses == 2 * count)
+            #expect(metrics.pending == 0 && metrics.unknownResponses == 0 && metrics.connection.links == 1)
         }
     }
 

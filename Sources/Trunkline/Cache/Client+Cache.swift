@@ -86,7 +86,7 @@ extension Client {
     /// Counts of the calls with a ``CachePolicy`` since the creation of the client.
     ///
     /// Each accepted call counts once as one of `hits`, `misses` and `shares`.
-    public struct CacheStatistics: Sendable, Hashable {
+    public struct CacheMetrics: Sendable, Hashable {
         /// The number of calls that returned a cached response without a request.
         public var hits = 0
         /// The number of calls that sent a request, and of calls with `.returnCacheElseFail` that found no response.

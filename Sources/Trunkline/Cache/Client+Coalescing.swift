@@ -2,7 +2,7 @@
 extension Client {
     func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
-            return continuation.resume(returning: .failure(ClientError(.closed, .notSent, "the client is closed")))
+            return refuse(.caller(continuation), ClientError(.closed, .notSent, "the client is closed"))
         }
         switch responseCache.meet(call) {
         case .response(let response): continuation.resume(returning: .success(Response(response)))
@@ -20,7 +20,7 @@ extension Client {
         var options = call.options
         options.deadline = nil  // changes as calls join: `CoalescedRequest.end`
         let waiter = Waiter.coalesced(coalesced).under(options, call.frame, keepsFrame: checksResponses)
-        register(call.requestID, call.frame, waiter, call.options.deadline, true)
+        register(call.requestID, call.frame, waiter, call.options.accepted, call.options.deadline, true)
     }
 
     /// Whether the server may have received the request.

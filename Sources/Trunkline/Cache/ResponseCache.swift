@@ -11,7 +11,7 @@ final class ResponseCache: Sendable {
         /// they began. There are several for a key if their call options differ. A request that was overtaken by a
         /// newer one is not in here.
         var loading: [CacheKey: [CoalescedRequest]] = [:]
-        var statistics = Client.CacheStatistics()
+        var metrics = Client.CacheMetrics()
         var isClosed = false
     }
 
@@ -33,11 +33,11 @@ final class ResponseCache: Sendable {
         state = Lock(State(store: store))
     }
 
-    var statistics: Client.CacheStatistics {
+    var metrics: Client.CacheMetrics {
         state.withLock { state in
-            var statistics = state.statistics
-            (statistics.count, statistics.byteCount) = (state.store.count, state.store.byteCount)
-            return statistics
+            var metrics = state.metrics
+            (metrics.count, metrics.byteCount) = (state.store.count, state.store.byteCount)
+            return metrics
         }
     }
 
@@ -48,8 +48,8 @@ final class ResponseCache: Sendable {
         let now = loop.now
         return state.withLock { state in
             let response = state.store.response(for: key, policy.fresh, at: now)
-            if response != nil { state.statistics.hits += 1 }
-            if response == nil, !policy.asks, !state.isClosed { state.statistics.misses += 1 }
+            if response != nil { state.metrics.hits += 1 }
+            if response == nil, !policy.asks, !state.isClosed { state.metrics.misses += 1 }
             return response
         }
     }
@@ -60,7 +60,7 @@ final class ResponseCache: Sendable {
         let now = loop.now
         return state.withLock { state in
             let response = state.store.response(for: key, policy.stale, at: now)
-            if response != nil { state.statistics.staleHits += 1 }
+            if response != nil { state.metrics.staleHits += 1 }
             return response
         }
     }
@@ -102,7 +102,7 @@ final class ResponseCache: Sendable {
         let now = loop.now
         return state.withLock { state in
             if let response = state.store.response(for: call.key, call.policy.fresh, at: now) {
-                state.statistics.hits += 1
+                state.metrics.hits += 1
                 return .response(response)
             }
             let request = state.loading[call.key]?.last { $0.hasSameOptions(of: call) }
@@ -110,13 +110,13 @@ final class ResponseCache: Sendable {
         }
     }
 
-    func noteCoalesced() { state.withLock { $0.statistics.shares += 1 } }
+    func noteCoalesced() { state.withLock { $0.metrics.shares += 1 } }
 
     /// Registers that `call` has begun `request`. If the call's policy does not allow it to join older requests, their
     /// responses must not be cached either.
     func begin(_ request: CoalescedRequest, for call: CoalescedCall) {
         state.withLock { state in
-            state.statistics.misses += 1
+            state.metrics.misses += 1
             if state.isClosed { return }
             if call.policy.joins {
                 state.loading[call.key, default: []].append(request)

@@ -9,10 +9,10 @@ extension Client: LoopActor, CommandQueueOwner {
             // costs two retains of memory that its caller's thread has just touched.
             if case .send = commands[index] {
                 guard
-                    case .send(let id, let frame, let waiter, let deadline, let expectsResponse) =
+                    case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse) =
                         exchange(&commands[index], with: .taken)
                 else { continue }
-                register(id, frame, waiter, deadline, expectsResponse)
+                register(id, frame, waiter, accepted, deadline, expectsResponse)
             } else {
                 perform(exchange(&commands[index], with: .taken))
             }
@@ -54,8 +54,8 @@ extension Client: LoopActor, CommandQueueOwner {
 
     private func perform(_ command: consuming Command) {
         switch consume command {
-        case .send(let id, let frame, let waiter, let deadline, let expectsResponse):
-            register(id, frame, waiter, deadline, expectsResponse)
+        case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse):
+            register(id, frame, waiter, accepted, deadline, expectsResponse)
         case .sendAll(let first, let requests, let batch):
             register(requests, first: first, batch)
         case .addPart(let part, let channel): follow(part, channel)
@@ -99,29 +99,31 @@ extension Client: LoopActor, CommandQueueOwner {
         _ id: RequestID,
         _ frame: consuming Frame,
         _ waiter: consuming Waiter,
+        _ accepted: Instant,
         _ deadline: Instant?,
         _ expectsResponse: Bool
     ) {
-        guard lifecycle == .open else { return end(id, waiter, ClientError(.closed, .notSent, "the client is closed")) }
+        guard lifecycle == .open else { return refuse(waiter, ClientError(.closed, .notSent, "the client is closed")) }
         if let options = waiter.tracked?.options {
-            if let error = refusal(options) { return end(id, waiter, error) }
+            if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
         }
-        counters.requests += 1
         // The usual case needs no place in the queue.
         if directRoom > 0, queue.isEmpty, parts.heldCount == 0 {
             let (isPart, type) = (frame.kind == .part, frame.type)
             if let (session, place) = connection.admitNow(id, &frame, waiter, expectsResponse: expectsResponse) {
                 directRoom -= 1
+                counters.requests += 1
                 if expectsResponse, isPart { parts.begin(id, type: type) }
-                return queue.register(id, at: place, on: session, deadline: deadline)
+                return queue.register(id, at: place, on: session, deadline: deadline, accepted: accepted)
             }
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
         if queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
-            return end(id, waiter, ClientError(.overloaded, .notSent, refusal))
+            return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
+        counters.requests += 1
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
         let request = QueuedRequest(
             id: id,
@@ -129,7 +131,7 @@ extension Client: LoopActor, CommandQueueOwner {
             waiter: consume waiter,
             expectsResponse: expectsResponse
         )
-        queue.append(consume request, deadline: deadline)
+        queue.append(consume request, deadline: deadline, accepted: accepted)
     }
 
     /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
@@ -145,7 +147,7 @@ extension Client: LoopActor, CommandQueueOwner {
         for index in admitted..<requests.count {
             let frame = requests[index].frame
             let waiter = Waiter.batch(batch, index: index).under(options, frame, keepsFrame: checksResponses)
-            register(first + RequestID(index), frame, waiter, nil, options.expectsResponse)
+            register(first + RequestID(index), frame, waiter, options.accepted, nil, options.expectsResponse)
         }
         if lifecycle == .open, let deadline = options.deadline {
             queue.watch(first...(first + RequestID(requests.count) - 1), deadline)

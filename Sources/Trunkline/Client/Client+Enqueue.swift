@@ -22,7 +22,7 @@ extension Client {
     /// ``Client/close()`` writes the messages accepted before it. ``Client/closeNow()`` discards them, and so does
     /// deallocating the client.
     ///
-    /// **Failures.** An accepted message that fails later is counted in `statistics.failedMessages`, without a reason.
+    /// **Failures.** An accepted message that fails later is counted in `metrics.failedMessages`, without a reason.
     /// For example, a message is encoded when it is written, on the event loop, and the codec may be unable to encode
     /// it. To find the reason, send the same message with ``Client/post(_:timeout:options:)``, which throws
     /// `invalidRequest` with the codec's ``FrameError`` as its cause.

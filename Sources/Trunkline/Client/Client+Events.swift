@@ -1,7 +1,7 @@
 /// Events out: what the connection reports about frames and links. Callers of requests are resumed here and nowhere
 /// else.
 ///
-/// A caller is resumed when the queue forgets its request (`forget`), which happens once.
+/// A caller is resumed when the queue forgets its request (`forget`), which happens once, or when the request is refused.
 extension Client: ConnectionOwner {
     nonisolated func handle(_ events: inout [ConnectionEvent]) {
         onItsLoop(&events) { client, events in
@@ -11,30 +11,35 @@ extension Client: ConnectionOwner {
     }
 
     func perform(_ events: inout [ConnectionEvent]) {
+        let now = loop.now
         for index in events.indices {
             // Taken apart like a command: see `perform` of commands.
             if case .answered = events[index] {
                 guard case .answered(let id, let waiter, let frame) = exchange(&events[index], with: .taken) else {
                     continue
                 }
-                answered(id, waiter, frame)
+                answered(id, waiter, frame, at: now)
             } else {
-                perform(exchange(&events[index], with: .taken))
+                perform(exchange(&events[index], with: .taken), at: now)
             }
         }
         channels.yieldMalformed()
     }
 
-    private func perform(_ event: consuming ConnectionEvent) {
+    private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
-        case .answered(let id, let waiter, let frame): answered(id, waiter, frame)
+        case .answered(let id, let waiter, let frame): answered(id, waiter, frame, at: now)
         case .room, .taken: break
         case .pushes(let frames):
             counters.pushes += frames.count
             if channels.offer(frames, speaking: codec) { updateReading() }
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
         case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
-        case .wrote(let id, let waiter): if queue.forget(id) { waiter.resume(.success(.none)) }
+        case .wrote(let id, let waiter):
+            guard let accepted = queue.forget(id) else { return }
+            counters.written += 1
+            callDurations.record(from: accepted, to: now)
+            waiter.resume(.success(.none))
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
         case .refusedPart(let id, let cause):
@@ -65,21 +70,32 @@ extension Client: ConnectionOwner {
 
     /// Ends a request with its response. Not inlined, like `register`.
     @inline(never)
-    private func answered(_ id: RequestID, _ waiter: consuming Waiter, _ frame: consuming Frame) {
-        if parts.hasTargets { return answeredInParts(id, waiter, frame) }
-        if queue.forget(id) {
-            counters.responses += 1
-            waiter.resume(Outcome(of: frame))
-        } else {
-            counters.lateResponses += 1
-        }
+    private func answered(_ id: RequestID, _ waiter: consuming Waiter, _ frame: consuming Frame, at now: Instant) {
+        if parts.hasTargets { return answeredInParts(id, waiter, frame, at: now) }
+        guard let accepted = queue.forget(id) else { return counters.lateResponses += 1 }
+        count(frame, from: accepted, to: now)
+        waiter.resume(Outcome(of: frame))
+    }
+
+    /// Counts a response that reached its request.
+    @inline(__always)
+    private func count(_ response: borrowing Frame, from accepted: Instant, to now: Instant) {
+        counters.responses += 1
+        callDurations.record(from: accepted, to: now)
+        if response.isErrorResponse || response.malformedReason != nil { countFailed(response) }
+    }
+
+    @inline(never)
+    private func countFailed(_ response: borrowing Frame) {
+        let code: ClientError.Code = response.malformedReason != nil ? .protocolViolation : .rejected
+        failures[Metrics.Failure(code, .answered), default: 0] += 1
     }
 
     /// Handles a response while some requests are being sent in parts.
-    private func answeredInParts(_ id: RequestID, _ waiter: Waiter, _ frame: Frame) {
+    private func answeredInParts(_ id: RequestID, _ waiter: Waiter, _ frame: Frame, at now: Instant) {
         let place = queue[id]
-        guard queue.forget(id) else { return counters.lateResponses += 1 }
-        counters.responses += 1
+        guard let accepted = queue.forget(id) else { return counters.lateResponses += 1 }
+        count(frame, from: accepted, to: now)
         waiter.resume(Outcome(of: frame))
         // A cancel frame tells a server that answered before it received the whole request that no more parts follow.
         // Otherwise it could read the next request with this serial as the rest.
@@ -136,8 +152,19 @@ extension Client: ConnectionOwner {
 
     /// Ends the request of `id` with a final error.
     func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
-        queue.forget(id)
+        if let accepted = queue.forget(id) {
+            counters.failed += 1
+            let error = waiter.tracked?.amended(error) ?? error
+            failures[Metrics.Failure(error.code, error.fate), default: 0] += 1
+            callDurations.record(from: accepted, to: loop.now)
+        }
         endParts(of: id, error)
+        waiter.resume(.failure(error))
+    }
+
+    /// Ends a request that was not accepted.
+    func refuse(_ waiter: Waiter, _ error: ClientError) {
+        refusals[error.code, default: 0] += 1
         waiter.resume(.failure(error))
     }
 

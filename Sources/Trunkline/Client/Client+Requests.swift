@@ -176,10 +176,12 @@ extension Client {
         expectsResponse: Bool = true
     ) throws(ClientError) -> ResolvedOptions {
         let timeout = timeout.or(call.timeout).duration(orByDefault: options.requests.timeout)
+        let now = loop.now
         return ResolvedOptions(
             retry: retryPolicy(of: call),
+            accepted: now,
             waitsForReady: call.waitsForReady,
-            deadline: try deadline(after: timeout),
+            deadline: try deadline(after: timeout, from: now),
             expectsResponse: expectsResponse
         )
     }
@@ -188,18 +190,25 @@ extension Client {
         call.retry.or(options.requests.retry).or(.ifUnsent)
     }
 
-    /// Returns the instant `timeout` from now, or `nil` for no timeout. Fails if the timeout is not positive.
-    private nonisolated func deadline(after timeout: Duration?) throws(ClientError) -> Instant? {
+    /// Returns the instant `timeout` from `now`, or `nil` for no timeout. Fails if the timeout is not positive.
+    private nonisolated func deadline(after timeout: Duration?, from now: Instant) throws(ClientError) -> Instant? {
         guard let timeout else { return nil }
         guard timeout > .zero else { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
-        return loop.now.advanced(by: timeout)
+        return now.advanced(by: timeout)
     }
 
     /// Posts a request, whose outcome goes to `waiter`.
     nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: ResolvedOptions) {
         let waiter = waiter.under(options, frame, keepsFrame: checksResponses)
         commandQueue.postRequest(
-            .send(id, frame, waiter, deadline: options.deadline, expectsResponse: options.expectsResponse)
+            .send(
+                id,
+                frame,
+                waiter,
+                accepted: options.accepted,
+                deadline: options.deadline,
+                expectsResponse: options.expectsResponse
+            )
         )
     }
 

@@ -130,7 +130,8 @@ extension Connection {
                 guard let index = handshaking(session) else { return fail(.handshakeIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
                 if let loss = links[index].handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                let batch = Batch(count: count, ResolvedOptions(expectsResponse: false), continuation)
+                let options = ResolvedOptions(accepted: loop.now, expectsResponse: false)
+                let batch = Batch(count: count, options, continuation)
                 for (number, request) in requests.enumerated() {
                     _ = addToHandshake(request.frame, index, .batch(batch, index: number), expectsResponse: false)
                 }

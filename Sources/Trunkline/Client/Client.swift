@@ -51,7 +51,16 @@ public actor Client {
     var account: RetryAccount?
     /// Draws the back-offs of retries.
     var generator: SeededGenerator
-    var counters = Statistics()
+    /// The metrics that are plain counts. The others are apart: for a property that is changed through code that the
+    /// compiler does not see, such as that of a dictionary, the runtime checks every access.
+    var counters = Metrics()
+    var failures: [Metrics.Failure: Int] = [:]
+    var refusals: [ClientError.Code: Int] = [:]
+    /// The durations of all calls. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var callDurations = LatencyHistogram()
     var channels = PushChannels()
     /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
     var fullReplies: [ReplyChannel] = []
@@ -154,7 +163,7 @@ public actor Client {
         loop.schedule(Completion { connection.onLoop(end) })
     }
 
-    // MARK: State and statistics
+    // MARK: State
 
     /// The current state of the connection and every following state, until the client is closed.
     ///
@@ -182,69 +191,6 @@ public actor Client {
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     public var tlsSession: TLSSession? { connection.inCallOfOwner { $0.tlsSession } }
 
-    /// Counts and current values of a client.
-    ///
-    /// Counts begin with the creation of the client and do not include the requests of handshakes.
-    public struct Statistics: Sendable, Hashable {
-        /// The number of requests and one-way messages that were accepted.
-        ///
-        /// Calls that share a coalesced request count as one. Requests that were refused because they would have had to
-        /// wait for a link (`waitsForReady` is false) do not count.
-        public var requests = 0
-        /// The number of responses that reached their caller, error responses included.
-        public var responses = 0
-        /// The number of parts that reached their request. The last frame of a reply counts as a response, not as a
-        /// part.
-        public var parts = 0
-        /// The number of responses to abandoned requests. Parts of such replies are not counted.
-        public var lateResponses = 0
-        /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
-        public var unknownResponses = 0
-        /// The number of messages that `enqueue` or `tryEnqueue` accepted and that failed later, with any fate.
-        ///
-        /// A message fails if its deadline passes, if its link is lost while it is being written, if the codec cannot
-        /// encode it, or if it is not yet written when the client is closed or gives up connecting. Calls that threw
-        /// are not counted. To find out why the codec cannot encode a message, send it with
-        /// ``Client/post(_:timeout:options:)``, which throws the reason.
-        public var failedMessages = 0
-        /// The number of pushes received.
-        public var pushes = 0
-        /// The number of received frames of a kind that a client does not handle: requests and cancellations.
-        public var unexpectedFrames = 0
-        /// The number of times that a failed request was scheduled to be sent again. See
-        /// ``RetryPolicy/idempotent(attempts:backoff:)``.
-        public var retries = 0
-        /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
-        public var retriesRefused = 0
-        /// The statistics of calls with a ``CachePolicy``.
-        public var cache = CacheStatistics()
-        /// The statistics of attempts and links.
-        public var connection = Connection.Statistics()
-        /// The number of requests and one-way messages that have not ended.
-        public var pending = 0
-        /// The number of abandoned requests.
-        ///
-        /// The server may still work on these requests: it has not answered them, and neither their quarantine nor
-        /// their link has ended. They count against `options.requests.maximumInFlight`.
-        public var abandoned = 0
-        /// The number of serial numbers in use on all links, by requests in flight and by abandoned requests.
-        public var heldSerials = 0
-
-        /// Creates statistics in which every count is zero.
-        public init() {}
-    }
-
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { connection.inCallOfOwner { $0.roundTripTime } }
-
-    /// The statistics of this client at the time of the call.
-    public var statistics: Statistics {
-        var counters = counters
-        counters.connection = connection.inCallOfOwner { $0.statistics }
-        (counters.abandoned, counters.heldSerials) = connection.inCallOfOwner { $0.held }
-        counters.cache = responseCache.statistics
-        counters.pending = queue.count
-        counters.failedMessages = messageRoom.failures
-        return counters
-    }
 }

@@ -3,7 +3,7 @@ import Synchronization
 /// A command from a caller to a client. Commands are performed in the order in which they were submitted.
 enum Command: Sendable {
     /// A request, or a one-way message (`expectsResponse` is false).
-    case send(RequestID, Frame, Waiter, deadline: Instant?, expectsResponse: Bool)
+    case send(RequestID, Frame, Waiter, accepted: Instant, deadline: Instant?, expectsResponse: Bool)
     /// At least one request, with consecutive request IDs from `first` on.
     case sendAll(first: RequestID, [Request], Batch)
     /// Adds a frame to a request whose reply goes to this channel.
@@ -121,7 +121,7 @@ extension Command {
     func refuse() {
         let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
         switch self {
-        case .send(_, _, let waiter, _, _): waiter.resume(.failure(error))
+        case .send(_, _, let waiter, _, _, _): waiter.resume(.failure(error))
         case .sendAll(_, let requests, let batch):
             for index in requests.indices { batch.complete(index, .failure(error)) }
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)

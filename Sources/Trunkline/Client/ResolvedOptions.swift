@@ -2,6 +2,8 @@
 /// defaults.
 struct ResolvedOptions: Sendable {
     var retry = RetryPolicy.ifUnsent
+    /// When the call was made.
+    let accepted: Instant
     /// Whether the request may wait for a link.
     var waitsForReady = true
     var deadline: Instant?

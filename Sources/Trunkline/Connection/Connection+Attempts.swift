@@ -86,7 +86,7 @@ extension Connection {
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
-        statistics.attempts += 1
+        metrics.attempts += 1
         followNetwork()
         lookAtPaths()
         self.attempt = makeAttempt(attempt)
@@ -100,8 +100,13 @@ extension Connection {
 
     /// Creates the attempt; its time starts now.
     private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
-        let deadline = loop.now.advanced(by: options.connecting.timeout)
-        return Attempt(attempt: attempt, deadline: deadline, initialPath: path(to: attempt.endpoint))
+        let now = loop.now
+        return Attempt(
+            attempt: attempt,
+            startedAt: now,
+            deadline: now.advanced(by: options.connecting.timeout),
+            initialPath: path(to: attempt.endpoint)
+        )
     }
 
     private func open(_ attempt: ReconnectMachine.Attempt) {
@@ -165,9 +170,12 @@ extension Connection {
     func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport, at address: SocketAddress) {
         guard machine.attempt == attempt else { return transport.close() }
         linksBegun += 1
+        let now = loop.now
+        if let startedAt = self.attempt?.startedAt { metrics.connectDurations.record(from: startedAt, to: now) }
         let path = path(of: transport, to: address.family == nil ? nil : address)
         let quarantine = options.requests.quarantine
         links.append(Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine))
+        links[links.count - 1].establishedAt = now
         if !beginHandshake(attempt) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
@@ -182,7 +190,7 @@ extension Connection {
         }
         guard let index = index(of: session) else { return }
         arm(at: machine.deadline)
-        statistics.links += 1
+        metrics.links += 1
         links[index].readySince = loop.now
         if links[index].endpoint != judgedEndpoint {
             judgedEndpoint = links[index].endpoint

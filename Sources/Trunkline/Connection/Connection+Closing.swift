@@ -111,7 +111,7 @@ extension Connection {
         endAttempt()
         for index in links.indices {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
-            if links[index].draining != nil, !links[index].machine.outbound.isEmpty { _ = links[index].write() }
+            if links[index].draining != nil, !links[index].machine.outbound.isEmpty { write(index) }
             Lingering.close(links[index].transport, on: loop)
             let remains = links[index].machine.close()
             if links[index].draining != nil { report(links[index], .closedLocally, nil, remains, requestsLost: 0) }

@@ -1,7 +1,7 @@
 /// Reporting why attempts fail and links end.
 extension Connection {
-    /// Counts of attempts, links and their ends since the connection was created.
-    public struct Statistics: Sendable, Hashable {
+    /// Counts and durations of attempts, links and their ends since the connection was created.
+    public struct Metrics: Sendable, Hashable {
         /// The number of attempts that began.
         public var attempts = 0
         /// The number of attempts that failed, or that the client ended before their link was ready.
@@ -20,6 +20,20 @@ extension Connection {
         public var lastEncodingFailure: FrameError?
         /// The number of attempts and links that ended, by cause.
         public var disconnects: [DisconnectCause: Int] = [:]
+
+        /// The time from the beginning of each successful attempt until its link was established: resolving, connecting and TLS,
+        /// without waiting until an earlier link is closed (``LinkOverlap``).
+        public var connectDurations = LatencyHistogram()
+        /// The time of each handshake that made its link ready, including the restoring of subscriptions.
+        public var handshakeDurations = LatencyHistogram()
+        /// The number of bytes read; over TLS, after decryption.
+        public var bytesReceived = 0
+        /// The number of bytes written; over TLS, before encryption.
+        public var bytesSent = 0
+        /// The number of frames received, heartbeats and handshakes included.
+        public var framesReceived = 0
+        /// The number of frames whose last byte was written, also heartbeats, cancel frames and those of handshakes.
+        public var framesSent = 0
 
         init() {}
 
@@ -49,8 +63,8 @@ extension Connection {
         requestsLost: Int = 0,
         bytesUnsent: Int = 0
     ) {
-        if phase != .ready && phase != .draining { statistics.failedAttempts += 1 }
-        statistics.disconnects[cause, default: 0] += 1
+        if phase != .ready && phase != .draining { metrics.failedAttempts += 1 }
+        metrics.disconnects[cause, default: 0] += 1
         let report = DisconnectReport(
             endpoint: server.endpoint,
             phase: phase,

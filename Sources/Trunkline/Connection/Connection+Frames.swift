@@ -165,7 +165,7 @@ extension Connection {
                 let waiter = Waiter.caller(continuation)
                 let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: false)
                 entered { connection in
-                    connection.direct.queue.append(request, deadline: nil)
+                    connection.direct.queue.append(request, deadline: nil, accepted: connection.loop.now)
                     connection.admit()
                     connection.connectIfNeeded()
                 }
@@ -192,7 +192,9 @@ extension Connection {
         let message = "the write was cancelled"
         switch direct.queue[id] {
         case .waiting?, .delayed?:
-            direct.queue.remove(id)?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
+            let request = direct.queue.remove(id)
+            direct.queue.forget(id)
+            request?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
         case .onLink(let session, let place)?:
             let (waiter, fate): (Waiter, ClientError.Fate)
             switch cancel(id, session, place, isTimeout: false) {
@@ -239,7 +241,7 @@ extension Connection {
         }
     }
 
-    private func isMine(_ id: RequestID) -> Bool { direct.queue.forget(id) || isOwned }
+    private func isMine(_ id: RequestID) -> Bool { direct.queue.forget(id) != nil || isOwned }
 
     private func take(_ loss: LinkLoss) {
         direct.queue.giveBack(loss.remains.unsent)
@@ -261,6 +263,9 @@ extension Connection {
     }
 
     private func failAll(_ error: ClientError) {
-        for request in direct.queue.removeAll() { request.waiter.resume(.failure(error)) }
+        for request in direct.queue.removeAll() {
+            direct.queue.forget(request.id)
+            request.waiter.resume(.failure(error))
+        }
     }
 }

@@ -96,6 +96,9 @@ extension Connection {
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned)
         var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
+        if let index = self.index(of: session) {
+            metrics.handshakeDurations.record(from: links[index].establishedAt, to: loop.now)
+        }
         becomeReady(session, afterHandshake: handshake.hasHeard)
         // These frames were received before everything that is read from now on.
         if let ready, links[ready].session == session { deliver(&early, ready) }
@@ -239,7 +242,7 @@ extension Connection {
         expectsResponse: Bool
     ) -> Bool {
         lastID += 1
-        let options = ResolvedOptions(expectsResponse: expectsResponse)
+        let options = ResolvedOptions(accepted: loop.now, expectsResponse: expectsResponse)
         let waiter = waiter.under(options, frame, keepsFrame: rules.checksResponses)
         let request = QueuedRequest(id: lastID, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
         guard let place = links[index].machine.send(request) else { return false }

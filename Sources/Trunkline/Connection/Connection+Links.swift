@@ -31,6 +31,8 @@ extension Connection {
             }
         }
         loop.withReceiveMemory { links[index].received.giveBack(to: &$0) }
+        metrics.bytesReceived += count
+        metrics.framesReceived += decoded.count
         // With TLS this includes bytes of records that are incomplete or have no content.
         count = max(count, transport.receivedCount &- before)
         if links[index].machine.phase == .ready, count > 0 || !decoded.isEmpty {
@@ -146,7 +148,7 @@ extension Connection {
         guard let index = index(of: session), !isLostInHandshake(index), links[index].finalReads == nil else { return }
         let phase = links[index].machine.phase
         if phase == .ready, links[index].machine.willWrite(at: loop.turnTime) { armLiveness() }
-        let result = links[index].write()
+        let result = write(index)
         if let failure = result.failure { beginFinalReads(failure, index) }
         take(result, index)
         guard result.failure == nil else { return }
@@ -163,6 +165,15 @@ extension Connection {
         } else {
             finishClosing()
         }
+    }
+
+    /// Writes as much as the socket takes, and counts it.
+    @discardableResult
+    func write(_ index: Int) -> Link.WriteResult {
+        let result = links[index].write()
+        metrics.bytesSent += result.byteCount
+        metrics.framesSent += result.frameCount
+        return result
     }
 
     /// Removes what was written, or cannot be encoded, from the link.
@@ -190,8 +201,8 @@ extension Connection {
     /// Counts the codec's own frames among `refused`. No caller waits for these.
     func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
         for refusal in refused where refusal.item.id == 0 {
-            statistics.unencodableFrames += 1
-            statistics.lastEncodingFailure = refusal.error
+            metrics.unencodableFrames += 1
+            metrics.lastEncodingFailure = refusal.error
         }
     }
 
@@ -259,7 +270,7 @@ extension Connection {
         links[index].draining?.hasSentClosingFrame = true
         guard let closingFrame = links[index].codec._closingFrame() else { return }
         links[index].machine.send(closingFrame)
-        let result = links[index].write()
+        let result = write(index)
         noteUnencodable(result.refused)
         // The peer can no longer receive anything.
         if result.failure != nil || links[index].finalReads != nil { links[index].machine.dropOutbound() }

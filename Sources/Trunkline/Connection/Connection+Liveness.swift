@@ -90,7 +90,7 @@ extension Connection {
 
     private func ping(_ number: UInt64, _ index: Int) {
         guard let ping = codec._ping(number: number) else { return }
-        if links[index].machine.send(ping: ping, at: loop.now) { statistics.pings += 1 }
+        if links[index].machine.send(ping: ping, at: loop.now) { metrics.pings += 1 }
         if !links[index].transport.awaitsWritable { scheduleFlush() }
     }
 

@@ -114,11 +114,12 @@ extension Connection {
     private var isStrict: Bool { maximumInFlight < Self.strictLimit }
 
     /// The number of requests and messages that count against the limit, abandoned ones included.
-    private var inFlight: Int {
-        var count = abandonedInFlight
-        for index in links.indices where !links[index].isInHandshake {
-            count += links[index].machine.count
-        }
+    private var inFlight: Int { requestCount + abandonedInFlight }
+
+    /// The number of requests and messages of the owner on all links, without abandoned ones.
+    var requestCount: Int {
+        var count = 0
+        for index in links.indices where !links[index].isInHandshake { count += links[index].machine.count }
         return count
     }
 

@@ -66,7 +66,7 @@ public actor Connection {
     /// The connection's view of the host's network.
     var pathView = PathView()
     /// The counts of attempts, links and their ends.
-    public internal(set) var statistics = Statistics()
+    public internal(set) var metrics = Metrics()
 
     // MARK: Timers and turns
 

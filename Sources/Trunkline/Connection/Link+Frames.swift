@@ -68,7 +68,7 @@ extension Link {
                 by: rules,
                 into: &events
             )
-            queue.went(id, to: place, on: session)
+            queue.register(id, at: place, on: session, deadline: nil, accepted: batch.options.accepted)
         }
         return most
     }

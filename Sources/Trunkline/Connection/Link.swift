@@ -35,6 +35,8 @@ struct Link {
     var held = Held()
     /// The handshake, until the link is ready.
     var handshake: HandshakeState?
+    /// When its handshake began, if it has one.
+    var establishedAt = Instant.distantPast
     /// When the link became ready.
     var readySince: Instant?
     /// Set when the link takes no new requests any more.
@@ -114,6 +116,8 @@ extension Link {
         /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
+        /// The number of bytes that were written, and of frames whose last byte was among them.
+        var (byteCount, frameCount) = (0, 0)
     }
 
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
@@ -142,7 +146,8 @@ extension Link {
             case .bytes(let written):
                 if notesSent { machine.outbound.forEachStarting(within: written) { codec._noteSent($0) } }
                 let firstNew = result.wrote.count
-                machine.didWrite(written, reporting: &result.wrote)
+                result.byteCount += written
+                result.frameCount += machine.didWrite(written, reporting: &result.wrote)
                 if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
                 if written < offered { break attempts }  // the socket is full
             case .wouldBlock: break attempts

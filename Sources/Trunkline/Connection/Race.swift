@@ -1,6 +1,8 @@
 /// An attempt to connect that has no link yet.
 struct Attempt {
     let attempt: ReconnectMachine.Attempt
+    /// When it began.
+    let startedAt: Instant
     /// The end of its time, handshake included.
     let deadline: Instant
     /// Its phase: resolving, connecting or securing; `nil` before it has opened anything.

@@ -55,7 +55,7 @@ package final class Resolver: Sendable {
     }
 
     /// The number of look-ups passed to the system, the largest number of threads so far, and the present number.
-    package var statistics: (lookups: Int, peakThreads: Int, threads: Int) {
+    package var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
         state.withLock { ($0.lookups, $0.peakThreads, $0.threads) }
     }
 

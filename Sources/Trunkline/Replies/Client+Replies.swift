@@ -109,12 +109,15 @@ extension Client {
         }
         let options = ResolvedOptions(
             retry: retryPolicy(of: callOptions),
+            accepted: now,
             waitsForReady: callOptions.waitsForReady,
             deadline: deadline
         )
         let waiter = Waiter.stream(channel).under(options, frame, keepsFrame: checksResponses)
         let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
-        commandQueue.postRequest(.send(requestID, frame, waiter, deadline: firstLook, expectsResponse: true))
+        commandQueue.postRequest(
+            .send(requestID, frame, waiter, accepted: now, deadline: firstLook, expectsResponse: true)
+        )
         return ReplyStream(channel)
     }
 }

@@ -98,7 +98,7 @@ public final class HTTPTunnel: Sendable {
     }
 
     /// Counters since the tunnel was created. Each step of a redirect counts as a request.
-    public struct Statistics: Sendable, Hashable {
+    public struct Metrics: Sendable, Hashable {
         /// The number of requests that were started.
         public var requests = 0
         /// The number of requests that were answered over the link.
@@ -122,7 +122,7 @@ public final class HTTPTunnel: Sendable {
     let client: Client
     let options: Options
     let origins = OriginSession()
-    let counters = Lock(Statistics())
+    let counters = Lock(Metrics())
     let budget: Lock<RetryAccount>?
 
     /// Creates a tunnel over the link of `client`.
@@ -136,7 +136,7 @@ public final class HTTPTunnel: Sendable {
     }
 
     /// The counters since the tunnel was created.
-    public var statistics: Statistics { counters.withLock { $0 } }
+    public var metrics: Metrics { counters.withLock { $0 } }
 
     // MARK: Calls
 

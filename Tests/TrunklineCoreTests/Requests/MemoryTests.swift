@@ -68,12 +68,15 @@ import Testing
         for id in 1...RequestID(Self.burst) {
             deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id)))
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: Instant(nanoseconds: Int64(id)))
+            queue.append(request, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
         }
         deadlines.compact { $0 <= 10 }
         #expect(deadlines.capacity <= 1024)
         #expect(queue.capacity >= Self.burst)
-        while let id = queue.nextExpired(at: .distantFuture) { _ = queue.remove(id) }
+        while let id = queue.nextExpired(at: .distantFuture) {
+            _ = queue.remove(id)
+            queue.forget(id)
+        }
         #expect(queue.count == 0 && queue.watchedCount == 0 && queue.capacity <= 1024)
     }
 
@@ -82,7 +85,7 @@ import Testing
         var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: .distantFuture)
+            queue.append(request, deadline: .distantFuture, accepted: .distantPast)
             _ = queue.popFirst()
             queue.went(id, to: .response(id), on: 1)
         }
@@ -107,11 +110,12 @@ import Testing
         var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: nil)
+            queue.append(request, deadline: nil, accepted: .distantPast)
             _ = queue.popFirst()
             queue.went(id, to: .written, on: 1)
             queue.delay(request, until: .distantFuture)
             _ = queue.remove(id)
+            queue.forget(id)
         }
         #expect(queue.count == 0 && queue.delayedCount == 0 && queue.capacity <= 1024)
     }

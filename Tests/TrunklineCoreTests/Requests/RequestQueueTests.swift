@@ -20,6 +20,24 @@ extension RequestQueue where Waiter == String {
         }
     }
 
+    fileprivate mutating func append(_ request: QueuedRequest<String>, deadline: Instant?) {
+        append(request, deadline: deadline, accepted: Instant(nanoseconds: Int64(request.id)))
+    }
+
+    /// Ends a request that is on no link.
+    fileprivate mutating func take(_ id: RequestID) -> QueuedRequest<String>? {
+        guard let request = remove(id) else { return nil }
+        forget(id)
+        return request
+    }
+
+    /// Ends all requests that are on no link.
+    fileprivate mutating func takeAll(includingDelayed: Bool = true) -> [QueuedRequest<String>] {
+        let all = removeAll(includingDelayed: includingDelayed)
+        for request in all { forget(request.id) }
+        return all
+    }
+
     /// Moves the first request to a link, and returns its ID.
     fileprivate mutating func go(on session: UInt64 = 1) -> RequestID? {
         guard let request = popFirst() else { return nil }
@@ -63,11 +81,36 @@ extension RequestQueue where Waiter == String {
         #expect((1...6).map { _ in queue.go() } == [1, 2, 3, 4, 5, 6])
     }
 
+    @Test func aRemovedRequestIsNotFoundBeforeItIsForgotten() {
+        var queue = queue(1...3)
+        #expect(queue.remove(1)?.id == 1 && queue.remove(1) == nil && queue.request(1) == nil)
+        #expect(queue.count == 3 && queue.waitingCount == 2)
+        #expect(queue.removeAll().map(\.id) == [2, 3])
+        #expect(queue.remove(2) == nil && queue.request(3) == nil)
+        for id in 1...3 as ClosedRange<RequestID> { queue.forget(id) }
+        #expect(queue.count == 0)
+    }
+
+    @Test func aRequestKeepsItsTimeInEveryPlace() {
+        var queue = queue(1...3)
+        _ = queue.go()
+        queue.giveBack([request(1)])
+        _ = queue.go()
+        queue.delay(request(1), until: at(5))
+        queue.wake(1, as: "again")
+        _ = queue.remove(2)
+        queue.delay(request(2), until: at(5))
+        for id in 1...3 as ClosedRange<RequestID> {
+            let accepted = queue.forget(id)
+            #expect(accepted == Instant(nanoseconds: Int64(id)))
+        }
+    }
+
     @Test func removedRequestsAreNotTakenBack() {
         var queue = queue(1...3)
         for _ in 1...3 { _ = queue.go() }
-        let wasThere = queue.forget(2)
-        let isThere = queue.forget(2)
+        let wasThere = queue.forget(2) != nil
+        let isThere = queue.forget(2) != nil
         #expect(wasThere && !isThere)
         queue.giveBack([request(1), request(2), request(3)])
         #expect(queue.waiting.map(\.id) == [1, 3])
@@ -78,14 +121,14 @@ extension RequestQueue where Waiter == String {
 
     @Test func removedRequestsAreSkipped() {
         var queue = queue(1...5)
-        #expect(queue.remove(3)?.id == 3)
-        #expect(queue.remove(3) == nil)
-        #expect(queue.remove(1)?.id == 1)
-        #expect(queue.remove(5)?.id == 5)
+        #expect(queue.take(3)?.id == 3)
+        #expect(queue.take(3) == nil)
+        #expect(queue.take(1)?.id == 1)
+        #expect(queue.take(5)?.id == 5)
         #expect(queue.state(3) == "gone" && queue.request(3) == nil)
         #expect(queue.waiting.map(\.id) == [2, 4] && queue.waitingCount == 2)
         #expect(queue.go() == 2)
-        #expect(queue.remove(2) == nil)  // it is on its link
+        #expect(queue.take(2) == nil)  // it is on its link
         #expect(queue.state(2) == "on link 1")
         #expect(queue.go() == 4)
         #expect(queue.go() == nil)
@@ -96,10 +139,10 @@ extension RequestQueue where Waiter == String {
         for _ in 1...50 { _ = queue.go() }
         queue.giveBack((1...50).map { request($0) })
         // So many that the places of removed requests are compacted.
-        for id in 1...100 as ClosedRange<RequestID> where id % 10 != 5 { #expect(queue.remove(id)?.id == id) }
+        for id in 1...100 as ClosedRange<RequestID> where id % 10 != 5 { #expect(queue.take(id)?.id == id) }
         #expect(queue.waiting.map(\.id) == Array(stride(from: 5, through: 95, by: 10)))
         for id in [5, 45, 55, 95] as [RequestID] { #expect(queue.request(id)?.id == id) }
-        #expect(queue.remove(45)?.id == 45)
+        #expect(queue.take(45)?.id == 45)
         #expect(queue.go() == 5)
         queue.giveBack([request(5)])
         #expect(queue.go() == 5 && queue.go() == 15)
@@ -111,14 +154,14 @@ extension RequestQueue where Waiter == String {
         for _ in 1...4 { _ = queue.go() }
         queue.delay(request(2), until: at(5))
         queue.giveBack([request(4)])
-        #expect(queue.remove(6)?.id == 6)
-        let all = queue.removeAll(includingDelayed: includingDelayed)
+        #expect(queue.take(6)?.id == 6)
+        let all = queue.takeAll(includingDelayed: includingDelayed)
         #expect(all.map(\.id) == (includingDelayed ? [2, 4, 5] : [4, 5]))
         #expect(queue.isEmpty && queue.delayedCount == (includingDelayed ? 0 : 1))
         #expect(queue.ids == (includingDelayed ? [1, 3] : [1, 2, 3]))
         #expect(queue.nextRested(at: at(5))?.id == (includingDelayed ? nil : 2))
         queue.append(request(7), deadline: nil)
-        #expect(queue.waiting.map(\.id) == [7] && queue.remove(7)?.id == 7)
+        #expect(queue.waiting.map(\.id) == [7] && queue.take(7)?.id == 7)
     }
 
     // MARK: Pauses before a retry
@@ -145,7 +188,7 @@ extension RequestQueue where Waiter == String {
         for _ in 1...2 { _ = queue.go() }
         queue.delay(request(2), until: at(6))
         queue.delay(request(1), until: at(5))
-        #expect(queue.remove(1)?.id == 1)
+        #expect(queue.take(1)?.id == 1)
         #expect(queue.nextRested(at: at(7))?.id == 2)
         queue.wake(2, as: "2")
         _ = queue.go()
@@ -163,7 +206,7 @@ extension RequestQueue where Waiter == String {
         for _ in 1...3 { _ = queue.go() }
         queue.delay(request(2), until: at(9))
         queue.forget(3)
-        #expect(queue.remove(4)?.id == 4)
+        #expect(queue.take(4)?.id == 4)
         #expect(queue.nextExpired(at: at(0.9)) == nil)
         var expired: [RequestID] = []
         while let id = queue.nextExpired(at: at(5)) { expired.append(id) }
@@ -205,7 +248,7 @@ extension RequestQueue where Waiter == String {
         // Requests in a pause will wait again.
         queue.delay(request(1), until: at(5))
         #expect(queue.refusal(for: 1) != nil)
-        #expect(queue.remove(1) != nil)
+        #expect(queue.take(1) != nil)
         #expect(queue.refusal(for: 1) == nil)
         var none = Queue(maximumWaiting: -1, maximumBytes: 1)
         #expect(none.refusal(for: 1) == "0 requests are waiting (maximumWaiting is 0)")
@@ -224,10 +267,10 @@ extension RequestQueue where Waiter == String {
         #expect(queue.refusal(for: limit) == nil)
         queue.giveBack([request(1, 400)])
         #expect(queue.refusal(for: room) == nil && queue.refusal(for: room + 1) != nil)
-        #expect(queue.remove(1) != nil)
+        #expect(queue.take(1) != nil)
         queue.append(request(2, 400), deadline: nil)
         #expect(queue.refusal(for: room) == nil && queue.refusal(for: room + 1) != nil)
-        _ = queue.removeAll()
+        _ = queue.takeAll()
         #expect(queue.refusal(for: limit) == nil)
     }
 
@@ -266,7 +309,7 @@ extension RequestQueue where Waiter == String {
                     guard let index = onLink.indices.randomElement(using: &generator) else { continue }
                     let gone = onLink.remove(at: index)
                     if Bool.random(using: &generator) {
-                        let isGone = queue.forget(gone)
+                        let isGone = queue.forget(gone) == Instant(nanoseconds: Int64(gone))
                         #expect(isGone, "seed \(seed)")
                         deadlines[gone] = nil
                     } else {
@@ -278,7 +321,7 @@ extension RequestQueue where Waiter == String {
                     let anywhere = RequestID.random(in: 0...id + 1, using: &generator)
                     let victim = line.randomElement(using: &generator) ?? anywhere
                     let isOut = line.contains(victim) || delayed[victim] != nil
-                    #expect(queue.remove(victim)?.id == (isOut ? victim : nil), "seed \(seed)")
+                    #expect(queue.take(victim)?.id == (isOut ? victim : nil), "seed \(seed)")
                     line.removeAll { $0 == victim }
                     delayed[victim] = nil
                     if isOut { deadlines[victim] = nil }
@@ -301,7 +344,7 @@ extension RequestQueue where Waiter == String {
                     }
                     #expect(expired == due, "seed \(seed)")
                     if Int.random(in: 0..<20, using: &generator) == 0 {
-                        let all = queue.removeAll(includingDelayed: false)
+                        let all = queue.takeAll(includingDelayed: false)
                         #expect(all.map(\.id) == line.sorted(), "seed \(seed)")
                         for id in line { deadlines[id] = nil }
                         line = []

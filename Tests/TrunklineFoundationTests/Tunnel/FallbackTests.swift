@@ -32,7 +32,7 @@ struct FallbackTests {
         try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never) { setup in
             for _ in 0..<10 { _ = try await setup.tunnel.data(for: setup.request("/")) }
             #expect(try await post(setup).route == .link)
-            #expect(setup.tunnel.statistics.link == 11 && setup.tunnel.statistics.direct == 0)
+            #expect(setup.tunnel.metrics.link == 11 && setup.tunnel.metrics.direct == 0)
         }
     }
 
@@ -58,8 +58,8 @@ struct FallbackTests {
             try await setup.client.connect()
             let (_, after) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(after.route == .link)
-            let statistics = setup.tunnel.statistics
-            #expect(statistics.fallbacks == 3 && statistics.hedges == 0 && statistics.refusedByBudget == 0)
+            let metrics = setup.tunnel.metrics
+            #expect(metrics.fallbacks == 3 && metrics.hedges == 0 && metrics.refusedByBudget == 0)
         }
     }
 
@@ -78,8 +78,8 @@ struct FallbackTests {
             let (data, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect(data == Data("tea".utf8) && response.route == .direct)
             try await setup.server.waitForCancel(within: patience)
-            let statistics = setup.tunnel.statistics
-            #expect(statistics.hedges == 1 && statistics.hedgesWon == 1 && statistics.fallbacks == 0)
+            let metrics = setup.tunnel.metrics
+            #expect(metrics.hedges == 1 && metrics.hedgesWon == 1 && metrics.fallbacks == 0)
         }
     }
 
@@ -102,7 +102,7 @@ struct FallbackTests {
             #expect(response.route == .link)
             // The slower request is cancelled at the origin.
             try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 }
-            #expect(setup.tunnel.statistics.hedges == 1 && setup.tunnel.statistics.hedgesWon == 0)
+            #expect(setup.tunnel.metrics.hedges == 1 && setup.tunnel.metrics.hedgesWon == 0)
         }
     }
 
@@ -119,7 +119,7 @@ struct FallbackTests {
     @Test func anIdempotentRequestIsRepeatedWhenTheLinkIsLost() async throws {
         try await Tunnelled.with({ _ in .reply("tea") }, policy: Self.never, atGateway: { _ in .reset }) { setup in
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
-            #expect(response.route == .direct && setup.tunnel.statistics.fallbacks == 1)
+            #expect(response.route == .direct && setup.tunnel.metrics.fallbacks == 1)
         }
     }
 
@@ -135,7 +135,7 @@ struct FallbackTests {
             request.timeoutInterval = 0.2
             let error = await urlError { [request] in _ = try await setup.tunnel.data(for: request) }
             #expect(error?.code == .timedOut)
-            #expect(setup.tunnel.statistics.hedges == 2 && setup.tunnel.statistics.refusedByBudget == 1)
+            #expect(setup.tunnel.metrics.hedges == 2 && setup.tunnel.metrics.refusedByBudget == 1)
         }
     }
 
@@ -184,11 +184,11 @@ struct FallbackTests {
                 await setup.server.disconnectAll(reset: true)
                 for try await isRight in group { #expect(isRight) }
             }
-            #expect(setup.tunnel.statistics.fallbacks > 0)
+            #expect(setup.tunnel.metrics.fallbacks > 0)
             try await setup.client.connect()
-            let before = setup.tunnel.statistics.link
+            let before = setup.tunnel.metrics.link
             for _ in 0..<20 { _ = try await setup.tunnel.data(for: setup.request("/")) }
-            #expect(setup.tunnel.statistics.link == before + 20)
+            #expect(setup.tunnel.metrics.link == before + 20)
         }
     }
 

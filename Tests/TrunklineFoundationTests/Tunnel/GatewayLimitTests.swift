@@ -54,7 +54,7 @@ struct GatewayLimitTests {
                 let (_, response) = try await setup.tunnel.data(for: setup.request(path))
                 #expect((response as? HTTPURLResponse)?.statusCode == 200)
             }
-            #expect(setup.gateway.statistics.answered == 100 && setup.gateway.statistics.underWay == 0)
+            #expect(setup.gateway.metrics.answered == 100 && setup.gateway.metrics.underWay == 0)
         }
     }
 
@@ -72,7 +72,7 @@ struct GatewayLimitTests {
                 let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
                 #expect((response as? HTTPURLResponse)?.statusCode == 200)
             }
-            #expect(setup.gateway.statistics.failed == 20 && setup.gateway.statistics.refused == 0)
+            #expect(setup.gateway.metrics.failed == 20 && setup.gateway.metrics.refused == 0)
         }
     }
 
@@ -96,7 +96,7 @@ struct GatewayLimitTests {
             _ = await asking.result
             let (_, response) = try await setup.tunnel.data(for: setup.request("/"))
             #expect((response as? HTTPURLResponse)?.statusCode == 200)
-            #expect(setup.gateway.statistics.refused == 50)
+            #expect(setup.gateway.metrics.refused == 50)
         }
     }
 
@@ -122,7 +122,7 @@ struct GatewayLimitTests {
             var count = 0
             let error = await urlError { for try await piece in body { count += piece.count } }
             #expect(error?.code == .dataLengthExceedsMaximum && count >= 1_000_000)
-            #expect(setup.gateway.statistics.failed == 1)
+            #expect(setup.gateway.metrics.failed == 1)
         }
     }
 
@@ -203,7 +203,7 @@ struct GatewayLookupTests {
             let reply = try await client.send(Request(type: 0x410, body: "tea"))
             #expect(reply.body == "tea")
             // One look-up for each address family.
-            while resolver.statistics.lookups < 2 { try await Task.sleep(for: .milliseconds(1)) }
+            while resolver.metrics.lookups < 2 { try await Task.sleep(for: .milliseconds(1)) }
             frames.cancel()
         }
     }
@@ -225,8 +225,8 @@ struct GatewayLookupTests {
                 #expect(error?.code == .cancelled)
                 while await server.exchangeCount > 0 { try await Task.sleep(for: .milliseconds(1)) }
             }
-            #expect(gateway.statistics.failed == 20 && gateway.statistics.underWay == 0)
-            #expect(resolver.statistics.lookups == 2)
+            #expect(gateway.metrics.failed == 20 && gateway.metrics.underWay == 0)
+            #expect(resolver.metrics.lookups == 2)
         }
     }
 

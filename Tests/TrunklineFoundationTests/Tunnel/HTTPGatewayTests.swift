@@ -105,7 +105,7 @@ struct HTTPGatewayTests {
         try await Tunnelled.with({ _ in .reply("tea") }, allows: false) { setup in
             let response = try await ask(setup, "GET ORIGIN/ HTTP/1.1\r\n\(Self.fields)\r\n")
             #expect(response.status == 403 && response.headers["Trunkline-Gateway"] == "forbidden")
-            #expect(setup.gateway.statistics.refused == 1)
+            #expect(setup.gateway.metrics.refused == 1)
         }
     }
 
@@ -159,7 +159,7 @@ struct HTTPGatewayTests {
                         }
                         #expect(error != nil)
                     }
-                    #expect(await origin.journal.requestCount == 2 && tunnel.statistics.fallbacks == 0)
+                    #expect(await origin.journal.requestCount == 2 && tunnel.metrics.fallbacks == 0)
                 }
             }
         }

@@ -77,7 +77,7 @@ struct HTTPTunnelTests {
                 }
                 for try await isRight in group { #expect(isRight) }
             }
-            #expect(setup.tunnel.statistics.link == 200 && setup.gateway.statistics.answered == 200)
+            #expect(setup.tunnel.metrics.link == 200 && setup.gateway.metrics.answered == 200)
         }
     }
 }

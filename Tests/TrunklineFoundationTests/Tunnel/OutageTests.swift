@@ -44,14 +44,14 @@ struct OutageTests {
                 // In the middle: some requests have their responses, and those to which the origin does not respond
                 // have none.
                 try await setup.server.waitForRequests(Self.reads / 2, within: patience)
-                while setup.tunnel.statistics.link < Self.reads / 5 { try await Task.sleep(for: .milliseconds(1)) }
+                while setup.tunnel.metrics.link < Self.reads / 5 { try await Task.sleep(for: .milliseconds(1)) }
                 isDead.withLock { $0 = true }
                 await setup.server.kill()
                 for number in Self.reads - Self.late..<Self.reads { ask(number, setup, in: &group) }
                 for try await end in group { ends.append(end) }
             }
             check(ends, performed.withLock { $0 })
-            #expect(setup.tunnel.statistics.fallbacks > 0)
+            #expect(setup.tunnel.metrics.fallbacks > 0)
             try await expectEveryRequestOnTheLink(setup)
         }
     }
@@ -103,12 +103,12 @@ struct OutageTests {
     private func expectEveryRequestOnTheLink(_ setup: Tunnelled) async throws {
         try await setup.server.resumeAccepting()
         try await setup.client.connect()
-        let before = setup.tunnel.statistics
+        let before = setup.tunnel.metrics
         for number in 0..<100 {
             let isRight = try await isAnswered(setup, "/after/\(number)", number.isMultiple(of: 2) ? "GET" : "POST")
             #expect(isRight)
         }
-        let after = setup.tunnel.statistics
+        let after = setup.tunnel.metrics
         #expect(after.link - before.link == 100 && after.direct == before.direct)
         #expect(after.fallbacks == before.fallbacks && after.hedges == 0)
     }

@@ -96,7 +96,7 @@ struct TunnelErrorTests {
                 _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), fromFile: directory)
             }
             #expect(error?.code == .cannotOpenFile)
-            #expect(setup.gateway.statistics.requests == 0)
+            #expect(setup.gateway.metrics.requests == 0)
         }
     }
 }

@@ -66,7 +66,7 @@ struct TunnelURLProtocolTests {
                     #expect(fields == same.allHeaderFields as? [String: String], "\(method) \(path)")
                 }
             }
-            #expect(setup.tunnel.statistics.link == 9)
+            #expect(setup.tunnel.metrics.link == 9)
         }
     }
 
@@ -110,10 +110,10 @@ struct TunnelURLProtocolTests {
             try await withSession(of: setup) { session in
                 await withTaskGroup(of: End.self) { group in
                     for _ in 0..<40 {
-                        let before = setup.tunnel.statistics.link
+                        let before = setup.tunnel.metrics.link
                         let tasks = (0..<10).map { _ in ask(setup.request("/"), session, in: &group) }
                         for task in tasks { task.resume() }
-                        while setup.tunnel.statistics.link == before { await Task.yield() }
+                        while setup.tunnel.metrics.link == before { await Task.yield() }
                         for task in tasks { task.cancel() }
                     }
                     for await end in group {
@@ -166,7 +166,7 @@ struct TunnelURLProtocolTests {
                     #expect(upload?.code == .unsupportedURL)
                     let download = await urlError { _ = try await session.download(for: setup.request("/")) }
                     #expect(download?.code == .unsupportedURL)
-                    #expect(setup.tunnel.statistics.requests == 0)
+                    #expect(setup.tunnel.metrics.requests == 0)
                     #expect(await setup.origin.server.totalConnections == 0)
                 }
             }

@@ -72,7 +72,7 @@ struct WrappedCodecTests {
                 let (_, response) = try await setup.tunnel.upload(for: request, from: pattern(1_000_000))
                 #expect((response as? HTTPURLResponse)?.statusCode == 413)
                 _ = try await setup.tunnel.data(for: setup.request("/"))
-                #expect(setup.gateway.statistics.requests == 2 * count)
+                #expect(setup.gateway.metrics.requests == 2 * count)
                 // The server learned of the end, and waits for no more parts.
                 while await setup.server.exchangeCount > 0 { try await Task.sleep(for: .milliseconds(1)) }
             }

@@ -43,8 +43,8 @@ struct NginxTests {
                 let results = await client.send(all: try (0..<1000).map { try number($0) })
                 for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             }
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 1 && statistics.responses == 10_000)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 1 && metrics.responses == 10_000)
         }
     }
 
@@ -61,7 +61,7 @@ struct NginxTests {
             let tag = try #require(first.headers["ETag"])
             let second = try await client.send(HTTP1Request(.get, "/a", headers: ["If-None-Match": tag]))
             #expect(second.status == 304 && second.body.isEmpty)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -76,7 +76,7 @@ struct NginxTests {
                 counts.append(response.body.count)
             }
             #expect(counts == [0, 70_000, 0, 0, 70_000])
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -90,8 +90,8 @@ struct NginxTests {
             for (index, result) in await client.send(all: requests, options: CallOptions(retry: .never)).enumerated() {
                 #expect(try text(result) == "\(index)")
             }
-            let statistics = await client.statistics.connection
-            #expect(statistics.disconnects == [.goAway: 3] && statistics.failedAttempts == 0)
+            let metrics = await client.metrics.connection
+            #expect(metrics.disconnects == [.goAway: 3] && metrics.failedAttempts == 0)
         }
     }
 
@@ -108,7 +108,7 @@ struct NginxTests {
                 #expect(Data(response.body) == NginxServer.content(at: 0, count: count))
                 #expect(response.trailers["x-length"] == "\(count)" && response.trailers.count == 1)
             }
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -121,8 +121,8 @@ struct NginxTests {
                 #expect(Data(response.body) == NginxServer.content(at: 0, count: 3_000_000))
             }
             #expect(try await client.send(HTTP1Request(.get, "/number?n=1")).body == "1")
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 21 && statistics.connection.failedAttempts == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 21 && metrics.connection.failedAttempts == 0)
         }
     }
 
@@ -149,7 +149,7 @@ struct NginxTests {
                 }
                 #expect(offset == count && head?.status == 200)
             }
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -167,7 +167,7 @@ struct NginxTests {
             let read = try await client.send(HTTP1Request(.get, "/upload/a"))
             #expect(read.body == content)
             #expect(try await client.send(HTTP1Request(.delete, "/upload/a")).status == 204)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -182,10 +182,10 @@ struct NginxTests {
                 options: CallOptions(retry: .never)
             )
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 21 || statistics.connection.links == 20)
-            #expect(statistics.connection.failedAttempts == 0)
-            #expect(statistics.connection.disconnects[.goAway] == 20)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 21 || metrics.connection.links == 20)
+            #expect(metrics.connection.failedAttempts == 0)
+            #expect(metrics.connection.disconnects[.goAway] == 20)
         }
     }
 
@@ -195,8 +195,8 @@ struct NginxTests {
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
             let results = await client.send(all: requests, options: CallOptions(retry: .idempotent(attempts: 100)))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
-            let statistics = await client.statistics
-            #expect(statistics.connection.disconnects[.goAway] == 100, "\(statistics)")
+            let metrics = await client.metrics
+            #expect(metrics.connection.disconnects[.goAway] == 100, "\(metrics)")
         }
     }
 
@@ -219,7 +219,7 @@ struct NginxTests {
                 try await server.start()
                 for (index, result) in try await results.enumerated() { #expect(try text(result) == "\(index)") }
             }
-            #expect(await client.statistics.connection.links > 3)
+            #expect(await client.metrics.connection.links > 3)
         }
     }
 }

@@ -85,7 +85,7 @@ struct MosquittoTests {
         _ = try await client.send(.publish(MQTT.Message(topic: "loose/a", payload: "heard")))
         #expect(await next(&pushes)?.payload == "heard")
         await client.close()
-        #expect(await client.statistics.unknownResponses == 0)
+        #expect(await client.metrics.unknownResponses == 0)
     }
 
     @Test func eachOfAThousandMessagesGetsItsOwnResponse() async throws {
@@ -94,8 +94,8 @@ struct MosquittoTests {
         let results = await client.send(all: (0..<1000).map { .publish(MQTT.Message(topic: "t", payload: "\($0)")) })
         #expect(results.allSatisfy { if case .success = $0 { true } else { false } })
         await client.close()
-        let statistics = await client.statistics
-        #expect(statistics.responses == 1000 && statistics.unknownResponses == 0 && statistics.heldSerials == 0)
+        let metrics = await client.metrics
+        #expect(metrics.responses == 1000 && metrics.unknownResponses == 0 && metrics.heldSerials == 0)
     }
 
     /// A broker with a limit on the size of packets closes the connection. The codec refuses the message before
@@ -136,7 +136,7 @@ struct MosquittoTests {
         _ = try await subscriber.subscribe(.subscribe(to: "news"))
         for round in 1...3 {
             try await killLink(of: "subscriber", at: broker)
-            while await subscriber.statistics.connection.links <= round { try await Task.sleep(for: .milliseconds(1)) }
+            while await subscriber.metrics.connection.links <= round { try await Task.sleep(for: .milliseconds(1)) }
             let message = MQTT.Message(topic: "news", payload: "\(round)")
             _ = try await publisher.send(.publish(message))
             #expect(await next(&pushes) == message)
@@ -196,9 +196,9 @@ struct MosquittoTests {
             $0.liveness.speakAfter = .milliseconds(400)
         }
         try await client.connect()
-        while await client.statistics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(200)) }
-        let statistics = await client.statistics
-        #expect(statistics.connection.links == 1 && statistics.connection.disconnects.isEmpty)
+        while await client.metrics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(200)) }
+        let metrics = await client.metrics
+        #expect(metrics.connection.links == 1 && metrics.connection.disconnects.isEmpty)
         #expect(await client.roundTripTime != nil)
         await client.close()
     }
@@ -268,8 +268,8 @@ struct MosquittoTests {
                 let error = await #expect(throws: ClientError.self) { try await client.connect() }
                 #expect(error?.code == .unavailable)
                 #expect((error?.cause as? HandshakeRefusal)?.isPermanent == true)
-                let statistics = await client.statistics.connection
-                #expect(statistics.attempts == 1, "\(statistics)")
+                let metrics = await client.metrics.connection
+                #expect(metrics.attempts == 1, "\(metrics)")
             }
             await client.close()
         }
@@ -293,7 +293,7 @@ struct MosquittoTests {
             try await consume(count, from: pushes, of: subscriber, at: broker)
         }
         try await published
-        let links = await (publisher.statistics.connection.links, subscriber.statistics.connection.links)
+        let links = await (publisher.metrics.connection.links, subscriber.metrics.connection.links)
         print("MQTT: \(count) messages, \(repeated) twice, \(acknowledged) acknowledged, \(links) links")
         #expect(links.0 > 1 && links.1 > 1)
         await publisher.close()
@@ -371,7 +371,7 @@ struct MosquittoTests {
             if received == count { break }
         }
         #expect(await published.allSatisfy { if case .success = $0 { true } else { false } })
-        #expect(await subscriber.statistics.connection.links == 1)
+        #expect(await subscriber.metrics.connection.links == 1)
         await publisher.close()
         await subscriber.close()
     }

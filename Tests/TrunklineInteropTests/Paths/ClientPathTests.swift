@@ -132,7 +132,7 @@
                         try await witness.waitForAnswers(20)
                     }
                     #expect(await on.client.path == World.second)
-                    for witness in [on, off] { #expect(await witness.client.statistics.connection.links == 2) }
+                    for witness in [on, off] { #expect(await witness.client.metrics.connection.links == 2) }
                 }
                 try await printTimes(
                     scenario,
@@ -169,8 +169,8 @@
                     ended = .now
                     for witness in [on, off] { try await witness.waitForAnswers(20) }
                     #expect(await on.client.path == World.second)
-                    #expect(await on.client.statistics.connection.links == 2)
-                    #expect(await off.client.statistics.connection.links == 1)
+                    #expect(await on.client.metrics.connection.links == 2)
+                    #expect(await off.client.metrics.connection.links == 1)
                 }
                 let connectTime = milliseconds(try await world.connectTime())
                 let quiet = on.durations(from: began - .seconds(60), to: began)
@@ -211,16 +211,16 @@
                     let lost = ContinuousClock.now
                     try world.near.ip("route del default")
                     try await on.wait { $0.seen.states.last?.state == .noNetwork(cause: .unreachable) }
-                    let attempts = await on.client.statistics.connection.attempts
+                    let attempts = await on.client.metrics.connection.attempts
                     #expect(await on.client.path == .noRoute)
                     try await Task.sleep(until: lost + .seconds(2))
-                    #expect(await on.client.statistics.connection.attempts == attempts)
+                    #expect(await on.client.metrics.connection.attempts == attempts)
                     #expect(on.seen.states.last?.state == .noNetwork(cause: .unreachable))
                     began = .now
                     try world.near.ip("route add default via 198.18.1.2")
                     for witness in [on, patient, off] { try await witness.waitForAnswers(20) }
                     for witness in [on, patient] { #expect(await witness.client.path == World.first) }
-                    #expect(await on.client.statistics.connection.links == 2)
+                    #expect(await on.client.metrics.connection.links == 2)
                 }
                 let all = [("on with a deadline of 1 s", on), ("on with the defaults", patient), ("off", off)]
                 try await printTimes("Default route lost for 2 s", all, since: began, world, "off: the defaults")
@@ -240,9 +240,9 @@
                     $0.start(Request(type: 0x410, body: "hello"), timeout: .after(.seconds(60)))
                 }
                 for await state in clients[0].states where state == .noNetwork(cause: .unreachable) { break }
-                let attempts = await clients[0].statistics.connection.attempts
+                let attempts = await clients[0].metrics.connection.attempts
                 try await Task.sleep(for: .seconds(2))
-                #expect(await clients[0].statistics.connection.attempts == attempts)
+                #expect(await clients[0].metrics.connection.attempts == attempts)
                 #expect(attempts == 1)
                 let began = ContinuousClock.now
                 try world.near.ip("route add default via 198.18.1.2")
@@ -251,7 +251,7 @@
                 let on = ContinuousClock.now - began
                 #expect(try await late.body == "hello")
                 let off = ContinuousClock.now - began
-                let tried = await clients[1].statistics.connection.attempts
+                let tried = await clients[1].metrics.connection.attempts
                 print(
                     "No route for the first 2 s: time from the change to the answer: on \(milliseconds(on)),",
                     "off \(milliseconds(off)) (connect time \(milliseconds(try await world.connectTime()));",

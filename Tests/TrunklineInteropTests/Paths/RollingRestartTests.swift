@@ -65,7 +65,7 @@ struct RollingRestartTests {
             let during = percentiles(witness.durations(from: change.began, to: change.ended))
             lines.append("server \(change.number), \(milliseconds(change.ended - change.began)): \(during)")
         }
-        let links = await client.statistics.connection.links
+        let links = await client.metrics.connection.links
         lines.append("\(links) links, \(witness.seen.failures.count) failures")
         for line in lines { print("Rolling restart: \(line)") }
         #expect(witness.seen.failures.isEmpty)

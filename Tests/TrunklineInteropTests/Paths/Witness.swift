@@ -108,7 +108,7 @@ final class Witness: Sendable {
     }
 
     func waitForLinks(_ links: Int) async throws {
-        try await wait { await $0.client.statistics.connection.links >= links }
+        try await wait { await $0.client.metrics.connection.links >= links }
     }
 
     // MARK: Results

@@ -38,7 +38,7 @@ extension RedisTests {
             #expect(try await client.send(Command("UNSUBSCRIBE", "news")).elements.first?.text == "unsubscribe")
             #expect(try await client.send(Command("PSUBSCRIBE", "n*")).elements.first?.text == "psubscribe")
             #expect(try await client.send(Command("PING")) == .string("PONG"))
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 

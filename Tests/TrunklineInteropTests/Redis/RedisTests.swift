@@ -72,7 +72,7 @@ struct RedisTests {
             #expect(wrong.isEmpty)
             let counter = try await client.send(Command("GET", "counter"))
             #expect(counter == .string(Bytes("\(count)")))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -95,8 +95,8 @@ struct RedisTests {
                 return await group.reduce(0, +)
             }
             #expect(wrong == 0)
-            let statistics = await client.statistics
-            #expect(statistics.responses == callers * 100 && statistics.unknownResponses == 0)
+            let metrics = await client.metrics
+            #expect(metrics.responses == callers * 100 && metrics.unknownResponses == 0)
         }
     }
 
@@ -220,9 +220,9 @@ struct RedisTests {
                 #expect(try await call.value == .string("\(index)"))
             }
             #expect(try await late.value == .string("after them"))
-            let statistics = await client.statistics
-            #expect(statistics.lateResponses == 335 && statistics.unknownResponses == 0)
-            #expect(statistics.connection.links == 1)
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 335 && metrics.unknownResponses == 0)
+            #expect(metrics.connection.links == 1)
         }
     }
 
@@ -237,10 +237,10 @@ struct RedisTests {
             let next = try client.start(Command("ECHO", "next"))
             _ = try await other.send(Command("RPUSH", "gate", "open"))
             #expect(try await next.value == .string("next"))
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 1)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 1)
             // On a very busy processor, the command may not even have been written.
-            #expect(statistics.lateResponses == (error?.fate == .unknown ? 1 : 0))
+            #expect(metrics.lateResponses == (error?.fate == .unknown ? 1 : 0))
         }
     }
 

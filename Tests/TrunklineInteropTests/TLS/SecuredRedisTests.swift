@@ -47,7 +47,7 @@ struct SecuredRedisTests {
                     == .string(Bytes("\(count)"))
             )
             #expect(await client.tlsSession?.isResumed == true)
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -122,7 +122,7 @@ struct StunnelTests {
                 return try await group.reduce(into: 0) { wrong, isWrong in wrong += isWrong ? 1 : 0 }
             }
             #expect(wrong == 0)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 }

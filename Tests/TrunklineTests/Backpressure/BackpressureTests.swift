@@ -44,7 +44,7 @@ struct BackpressureTests {
                 try await service.pass(.seconds(20))
             }
             #expect(await service.server.journal.pongCount == 5)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
             var numbers: [UInt8] = []
             for await frame in pushes.messages.prefix(20) { numbers.append(frame.body.first ?? 255) }
             #expect(numbers == Array(0..<20))
@@ -68,10 +68,10 @@ struct BackpressureTests {
     @Test func aDeadLinkIsNoticedWhileASubscriberReadsNothing() throws {
         try simulateFull(20) { service, client, pushes in
             try await service.pass(.seconds(100))
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             service.network.halfOpen("db")
             try await service.pass(.seconds(41))
-            #expect(await client.statistics.connection.disconnects == [.halfOpen: 1])
+            #expect(await client.metrics.connection.disconnects == [.halfOpen: 1])
             var (count, isReconnected) = (0, false)
             for await push in pushes {
                 if case .message = push { count += 1 }
@@ -87,7 +87,7 @@ struct BackpressureTests {
             let handle = client.start(ask("last"), timeout: .seconds(60))
             try await service.pass(.seconds(2))
             try await expectBody("last", of: handle)
-            #expect(await client.statistics.connection.disconnects == [.closedByServer: 1])
+            #expect(await client.metrics.connection.disconnects == [.closedByServer: 1])
             withExtendedLifetime(pushes) {}
         }
     }
@@ -107,10 +107,10 @@ struct BackpressureTests {
         try simulateFull(20, { $0.liveness.heartbeat = .none }) { service, client, pushes in
             for _ in 0..<60 { _ = client.start(ask("a"), timeout: .seconds(1)) }
             for _ in 0..<20 { _ = try? await client.send(ask("a"), timeout: .seconds(1)) }
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             for await _ in pushes.messages.prefix(20) {}
             try await expectEcho("b", by: client)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -143,7 +143,7 @@ struct BackpressureTests {
             try await service.pass(.seconds(1))
             try await expectBody("bye", of: bye)
             #expect(await failure(of: lost)?.fate == .unknown)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             withExtendedLifetime(pushes) {}
         }
     }
@@ -157,8 +157,8 @@ struct BackpressureTests {
             try await service.pass(.seconds(100))
             service.network.reset("db")
             try await service.pass(.seconds(31))
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.links == 2)
             withExtendedLifetime(pushes) {}
         }
     }
@@ -166,7 +166,7 @@ struct BackpressureTests {
     @Test func aLinkThatIsNotReadIsNotClosedForSilence() throws {
         try simulateFull(600, { $0.inbound.maximumHeld = 10_000 }) { service, client, pushes in
             try await service.pass(.seconds(3600))
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             var numbers: [UInt8] = []
             for await frame in pushes.messages.prefix(600) { numbers.append(frame.body.first ?? 255) }
             #expect(numbers == (0..<600).map { UInt8(truncatingIfNeeded: $0) })

@@ -284,14 +284,14 @@ struct ReadFairnessTests {
                 if meanwhile == nil {
                     meanwhile = client.start(ask("meanwhile"))
                     // The present link is not lost yet.
-                    if !isDraining { #expect(await client.statistics.connection.disconnects == [:]) }
+                    if !isDraining { #expect(await client.metrics.connection.disconnects == [:]) }
                 }
             }
             #expect(next == count)
             #expect(turns.most <= (overTLS ? 4 * 128 / 12 + 1 : ReadShare.frames), "\(turns.most)")
             #expect(turns.count >= (overTLS ? count * 12 / (4 * 128) : count / ReadShare.frames), "\(turns.count)")
             #expect(await failure(of: pending)?.code == .connectionLost)
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
             if isDraining {
                 try await expectBody("meanwhile", of: try #require(meanwhile))
             } else {
@@ -331,9 +331,9 @@ struct ReadFairnessTests {
             }
             handle.cancel()
             try await network.clock.sleep(for: .milliseconds(1))
-            #expect(await client.statistics.connection.disconnects == (isDraining ? [:] : [.reset: 1]))
+            #expect(await client.metrics.connection.disconnects == (isDraining ? [:] : [.reset: 1]))
             try await network.clock.sleep(for: .seconds(5))
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
             // The held frames arrive, in order.
             var next: SerialNumber = 0
             for await frame in stream.messages.prefix(100) {

@@ -12,7 +12,7 @@ struct CacheLoopbackTests {
         try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             let ends = try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<count { group.addTask { await client.text("a", .for(.seconds(3600))) } }
-                while await client.statistics.cache.shares < count - 1 { await moment() }
+                while await client.metrics.cache.shares < count - 1 { await moment() }
                 try await server.waitForRequests(1, within: patience)
                 await server.releaseHeld()
                 return try await group.reduce(into: [:]) { $0[$1, default: 0] += 1 }
@@ -20,7 +20,7 @@ struct CacheLoopbackTests {
             #expect(ends == ["a": count])
             #expect(await client.text("a", .for(.seconds(3600))) == "a")
             #expect(await server.journal.requestCount == 1)
-            #expect(await client.statistics.cache.hits == 1)
+            #expect(await client.metrics.cache.hits == 1)
         }
     }
 
@@ -29,7 +29,7 @@ struct CacheLoopbackTests {
         try await withServerAndClient(by: mechanism, handler: { $0.body == "a" ? .noReply : .echo }) { server, client in
             let calls = (0..<10).map { _ in Task { await client.text("a", .for(.seconds(60)), timeout: .seconds(600)) }
             }
-            while await client.statistics.cache.shares < calls.count - 1 { await moment() }
+            while await client.metrics.cache.shares < calls.count - 1 { await moment() }
             try await server.waitForRequests(1, within: patience)
             for call in calls.dropLast() {
                 call.cancel()

@@ -20,12 +20,12 @@ struct CacheTests {
             #expect(await client.text("a", .for(.seconds(60))) == "a 3")
             #expect(await client.text("a", .for(.zero)) == "a 4")
             #expect(await client.text("a", .for(.seconds(-1))) == "a 5")
-            let statistics = await client.statistics
-            #expect(statistics.cache.hits == 3)
-            #expect(statistics.cache.misses == 5)
-            #expect(statistics.cache.shares == 0)
-            #expect(statistics.cache.count == 2)
-            #expect(statistics.requests == 5)
+            let metrics = await client.metrics
+            #expect(metrics.cache.hits == 3)
+            #expect(metrics.cache.misses == 5)
+            #expect(metrics.cache.shares == 0)
+            #expect(metrics.cache.count == 2)
+            #expect(metrics.requests == 5)
         }
     }
 
@@ -47,9 +47,9 @@ struct CacheTests {
             try await service.pass(.seconds(50_000))
             #expect(await client.text("a", .returnCacheElseFail) == "a 1")
             #expect(await service.server.journal.requestCount == 1)
-            let statistics = await client.statistics.cache
-            #expect(statistics.hits == 1)
-            #expect(statistics.misses == 2)
+            let metrics = await client.metrics.cache
+            #expect(metrics.hits == 1)
+            #expect(metrics.misses == 2)
         }
     }
 
@@ -76,7 +76,7 @@ struct CacheTests {
             #expect(await client.text("a", limited, waitsForReady: false) == "unavailable notSent")
             let patient = CachePolicy.staleIfUnavailable(freshFor: .seconds(1), upTo: .seconds(200))
             #expect(await client.text("a", patient, waitsForReady: false) == "a 2")
-            #expect(await client.statistics.cache.staleHits == 3)
+            #expect(await client.metrics.cache.staleHits == 3)
         }
     }
 
@@ -135,7 +135,7 @@ struct CacheTests {
             #expect(await client.text("a", .for(.seconds(60))) == "a 4")
             client.removeCachedResponses()
             #expect(await client.text("b", .returnCacheElseFail.keyed(by: "user 7")) == "notCached notSent")
-            #expect(await client.statistics.cache.byteCount == 0)
+            #expect(await client.metrics.cache.byteCount == 0)
         }
     }
 
@@ -197,16 +197,16 @@ struct CacheTests {
         try simulate(options: options, handler: { .reply(filled($0.body.count, with: 1)) }) { service, client in
             for number in 0..<30 {
                 _ = await client.result(Bytes("\(number)"), .for(.seconds(60)))
-                let cache = await client.statistics.cache
+                let cache = await client.metrics.cache
                 #expect(cache.count == min(number + 1, 10))
             }
             for number in 0..<10 {
                 _ = await client.result(filled(10_000, with: UInt8(number)), .for(.seconds(60)))
-                let cache = await client.statistics.cache
+                let cache = await client.metrics.cache
                 #expect(cache.byteCount <= 100_000)
                 #expect(cache.byteCount >= 20_000)
             }
-            let cache = await client.statistics.cache
+            let cache = await client.metrics.cache
             #expect((3...4).contains(cache.count))
             #expect(await client.result(filled(10_000, with: 9), .returnCacheElseFail).error == nil)
             #expect(await client.result(filled(10_000, with: 1), .returnCacheElseFail).error?.code == .notCached)
@@ -220,7 +220,7 @@ struct CacheTests {
             #expect(await client.text("a", .for(.seconds(60))) == "closed notSent")
             #expect(await client.text("a", .returnCacheElseFail) == "closed notSent")
             #expect(await client.text("a", .staleIfUnavailable) == "closed notSent")
-            #expect(await client.statistics.cache.byteCount == 0)
+            #expect(await client.metrics.cache.byteCount == 0)
         }
     }
 

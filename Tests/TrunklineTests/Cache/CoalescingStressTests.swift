@@ -39,12 +39,12 @@ enum CoalescingStorm {
         _ server: LoopbackServer,
         sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
-        let statistics = await client.statistics
-        #expect(statistics.pending == 0, sourceLocation: sourceLocation)
+        let metrics = await client.metrics
+        #expect(metrics.pending == 0, sourceLocation: sourceLocation)
         // One cancel frame for each request that was written and then abandoned by all its callers.
-        try await server.wait(within: patience) { $0.cancelCount == $0.requestCount - statistics.responses }
+        try await server.wait(within: patience) { $0.cancelCount == $0.requestCount - metrics.responses }
         let journal = await server.journal
-        #expect(journal.requestCount <= statistics.requests, sourceLocation: sourceLocation)
+        #expect(journal.requestCount <= metrics.requests, sourceLocation: sourceLocation)
         #expect(Set(journal.cancels.map(\.serial)).count == journal.cancels.count, sourceLocation: sourceLocation)
     }
 }
@@ -92,13 +92,13 @@ struct CoalescingSeedTests {
                 #expect(ends["crossed"] == nil, "seed \(seed)")
                 let possible: Set = ["success", "timedOut", "cancelled", "notCached", "connectionLost"]
                 #expect(possible.isSuperset(of: ends.keys), "seed \(seed): \(ends)")
-                let cache = await client.statistics.cache
-                #expect(await client.statistics.requests <= cache.misses, "seed \(seed)")
+                let cache = await client.metrics.cache
+                #expect(await client.metrics.requests <= cache.misses, "seed \(seed)")
                 #expect(cache.hits + cache.misses + cache.shares <= 60, "seed \(seed)")
                 if !hasFaults { try await CoalescingStorm.check(client, service.server) }
                 // The serials of abandoned requests are free when their quarantine is over.
                 try await service.pass(.seconds(70))
-                #expect(await client.statistics.heldSerials == 0, "seed \(seed)")
+                #expect(await client.metrics.heldSerials == 0, "seed \(seed)")
             }
         }
     }
@@ -123,7 +123,7 @@ struct CoalescingSeedTests {
                     }
                     #expect(successes == 50)
                     #expect(await service.server.journal.requestCount == generation)
-                    let cache = await client.statistics.cache
+                    let cache = await client.metrics.cache
                     #expect(cache.misses == generation)
                     #expect(cache.hits + cache.shares == generation * 49)
                     try await service.pass(.seconds(60))
@@ -157,7 +157,7 @@ extension HeavyTests {
                 let possible: Set = ["success", "timedOut", "cancelled", "notCached"]
                 #expect(possible.isSuperset(of: ends.keys), "\(ends)")
                 #expect(ends["success", default: 0] > 0)
-                let cache = await client.statistics.cache
+                let cache = await client.metrics.cache
                 #expect(cache.shares > 0)
                 #expect(cache.hits + cache.misses + cache.shares <= workers * rounds)
                 try await CoalescingStorm.check(client, server)

@@ -22,11 +22,11 @@ struct CoalescingTests {
             #expect(ends == ["0": 50, "1": 50])
             #expect(await service.server.journal.requestCount == 2)
             #expect(await service.server.journal.cancelCount == 0)
-            let statistics = await client.statistics
-            #expect(statistics.cache.misses == 2)
-            #expect(statistics.cache.shares == 98)
-            #expect(statistics.cache.hits == 0)
-            #expect(statistics.requests == 2)
+            let metrics = await client.metrics
+            #expect(metrics.cache.misses == 2)
+            #expect(metrics.cache.shares == 98)
+            #expect(metrics.cache.hits == 0)
+            #expect(metrics.requests == 2)
         }
     }
 
@@ -188,7 +188,7 @@ struct CoalescingTests {
                 }
                 let ends = await [first, second, third]
                 #expect(ends == [end, end, end])
-                #expect(await client.statistics.cache.count == 0)
+                #expect(await client.metrics.cache.count == 0)
             }
             // Calls with other options have their own request.
             #expect(await service.server.journal.requestCount == 6)
@@ -242,7 +242,7 @@ struct CoalescingTests {
             async let second = client.result("a", .for(.seconds(60)), retry: .idempotent())
             let ends = await [first, second].map(\.text)
             #expect(ends == ["a", "a"])
-            #expect(await client.statistics.retries == 1)
+            #expect(await client.metrics.retries == 1)
             // No retry begins after the deadlines of all calls.
             await service.server.script(.reset)
             let retry = RetryPolicy.idempotent(backoff: Backoff(base: .seconds(1000), cap: .seconds(1000)))
@@ -277,7 +277,7 @@ struct CoalescingTests {
             let ends = await [first, hasty]
             #expect(ends == ["a", "timedOut unknown"])
             await closed
-            #expect(await client.statistics.cache.count == 0)
+            #expect(await client.metrics.cache.count == 0)
         }
     }
 

@@ -47,11 +47,11 @@ struct CancelledInFlightTests {
         ) { service, client in
             for _ in 0..<10 { try await abandon("slow", service, client) }
             #expect(await service.server.received.count { $0.kind == .request } == 1)
-            #expect(await client.statistics.abandoned == 1)
+            #expect(await client.metrics.abandoned == 1)
             try await expectEcho("next", by: client)
             #expect(service.now >= .seconds(10) && service.now < .seconds(11))
-            let statistics = await client.statistics
-            #expect(statistics.abandoned == 0 && statistics.lateResponses == 1 && statistics.connection.links == 1)
+            let metrics = await client.metrics
+            #expect(metrics.abandoned == 0 && metrics.lateResponses == 1 && metrics.connection.links == 1)
         }
     }
 
@@ -61,7 +61,7 @@ struct CancelledInFlightTests {
             let began = service.now
             try await expectEcho("next", by: client)
             #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -73,7 +73,7 @@ struct CancelledInFlightTests {
             let began = service.now
             try await expectEcho("next", by: client)
             #expect(service.now - began >= .seconds(59) && service.now - began <= .seconds(61))
-            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+            #expect(await client.metrics.connection.disconnects == [.unanswered: 1])
         }
     }
 
@@ -86,7 +86,7 @@ struct CancelledInFlightTests {
                 #expect(error?.code == .timedOut && error?.fate == fate)
             }
             try await expectEcho("c", by: client)
-            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+            #expect(await client.metrics.connection.disconnects == [.unanswered: 1])
             #expect(await service.server.received.map(\.body) == ["lost", "c"])
         }
     }
@@ -101,7 +101,7 @@ struct CancelledInFlightTests {
             service.network.reset("db")
             try await expectBody("next", of: next)
             #expect(service.now < .seconds(7))
-            #expect(await client.statistics.abandoned == 0)
+            #expect(await client.metrics.abandoned == 0)
         }
     }
 
@@ -125,7 +125,7 @@ struct CancelledInFlightTests {
             let began = service.now
             try await expectEcho("next", by: client)
             #expect(service.now - began >= .seconds(17) && service.now - began < .seconds(23))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -133,7 +133,7 @@ struct CancelledInFlightTests {
         try simulate(options: Self.oneAtATime(), handler: { _ in .noReply }) { service, client in
             for number in 0..<10 { try await client.post(ask(number)) }
             try await service.server.waitForRequests(10)
-            #expect(await client.statistics.abandoned == 0)
+            #expect(await client.metrics.abandoned == 0)
         }
     }
 
@@ -153,7 +153,7 @@ struct CancelledInFlightTests {
             try await expectBody("slow", of: slow)
             try await expectBody("next", of: next)
             #expect(service.now >= .seconds(10) && service.now < .seconds(12))
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -169,8 +169,8 @@ struct CancelledInFlightTests {
             #expect(results.allSatisfy { $0.error?.code == .timedOut })
             try await expectEcho("next", by: client)
             #expect(service.now < .seconds(2))
-            let statistics = await client.statistics
-            #expect(statistics.connection.disconnects == [.exhausted: 1] && statistics.abandoned == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.disconnects == [.exhausted: 1] && metrics.abandoned == 0)
         }
     }
 
@@ -191,20 +191,20 @@ struct CancelledInFlightTests {
         try simulate(speaking: Self.four, options: Self.patient(), handler: Self.handler) { service, client in
             let slow = client.start(ask("slow"))
             for _ in 0..<3 { try await abandon("lost", service, client) }
-            #expect(await client.statistics.heldSerials == 4)
+            #expect(await client.metrics.heldSerials == 4)
             // Uses every serial of the new link five times, while one of them is held on the old link.
             for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
             let others = (0..<4).map { _ in client.start(ask("slow")) }
             try await service.pass(.milliseconds(100))
             #expect(others.contains { $0.serial == slow.serial })
             #expect(service.now < .seconds(2))
-            #expect(await client.statistics.heldSerials == 8)
+            #expect(await client.metrics.heldSerials == 8)
             try await expectBody("slow", of: slow)
             #expect(service.now >= .seconds(10) && service.now < .seconds(11))
             for other in others { try await expectBody("slow", of: other) }
-            let statistics = await client.statistics
-            #expect(statistics.connection.disconnects == [.exhausted: 1])
-            #expect(statistics.heldSerials == 0 && statistics.unknownResponses == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.disconnects == [.exhausted: 1])
+            #expect(metrics.heldSerials == 0 && metrics.unknownResponses == 0)
         }
     }
 
@@ -223,7 +223,7 @@ struct CancelledInFlightTests {
                 for handle in late { handle.cancel() }
                 try await expectEcho("next", by: client)
             }
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -239,7 +239,7 @@ struct CancelledInFlightTests {
             #expect(next.state == .queued)
             for handle in slow { try await expectBody("slow", of: handle) }
             try await expectBody("next", of: next)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -264,7 +264,7 @@ struct CancelledInFlightTests {
             }
             #expect(other?.message == "all 4 serial numbers are in use, 0 by abandoned requests")
             for handle in others { try await expectBody("slow", of: handle) }
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -277,9 +277,9 @@ struct CancelledInFlightTests {
             }
             #expect(error?.code == .overloaded)
             try await service.pass(.milliseconds(240))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
             try await service.pass(.milliseconds(100))
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
             #expect(try await client.send(ask("b"), options: CallOptions(waitsForReady: false)).body == "b")
         }
     }
@@ -290,7 +290,7 @@ struct CancelledInFlightTests {
         try simulate(speaking: Self.four, options: options, handler: { _ in .noReply }) { service, client in
             while service.now < .seconds(120) { _ = await client.send(all: (0..<4).map { ask($0) }) }
             // The back-off grows to 30 s: ten waits take 75 s on average.
-            let links = await client.statistics.connection.links
+            let links = await client.metrics.connection.links
             #expect((5...25).contains(links), "\(links) links")
             #expect(await service.server.connectionCount <= 2)
         }
@@ -305,7 +305,7 @@ struct CancelledInFlightTests {
                 try await expectEcho("b", by: client)
                 #expect(service.now < .seconds(2 * (round + 1)))
             }
-            #expect(await client.statistics.connection.links > 10)
+            #expect(await client.metrics.connection.links > 10)
         }
     }
 
@@ -328,7 +328,7 @@ struct CancelledInFlightTests {
             #expect(behind.state == .queued && behind.serial != nil)
             let next = client.start(ask("next"))
             try await service.pass(.milliseconds(500))
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
             await service.server.resumeReading()
             try await expectBody("behind", of: behind)
             try await expectBody("next", of: next)
@@ -354,7 +354,7 @@ struct CancelledInFlightTests {
             for handle in burst.dropFirst(30_000) { handle.cancel() }
             service.network.acceptConnections(to: "db")
             for handle in burst.prefix(30_000) { _ = try await handle.value }
-            #expect(await client.statistics.pending == 1)
+            #expect(await client.metrics.pending == 1)
             #expect(await client.memory <= 4096)
             pending.cancel()
         }

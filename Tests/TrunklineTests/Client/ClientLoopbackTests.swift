@@ -18,9 +18,9 @@ struct ClientLoopbackTests {
                 }
                 try await group.waitForAll()
             }
-            let statistics = await client.statistics
-            #expect(statistics.responses == 2000)
-            #expect(statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.responses == 2000)
+            #expect(metrics.heldSerials == 0)
             #expect(await server.totalConnections == 1)
         }
     }
@@ -97,7 +97,7 @@ struct ClientLoopbackTests {
             let cancel = try await server.waitForCancel(of: 50)
             #expect(cancel.type == 0x401)
             #expect(cancel.body.isEmpty)
-            #expect(await client.statistics.heldSerials == 1)  // in quarantine
+            #expect(await client.metrics.heldSerials == 1)  // in quarantine
             let reply = try await client.send(Request(type: 0x410, body: "next"))
             #expect(reply.serial == 51)
         }
@@ -143,12 +143,12 @@ struct ClientLoopbackTests {
             }
             // The server echoes every request, cancelled or not, so every serial becomes free.
             _ = try await client.send(Request(type: 0x410))
-            let statistics = await client.statistics
-            #expect(statistics.pending == 0)
-            #expect(statistics.heldSerials == 0)
-            #expect(statistics.unknownResponses == 0)
+            let metrics = await client.metrics
+            #expect(metrics.pending == 0)
+            #expect(metrics.heldSerials == 0)
+            #expect(metrics.unknownResponses == 0)
             let journal = await server.journal
-            #expect(journal.requestCount == statistics.responses + statistics.lateResponses)
+            #expect(journal.requestCount == metrics.responses + metrics.lateResponses)
         }
     }
 
@@ -186,7 +186,7 @@ struct ClientLoopbackTests {
             try await client.post(Request(type: 0x410, body: "note"))
             let request = try await server.waitForRequest()
             #expect(request.body == "note")
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -197,7 +197,7 @@ struct ClientLoopbackTests {
             await server.disconnectAll()
             for await state in client.states where !state.isReady { break }
             async let reply = client.send(Request(type: 0x410, body: "patient"))
-            while await client.statistics.pending == 0 { await moment() }
+            while await client.metrics.pending == 0 { await moment() }
             try await server.resumeAccepting()
             #expect(try await reply.body == "patient")
         }

@@ -170,7 +170,7 @@ struct ClientTests {
             try await service.pass(.seconds(50))
             #expect(next.state == .queued)
             #expect(next.serial == nil)
-            #expect(await client.statistics.heldSerials == 1)
+            #expect(await client.metrics.heldSerials == 1)
             try await expectBody("next", of: next)
             #expect(next.serial == 5)
             let took = service.now - cancelled
@@ -201,10 +201,10 @@ struct ClientTests {
             try await expectEcho("next", by: client)
             let waited = service.now - began
             #expect(waited >= .seconds(9) && waited < .seconds(11))
-            let statistics = await client.statistics
-            #expect(statistics.lateResponses == 1)
-            #expect(statistics.responses == 1)
-            #expect(statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 1)
+            #expect(metrics.responses == 1)
+            #expect(metrics.heldSerials == 0)
         }
     }
 
@@ -249,7 +249,7 @@ struct ClientTests {
             try await expectEcho("next", by: client)
             try await service.pass(.seconds(1))
             #expect(await service.server.received.map(\.kind) == [.request])
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -327,7 +327,7 @@ struct ClientTests {
             handles[3].cancel()  // is never sent
             try await service.pass(.seconds(1))
             #expect(handles.map(\.state) == [.written, .cancelled, .queued, .cancelled, .queued])
-            #expect(await client.statistics.abandoned == 1)
+            #expect(await client.metrics.abandoned == 1)
             await service.server.releaseHeld()
             try await expectBody("0", of: handles[0])
             try await service.pass(.seconds(1))
@@ -405,7 +405,7 @@ struct ClientTests {
             try await posted
             let took = service.now - began
             #expect(took >= .seconds(60))
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
             try await service.server.waitForRequests(1)
             #expect(await service.server.received.first?.serial == 0)
         }

@@ -11,7 +11,7 @@ import Testing
     private let now = Instant(nanoseconds: 1_000)
 
     private func call(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> TrackedCall {
-        let options = ResolvedOptions(retry: retry, waitsForReady: waitsForReady, deadline: deadline)
+        let options = ResolvedOptions(retry: retry, accepted: now, waitsForReady: waitsForReady, deadline: deadline)
         return TrackedCall(options, Frame(.request))
     }
 

@@ -177,7 +177,7 @@ struct ClosingTests {
                 #expect(report.phase == .draining && report.requestsLost == (byPeer ? 1 : 0))
             }
             #expect(causes == [byPeer ? .reset : .closedLocally])
-            #expect(await connection.statistics.attempts == 1)
+            #expect(await connection.metrics.attempts == 1)
             await server.stop()
         }
     }

@@ -76,7 +76,7 @@ struct CodecLoopbackTests {
             await server.releaseHeld()
             let reply = try await last.value
             #expect(number(in: reply) == 10)
-            #expect(await client.statistics.lateResponses == 3)
+            #expect(await client.metrics.lateResponses == 3)
             #expect(await server.totalConnections == 1)
         }
     }

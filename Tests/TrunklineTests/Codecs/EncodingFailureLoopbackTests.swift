@@ -37,9 +37,9 @@ struct EncodingFailureLoopbackTests {
                 let error = try #require(report.error as? TransportError)
                 #expect(error.message == "a ping cannot be encoded: malformed: no ping today")
             }
-            let statistics = await client.statistics.connection
-            #expect(statistics.unencodableFrames >= 1)
-            #expect(statistics.lastEncodingFailure == FrameError(.malformed, "no ping today"))
+            let metrics = await client.metrics.connection
+            #expect(metrics.unencodableFrames >= 1)
+            #expect(metrics.lastEncodingFailure == FrameError(.malformed, "no ping today"))
         }
     }
 
@@ -52,8 +52,8 @@ struct EncodingFailureLoopbackTests {
             _ = await failure(of: slow)
             let reply = try await client.send(ask("quick"))
             #expect(reply.body == "quick")
-            let statistics = await client.statistics.connection
-            #expect(statistics.unencodableFrames == 1 && statistics.links == 1)
+            let metrics = await client.metrics.connection
+            #expect(metrics.unencodableFrames == 1 && metrics.links == 1)
             #expect(await server.journal.cancelCount == 0)
         }
     }
@@ -69,7 +69,7 @@ struct EncodingFailureLoopbackTests {
             _ = try await client.send(ask("behind the ping"))
             // The pong is encoded at the end of the turn that received the ping, so before the next request.
             _ = try await client.send(ask("behind the pong"))
-            #expect(await client.statistics.connection.unencodableFrames == 1)
+            #expect(await client.metrics.connection.unencodableFrames == 1)
             #expect(await server.journal.pongCount == 0)
         }
     }

@@ -46,7 +46,7 @@ struct ConnectingLoopbackTests {
                 #expect(error?.attempts.allSatisfy { $0.endpoint == dead } == true)
                 #expect((error?.cause as? TransportError)?.code == .refused)
             }
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -132,7 +132,7 @@ struct ConnectingLoopbackTests {
                     try await server.wait(within: patience) { $0.totalConnections >= round && $0.connectionCount == 1 }
                     try await expectEcho("back", by: client)
                 }
-                #expect(await client.statistics.connection.links == 5)
+                #expect(await client.metrics.connection.links == 5)
             }
         }
     }

@@ -63,16 +63,16 @@ struct DiagnosisLoopbackTests {
                 await server.stopAccepting()
                 await server.disconnectAll()
                 while let report = await disconnects.next(), report.cause != .refused {}
-                let statistics = await client.statistics
+                let metrics = await client.metrics
                 await client.close()
                 let all = await reports.value
                 #expect(all.count { $0.phase == .ready } == 3)
                 #expect(all.allSatisfy { $0.endpoint == server.endpoint && $0.session > 0 && $0.attempt > 0 })
                 // The probes of the last reports may have been cancelled.
                 #expect(all.allSatisfy { $0.cause != .refused || $0.isNetworkUp != true })
-                #expect(statistics.connection.disconnects[.closedByServer] == 2)
-                #expect(statistics.connection.disconnects[.reset] == 1)
-                #expect(statistics.connection.share(of: .reset) < 0.5)
+                #expect(metrics.connection.disconnects[.closedByServer] == 2)
+                #expect(metrics.connection.disconnects[.reset] == 1)
+                #expect(metrics.connection.share(of: .reset) < 0.5)
             }
         }
     }
@@ -94,7 +94,7 @@ struct DiagnosisLoopbackTests {
             let reports = reports(of: client)
             try await expectEcho("a", by: client)
             await server.disconnectAll(reset: true)
-            while await client.statistics.connection.disconnects.isEmpty { await moment() }
+            while await client.metrics.connection.disconnects.isEmpty { await moment() }
             // Reconnecting does not wait for the probe.
             try await expectEcho("b", by: client)
             await client.close()

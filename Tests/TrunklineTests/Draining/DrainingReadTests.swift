@@ -52,7 +52,7 @@ struct DrainingReadTests {
             #expect(handle.state == .written)
             await expectNumberedPushes(ReadShare.frames, from: pushes)
             try await expectBody("a", of: handle)
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -65,7 +65,7 @@ struct DrainingReadTests {
             try await expectEcho("a", by: client)
             #expect(await servers[0].totalConnections == 1)
             if sendsAfterGoAway { try await network.clock.sleep(for: .seconds(10)) }
-            #expect(await client.statistics.connection.disconnects[.goAway] == 1)
+            #expect(await client.metrics.connection.disconnects[.goAway] == 1)
         }
     }
 }

@@ -90,7 +90,7 @@ struct DrainingTests {
             #expect(await second.received.map(\.body) == (0..<10).map { Bytes("\($0)") })
             await first.resumeReading()
             try await large.value
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -262,8 +262,8 @@ struct DrainingTests {
                 #expect(report.endedBy == .client)
             }
             #expect(causes == [.closedLocally, .closedLocally])
-            let statistics = await client.statistics.connection
-            #expect(statistics.links == 2 && statistics.attempts == 2 && statistics.failedAttempts == 0)
+            let metrics = await client.metrics.connection
+            #expect(metrics.links == 2 && metrics.attempts == 2 && metrics.failedAttempts == 0)
         }
     }
 

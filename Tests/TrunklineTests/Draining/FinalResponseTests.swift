@@ -77,8 +77,8 @@ struct FinalResponseTests {
                 #expect(report?.cause == .goAway && report?.endedBy == .server && report?.requestsLost == 0)
             }
             try await expect("a", by: client)
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 101 && statistics.connection.failedAttempts == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 101 && metrics.connection.failedAttempts == 0)
             #expect(await servers[0].received.count == 101)
             #expect(await servers[1].received.isEmpty)
             // A hundred links at the network's latency, without a back-off between them.
@@ -102,7 +102,7 @@ struct FinalResponseTests {
             }
             #expect(network.clock.now < .init(offset: .seconds(1)))
             try await expect("c", by: client)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -130,7 +130,7 @@ struct FinalResponseTests {
             for (index, result) in results.enumerated() {
                 #expect((try? result.get())?.body == Bytes("\(index)"))
             }
-            #expect(await client.statistics.retries > 0)
+            #expect(await client.metrics.retries > 0)
         }
     }
 
@@ -160,7 +160,7 @@ struct FinalResponseTests {
         try simulate(options: options, handler: Self.handler) { network, servers, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
             #expect(error?.code == .unavailable && error?.fate == .notSent)
-            #expect(await client.statistics.connection.attempts == 4)
+            #expect(await client.metrics.connection.attempts == 4)
         }
     }
 
@@ -171,7 +171,7 @@ struct FinalResponseTests {
         try simulate(speaking: codec, serverOptions: serverOptions, handler: Self.handler) { network, servers, client in
             try await client.connect()
             try await network.clock.sleep(for: .seconds(60))
-            #expect(await client.statistics.connection.attempts < 60)
+            #expect(await client.metrics.connection.attempts < 60)
         }
     }
 
@@ -238,9 +238,9 @@ struct FinalResponseTests {
                 if index % 90 == 80 { try await client.switchEndpoint(to: servers[index % 180 < 90 ? 1 : 0].endpoint) }
             }
             for handle in handles { _ = try? await handle.value }
-            let statistics = await client.statistics
-            #expect(statistics.connection.disconnects[.protocolViolation] == nil)
-            #expect(statistics.pending == 0 && statistics.responses > 100)
+            let metrics = await client.metrics
+            #expect(metrics.connection.disconnects[.protocolViolation] == nil)
+            #expect(metrics.pending == 0 && metrics.responses > 100)
         }
     }
 }

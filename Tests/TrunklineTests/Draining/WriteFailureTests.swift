@@ -37,8 +37,8 @@ struct WriteFailureTests {
             let client = network.client(of: ["db:1"], speaking: codec, options: options)
             try await expectEcho("a", by: client)
             #expect(heard.withLock { $0 } == ["hello", "there", "hello", "there"])
-            let statistics = await client.statistics
-            #expect(statistics.connection.attempts == 2 && statistics.connection.disconnects == [.reset: 1])
+            let metrics = await client.metrics
+            #expect(metrics.connection.attempts == 2 && metrics.connection.disconnects == [.reset: 1])
             #expect(pongs.withLock { $0 } == 2)
             await client.close()
             await server.stop()
@@ -95,7 +95,7 @@ struct WriteFailureTests {
             try await client.switchEndpoint(to: second.endpoint)
             try await expectBody("a", of: handle)
             await expectNumberedPushes(count, from: pushes)
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
             await client.close()
             await first.stop()
             await second.stop()

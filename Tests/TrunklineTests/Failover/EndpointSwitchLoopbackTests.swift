@@ -19,7 +19,7 @@ extension HeavyTests {
             by mechanism: Mechanism,
             policy: RetryPolicy,
             _ body: nonisolated(nonsending) (Client, [LoopbackServer], Ledger) async throws -> Void
-        ) async throws -> (ends: [Crowd.End: Int], statistics: Client.Statistics, reports: [DisconnectReport]) {
+        ) async throws -> (ends: [Crowd.End: Int], metrics: Client.Metrics, reports: [DisconnectReport]) {
             let ledger = Ledger()
             var servers: [LoopbackServer] = []
             for _ in 0..<2 {
@@ -42,10 +42,10 @@ extension HeavyTests {
                 try await ledger.wait(forMore: crowd.count)
                 try await body(client, servers, ledger)
             }
-            let statistics = await client.statistics
-            #expect(statistics.pending == 0)
-            #expect(statistics.heldSerials == 0)
-            #expect(statistics.unknownResponses == 0)
+            let metrics = await client.metrics
+            #expect(metrics.pending == 0)
+            #expect(metrics.heldSerials == 0)
+            #expect(metrics.unknownResponses == 0)
             // Draining links have ended with their requests, long before the client is closed.
             let open = await servers[0].connectionCount + servers[1].connectionCount
             if open > 1 {
@@ -55,7 +55,7 @@ extension HeavyTests {
             }
             await client.close()
             for server in servers { await server.stop() }
-            return (crowd.check(ends, against: ledger), statistics, await reports.value)
+            return (crowd.check(ends, against: ledger), metrics, await reports.value)
         }
 
         @Test(arguments: Mechanism.allCases)
@@ -71,7 +71,7 @@ extension HeavyTests {
                 }
             }
             #expect(Array(outcome.ends.keys) == [.success], "\(outcome.ends)")
-            #expect(outcome.statistics.connection.links == Self.rounds + 1)
+            #expect(outcome.metrics.connection.links == Self.rounds + 1)
             #expect(outcome.reports.count == Self.rounds)
             for report in outcome.reports {
                 #expect(report.phase == .draining && report.cause == .closedLocally && report.endedBy == .client)
@@ -132,7 +132,7 @@ extension HeavyTests {
             let lost = outcome.ends[.failure(.connectionLost, .unknown), default: 0]
             #expect(outcome.ends[.success, default: 0] + lost == outcome.ends.values.reduce(0, +), "\(outcome.ends)")
             #expect(policy == .ifUnsent || lost == 0)
-            #expect(outcome.reports.reduce(0) { $0 + $1.requestsLost } == lost + outcome.statistics.retries)
+            #expect(outcome.reports.reduce(0) { $0 + $1.requestsLost } == lost + outcome.metrics.retries)
             #expect(outcome.reports.map(\.cause) == Array(repeating: .closedLocally, count: Self.rounds))
             #expect(outcome.reports.allSatisfy { $0.phase == .ready && $0.endedBy == .client })
         }

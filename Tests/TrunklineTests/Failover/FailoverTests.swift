@@ -83,7 +83,7 @@ struct FailoverTests {
             await client.suspend()
             service.network.heal("db")
             try await service.pass(.seconds(30))
-            #expect(await client.statistics.connection.links == 0)
+            #expect(await client.metrics.connection.links == 0)
             await client.resume()
             try await expectBody("a", of: handle)
         }
@@ -193,7 +193,7 @@ struct FailoverTests {
             #expect(took < .seconds(1))
             service.network.heal("db")
             try await service.pass(.seconds(30))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
             #expect(await service.server.connectionCount == 0)
         }
     }

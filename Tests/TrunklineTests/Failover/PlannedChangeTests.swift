@@ -45,7 +45,7 @@ struct PlannedChangeTests {
             }
             #expect(latencies == [roundTrip])
             #expect(await world.endpoint == (change.isToTheSame ? world.first : world.second).endpoint)
-            #expect(await world.client.statistics.connection.failedAttempts == 0)
+            #expect(await world.client.metrics.connection.failedAttempts == 0)
             #expect(await world.second.totalConnections == (change.isToTheSame ? 0 : 1))
             try await world.pass(.milliseconds(10))
             #expect(await world.first.connectionCount == (change.isToTheSame ? 1 : 0))
@@ -63,13 +63,13 @@ struct PlannedChangeTests {
                 try await world.pass(.seconds(1))
                 #expect(await world.endpoint == world.first.endpoint)
                 // One attempt at once, then one about every 100 ms.
-                let failed = await world.client.statistics.connection.failedAttempts
+                let failed = await world.client.metrics.connection.failedAttempts
                 #expect((9...10).contains(failed), "\(failed)")
                 world.network.acceptConnections(to: "b")
                 await world.becomesReady(after: 1)
             }
             #expect(latencies == [ChangeWorld.latency * 2])
-            #expect(await world.client.statistics.connection.links == 2)
+            #expect(await world.client.metrics.connection.links == 2)
             #expect(await world.first.totalConnections == 1)
             // There was no state in between.
             #expect(present?.isReady == true)
@@ -94,7 +94,7 @@ struct PlannedChangeTests {
                 await world.becomesReady(after: 1)
             }
             #expect(latencies == [ChangeWorld.latency * 2])
-            #expect(await world.client.statistics.connection.disconnects[.timedOut] ?? 0 >= 1)
+            #expect(await world.client.metrics.connection.disconnects[.timedOut] ?? 0 >= 1)
         }
     }
 
@@ -131,7 +131,7 @@ struct PlannedChangeTests {
             }
             #expect(latencies == [ChangeWorld.latency * 2])
             #expect(await world.endpoint == world.second.endpoint)
-            #expect(await world.client.statistics.connection.failedAttempts == 1)
+            #expect(await world.client.metrics.connection.failedAttempts == 1)
         }
     }
 
@@ -145,7 +145,7 @@ struct PlannedChangeTests {
                 try await world.pass(.milliseconds(10))
             }
             // Two attempts in each round, one round per 100 ms.
-            #expect(await world.client.statistics.connection.attempts <= 22)
+            #expect(await world.client.metrics.connection.attempts <= 22)
             try await expectEcho("a", by: world.client)
         }
     }
@@ -346,10 +346,10 @@ struct PlannedChangeTests {
                 try await expectEcho(Bytes("\(number)"), by: world.client, retry: .never)
                 try await world.pass(.milliseconds(8))
             }
-            let statistics = await world.client.statistics.connection
+            let metrics = await world.client.metrics.connection
             // The test takes at least 100 s. Each link is used for 0.9 s to 1 s, and until the next one is ready.
-            #expect((95...125).contains(statistics.links), "\(statistics.links)")
-            #expect(statistics.failedAttempts == 0)
+            #expect((95...125).contains(metrics.links), "\(metrics.links)")
+            #expect(metrics.failedAttempts == 0)
             #expect(await world.second.totalConnections == 0)
             #expect(await world.first.connectionCount <= 2)
             await world.client.closeNow()
@@ -389,7 +389,7 @@ struct PlannedChangeTests {
             try await expectEcho("a", by: world.client)
             try await phase.begin(in: world)
             #expect(await (world.client.connection.machine.change?.attempt == nil) == (phase == .waiting))
-            let (began, attempts) = (world.now, await world.client.statistics.connection.attempts)
+            let (began, attempts) = (world.now, await world.client.metrics.connection.attempts)
             switch end {
             case .close: await world.client.close()
             case .closeNow: await world.client.closeNow()
@@ -401,7 +401,7 @@ struct PlannedChangeTests {
             #expect(await world.client.connection.machine.change == nil)
             try await world.pass(.seconds(60))
             #expect(await world.client.leftovers == [])
-            #expect(await world.client.statistics.connection.attempts == attempts)
+            #expect(await world.client.metrics.connection.attempts == attempts)
             #expect(world.network.openLinks == 0)
             #expect(world.network.armedTimers == 0)
             guard end == .suspend else { return }
@@ -443,8 +443,8 @@ struct PlannedChangeTests {
             }
             try await expectEcho("next", by: world.client)
             #expect(await world.bodies(at: world.second) == ["login", "next"])
-            #expect(await world.client.statistics.connection.attempts == 2)
-            #expect(await world.client.statistics.connection.links == 2)
+            #expect(await world.client.metrics.connection.attempts == 2)
+            #expect(await world.client.metrics.connection.links == 2)
         }
     }
 

@@ -30,8 +30,8 @@ struct HandshakeTests {
         try simulate(options: Self.login(), handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             async let connected: Void = client.connect()
             try await service.server.waitForRequests(1)
-            let statistics = await client.statistics
-            #expect(statistics.requests == 0 && statistics.pending == 0 && statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.requests == 0 && metrics.pending == 0 && metrics.heldSerials == 0)
             try await connected
         }
     }
@@ -42,7 +42,7 @@ struct HandshakeTests {
             service.network.reset("db")
             try await expectEcho("b", by: client)
             #expect(await service.server.received.map(\.body) == ["login", "a", "login", "b"])
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -83,8 +83,8 @@ struct HandshakeTests {
         try simulate(speaking: strictLayout, options: options, handler: { _ in refusal }) { service, client in
             let error = await failure { () throws(ClientError) in try await client.connect() }
             #expect((error?.cause as? HandshakeRefusal)?.reason == "wrong password")
-            let statistics = await client.statistics.connection
-            #expect(statistics.attempts == 1 && statistics.disconnects == [.handshakeRefused: 1])
+            let metrics = await client.metrics.connection
+            #expect(metrics.attempts == 1 && metrics.disconnects == [.handshakeRefused: 1])
         }
     }
 
@@ -107,8 +107,8 @@ struct HandshakeTests {
             handler: { _ in answer.withLock { $0.popLast() } ?? .echo }
         ) { service, client in
             try await expectEcho("a", by: client)
-            let statistics = await client.statistics.connection
-            #expect(statistics.attempts == 2 && statistics.disconnects == [.closedByServer: 1])
+            let metrics = await client.metrics.connection
+            #expect(metrics.attempts == 2 && metrics.disconnects == [.closedByServer: 1])
         }
     }
 
@@ -136,8 +136,8 @@ struct HandshakeTests {
         ) { service, client in
             try await expectEcho("a", by: client)
             #expect(await service.server.received.map(\.body) == ["login", "login", "a"])
-            #expect(await client.statistics.connection.failedAttempts == 1)
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.failedAttempts == 1)
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
         }
     }
 
@@ -282,7 +282,7 @@ struct HandshakeTests {
             try await client.connect()
             try await expectEcho("a", by: client, timeout: .seconds(60))
             #expect(service.now - began < .seconds(1) + .milliseconds(20) * (count / 64 + 1))
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
             #expect(told.withLock { told in (0..<count).allSatisfy { told[Bytes("\($0)")] == 2 } })
         }
     }
@@ -336,7 +336,7 @@ struct HandshakeTests {
             isSlow.withLock { $0 = true }
             service.network.reset("db")
             try await expectEcho("a", by: client, timeout: .seconds(30))
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
         }
     }
 
@@ -347,7 +347,7 @@ struct HandshakeTests {
             service.network.reset("db")
             try await client.connect()
             #expect(await service.server.received.suffix(30).map(\.body) == (0..<30).map { Bytes("\($0)") })
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
         }
     }
 
@@ -437,7 +437,7 @@ struct HandshakeTests {
                 )
             }
             try await client.connect()
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
         }
     }
 
@@ -457,7 +457,7 @@ struct HandshakeTests {
             _ = try await client.subscribe(ask("a"))
             service.network.reset("db")
             try await service.pass(.seconds(20))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
             let began = service.now
             var left = count
             for await _ in pushes.messages {
@@ -466,7 +466,7 @@ struct HandshakeTests {
             }
             try await client.connect()
             #expect(service.now - began < .seconds(1))
-            #expect(await client.statistics.connection.disconnects == [.reset: 1])
+            #expect(await client.metrics.connection.disconnects == [.reset: 1])
         }
     }
 
@@ -566,7 +566,7 @@ struct HandshakeTests {
             client in
             let stream = client.pushes(buffering: PushBuffering(maximumCount: 20_000))
             try await expectEcho("a", by: client)
-            #expect(await client.statistics.connection.attempts == 1)
+            #expect(await client.metrics.connection.attempts == 1)
             var number = 0
             for await push in stream.messages.prefix(20_000) {
                 #expect(push.body == Bytes("\(number)") && push.session == 1)

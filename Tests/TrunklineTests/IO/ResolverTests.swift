@@ -47,9 +47,9 @@ struct ResolverTests {
         names.open()
         try await wait { answers.all.count == 1000 }
         #expect(Set(answers.all) == Set((1...1000).map { .success([.loopback(port: $0)]) }))
-        #expect(resolver.statistics.lookups == 1)
-        #expect(resolver.statistics.peakThreads == 1)
-        try await wait { resolver.statistics.threads == 0 }  // they end with the work
+        #expect(resolver.metrics.lookups == 1)
+        #expect(resolver.metrics.peakThreads == 1)
+        try await wait { resolver.metrics.threads == 0 }  // they end with the work
     }
 
     @Test func manyLookUpsUseFewThreads() async throws {
@@ -63,8 +63,8 @@ struct ResolverTests {
         try await wait { names.asked.count == 4 }
         names.open()
         try await wait { answers.all.count == 200 }
-        #expect(resolver.statistics.lookups == 200)
-        #expect(resolver.statistics.peakThreads == 4)
+        #expect(resolver.metrics.lookups == 200)
+        #expect(resolver.metrics.peakThreads == 4)
     }
 
     @Test func theQueueIsBounded() async throws {

@@ -30,7 +30,7 @@ struct LayoutLinkTests {
         try simulate(speaking: layout, server: patient, handler: handler) { service, client in
             let reply = try await client.send(Request(type: 0x10, body: "a"))
             #expect(reply.body == "a")
-            #expect(await client.statistics.unknownResponses == 1)
+            #expect(await client.metrics.unknownResponses == 1)
             let error = await failure { () throws(ClientError) in try await client.send(Request(type: 0x10, body: "b"))
             }
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
@@ -42,11 +42,11 @@ struct LayoutLinkTests {
             )
             // The frame may not have been the response. The request is cancelled, and its serial is held until the
             // right one comes.
-            #expect(await client.statistics.heldSerials == 1)
+            #expect(await client.metrics.heldSerials == 1)
             try await service.pass(.seconds(2))
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
             _ = try await client.send(Request(type: 0x10, body: "c"))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -72,10 +72,10 @@ struct LayoutLinkTests {
             try await service.pass(.seconds(40))
             #expect(await service.server.journal.pingCount == 1)
             #expect(await client.roundTripTime != nil)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
             await service.server.answerPings(false)
             try await service.pass(.seconds(60))
-            #expect(await client.statistics.connection.links > 1)
+            #expect(await client.metrics.connection.links > 1)
         }
     }
 
@@ -93,9 +93,9 @@ struct LayoutLinkTests {
             let reply = try await client.send(Request(type: 0x10, body: "a"))
             #expect(reply.body == "a")
             try await service.pass(.seconds(1))
-            let statistics = await client.statistics
-            #expect(statistics.unknownResponses == 2)
-            #expect(statistics.connection.links == 1)
+            let metrics = await client.metrics
+            #expect(metrics.unknownResponses == 2)
+            #expect(metrics.connection.links == 1)
             #expect(await service.server.journal.pongCount == 0)
         }
     }

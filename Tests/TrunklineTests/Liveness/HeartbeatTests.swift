@@ -17,7 +17,7 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             try await service.pass(bound)
-            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
+            #expect(await client.metrics.connection.disconnects[.halfOpen, default: 0] == 1)
             try await expectEcho("b", by: client)
             #expect(await service.server.totalConnections == 2)
         }
@@ -49,7 +49,7 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             let began = service.now
-            while await client.statistics.connection.links == 1, service.now - began < .seconds(60) {
+            while await client.metrics.connection.links == 1, service.now - began < .seconds(60) {
                 _ = try? await client.send(ask("b"), timeout: .seconds(2))
             }
             #expect(service.now - began < .seconds(18))
@@ -64,7 +64,7 @@ struct HeartbeatTests {
             #expect(await failure(of: handle)?.code == .connectionLost)
             await service.server.speakAgain()
             try await expectEcho("c", by: client)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 
@@ -91,9 +91,9 @@ struct HeartbeatTests {
             try await service.pass(.seconds(3600))
             let pings = await service.server.journal.pingCount
             #expect((118...120).contains(pings))
-            let statistics = await client.statistics.connection
-            #expect(statistics.pings == pings)
-            #expect(statistics.disconnects[.halfOpen, default: 0] == 0 && statistics.links == 1)
+            let metrics = await client.metrics.connection
+            #expect(metrics.pings == pings)
+            #expect(metrics.disconnects[.halfOpen, default: 0] == 0 && metrics.links == 1)
         }
     }
 
@@ -123,7 +123,7 @@ struct HeartbeatTests {
             try await client.connect()
             try await service.pass(.seconds(3600))
             #expect(await service.server.journal.bytesReceived == 0)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -137,7 +137,7 @@ struct HeartbeatTests {
                 try await service.server.push(Frame(.push, type: 2))
             }
             #expect(await service.server.totalConnections == 1)
-            #expect(await client.statistics.connection.pings >= 100)
+            #expect(await client.metrics.connection.pings >= 100)
         }
     }
 
@@ -190,7 +190,7 @@ struct HeartbeatTests {
             try await service.pass(.milliseconds(30_000))  // about when the ping goes out
             service.network.stall(for: .seconds(3600))
             try await service.pass(.seconds(60))
-            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 0)
+            #expect(await client.metrics.connection.disconnects[.halfOpen, default: 0] == 0)
             #expect(await service.server.totalConnections == 1)
         }
     }
@@ -201,13 +201,13 @@ struct HeartbeatTests {
             try await expectEcho("a", by: client)
             service.network.halfOpen("db")
             try await service.pass(.seconds(31))
-            #expect(await client.statistics.connection.pings == 1)
+            #expect(await client.metrics.connection.pings == 1)
             service.network.stall(for: .seconds(3600))
             try await service.pass(.milliseconds(9_900))
-            #expect(await client.statistics.connection.pings == 2)
-            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 0)
+            #expect(await client.metrics.connection.pings == 2)
+            #expect(await client.metrics.connection.disconnects[.halfOpen, default: 0] == 0)
             try await service.pass(.milliseconds(200))
-            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
+            #expect(await client.metrics.connection.disconnects[.halfOpen, default: 0] == 1)
         }
     }
 
@@ -226,7 +226,7 @@ struct HeartbeatTests {
             // When the link is read again, it is monitored again.
             service.network.halfOpen("db")
             try await service.pass(bound)
-            #expect(await client.statistics.connection.disconnects[.halfOpen, default: 0] == 1)
+            #expect(await client.metrics.connection.disconnects[.halfOpen, default: 0] == 1)
         }
     }
 

@@ -46,13 +46,13 @@ struct LivenessTests {
             try await expectEcho("a", by: client)
             await service.server.script(.flippingBit(Self.wrongBit))
             let began = service.now
-            while await client.statistics.connection.links == 1, service.now - began < .seconds(75) {
+            while await client.metrics.connection.links == 1, service.now - began < .seconds(75) {
                 _ = client.start(ask("some twenty bytes"), timeout: .seconds(8))
                 try await service.pass(.milliseconds(milliseconds))
             }
             #expect(service.now - began < .seconds(25))
             try await expectEcho("b", by: client)
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -64,7 +64,7 @@ struct LivenessTests {
             try await expectEcho("junk", by: client)
             try await service.pass(.seconds(21))
             #expect(await service.server.journal.pingCount == 1)
-            #expect(await client.statistics.connection.disconnects == [.halfOpen: 1])
+            #expect(await client.metrics.connection.disconnects == [.halfOpen: 1])
             try await expectEcho("a", by: client)
         }
     }
@@ -77,7 +77,7 @@ struct LivenessTests {
             var reports = client.disconnects.makeAsyncIterator()
             let handle = client.start(ask("half"), timeout: .seconds(60))
             try await service.pass(.seconds(9))
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             let error = await failure(of: handle)
             #expect(error?.code == .connectionLost && error?.fate == .unknown)
             // If the protocol has a ping, the link is probed first.
@@ -128,7 +128,7 @@ struct LivenessTests {
             let reply = try await large.value
             #expect(reply.body.count == 30_000)
             #expect(service.now > .seconds(99))
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -150,7 +150,7 @@ struct LivenessTests {
         try simulateSlowLink(50, minimumRate: nil) { _, client in
             let reply = try await client.send(ask("large"), timeout: .seconds(900))
             #expect(reply.body.count == 30_000)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -184,7 +184,7 @@ struct LivenessTests {
             try await expectEcho("c", by: client)
             // Matched in order, a stalled link is first replaced by one to the same server.
             let links = variant == .ordered ? 2 : 1
-            #expect(await client.statistics.connection.disconnects == (isAsked ? [.halfOpen: 2] : [.unanswered: links]))
+            #expect(await client.metrics.connection.disconnects == (isAsked ? [.halfOpen: 2] : [.unanswered: links]))
             await client.closeNow()
             await other.stop()
         }
@@ -243,11 +243,11 @@ struct LivenessTests {
                 let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
                 #expect(error?.code == .timedOut && error?.fate == .notSent)
                 try await service.pass(.seconds(2))
-                #expect(await client.statistics.connection.links == links)
+                #expect(await client.metrics.connection.links == links)
             }
             try await expectEcho("b", by: client)
-            let statistics = await client.statistics
-            #expect(statistics.requests == 6 && statistics.connection.disconnects == [.unanswered: 1])
+            let metrics = await client.metrics
+            #expect(metrics.requests == 6 && metrics.connection.disconnects == [.unanswered: 1])
             #expect(await service.server.received.map(\.body) == ["lost", "b"])
         }
     }
@@ -268,7 +268,7 @@ struct LivenessTests {
                 await client.suspend()
                 await client.resume()
             }
-            let disconnects = await client.statistics.connection.disconnects
+            let disconnects = await client.metrics.connection.disconnects
             #expect(disconnects[.reset] == 3 && disconnects[.unanswered] == (suspends ? nil : 1))
         }
     }
@@ -281,7 +281,7 @@ struct LivenessTests {
             for _ in 0..<20 { _ = try? await client.send(ask("a")) }
             await service.server.speakAgain()
             try await expectEcho("b", by: client)
-            let links = await client.statistics.connection.links
+            let links = await client.metrics.connection.links
             #expect((2...5).contains(links))
         }
     }
@@ -300,7 +300,7 @@ struct LivenessTests {
         ) { service, client in
             try await body(service, client)
             try await expectEcho("a", by: client)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 

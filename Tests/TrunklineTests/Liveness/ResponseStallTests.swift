@@ -29,8 +29,8 @@ struct ResponseStallTests {
             try await expectEcho("d", by: client)
             let report = await reports.next()
             #expect(report?.cause == .unanswered && report?.endedBy == .client && report?.requestsLost == 0)
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 2 && statistics.lateResponses == 2)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 2 && metrics.lateResponses == 2)
             #expect(await service.server.received.map(\.body) == ["a", "lost", "b", "c", "d"])
         }
     }
@@ -43,7 +43,7 @@ struct ResponseStallTests {
             for (index, result) in await client.send(all: (0..<5).map { ask($0) }).enumerated() {
                 #expect((try? result.get())?.body == Bytes("\(index)"))
             }
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
         }
     }
 
@@ -54,7 +54,7 @@ struct ResponseStallTests {
             #expect(first?.code == .timedOut)
             // With a limit of 1 the first stall is enough. With more, the count restarts whenever all
             // responses have arrived.
-            #expect(await client.statistics.connection.disconnects == [.unanswered: 1])
+            #expect(await client.metrics.connection.disconnects == [.unanswered: 1])
         }
         try simulate(speaking: PartsCodec.inOrder, options: Self.options(2), handler: handler) { service, client in
             for index in 0..<20 {
@@ -62,8 +62,8 @@ struct ResponseStallTests {
                 #expect(error?.code == .timedOut)
                 try await service.pass(.seconds(1))
             }
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 1 && statistics.lateResponses == 20)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 1 && metrics.lateResponses == 20)
         }
     }
 
@@ -74,7 +74,7 @@ struct ResponseStallTests {
             for _ in 0..<5 { _ = try? await client.send(ask("x")) }
             try await expectBody("slow", of: slow)
             try await expectEcho("a", by: client)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -88,8 +88,8 @@ struct ResponseStallTests {
             }
             try await service.pass(.seconds(200))
             try await expectEcho("a", by: client)
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 1 && statistics.lateResponses == 5)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 1 && metrics.lateResponses == 5)
         }
     }
 
@@ -98,7 +98,7 @@ struct ResponseStallTests {
             for body in ["lost", "b", "c", "d", "e", "f"] as [Bytes] {
                 #expect(await failure { () throws(ClientError) in try await client.send(ask(body)) }?.code == .timedOut)
             }
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -110,7 +110,7 @@ struct ResponseStallTests {
                 #expect(error?.code == .timedOut)
                 try await expectEcho("a", by: client)
             }
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 }

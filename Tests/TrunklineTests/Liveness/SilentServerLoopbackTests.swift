@@ -29,8 +29,8 @@ struct SilentServerLoopbackTests {
             }
             try await server.wait(within: patience) { $0.pingCount > 0 }
             try await expectEcho("a", by: client)
-            #expect(await client.statistics.connection.links == 1)
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.links == 1)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             #expect(await server.totalConnections == 1)
         }
     }
@@ -142,7 +142,7 @@ struct SilentServerLoopbackTests {
                 }
                 try await expectEcho(filled(300), by: client)
             }
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
             await client.close()
             let all = await reports.value
             #expect(all.map(\.cause) == [.reset, .closedByServer])

@@ -96,9 +96,9 @@ struct MatchingLoopbackTests {
             for index in 0..<20 where index % 3 != 0 {
                 try await expectBody(Bytes("\(index)"), of: handles[index])
             }
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             // "18" and the other cancelled requests. The last response, "19", came behind all of theirs.
-            #expect(await client.statistics.lateResponses == 7)
+            #expect(await client.metrics.lateResponses == 7)
             #expect(await server.journal.cancelCount == 0)
         }
     }
@@ -107,7 +107,7 @@ struct MatchingLoopbackTests {
         try await withLines { server, client in
             await server.stopAccepting()
             let handles = (0..<6).map { client.start(Request(body: Bytes("\($0)"))) }
-            while await client.statistics.pending < 6 { await moment() }
+            while await client.metrics.pending < 6 { await moment() }
             for index in [0, 2, 5] { handles[index].cancel() }
             for index in [0, 2, 5] { #expect(await failure(of: handles[index])?.fate == .notSent) }
             try await server.resumeAccepting()
@@ -140,9 +140,9 @@ struct MatchingLoopbackTests {
                 // The second response to one request might be taken for that to the next, because only the order tells
                 // them apart. The test waits until it has arrived.
                 _ = try await client.send(Request(body: Bytes("\(number)")))
-                while await client.statistics.unknownResponses <= number { await moment() }
+                while await client.metrics.unknownResponses <= number { await moment() }
             }
-            #expect(await client.statistics.unknownResponses == 3)
+            #expect(await client.metrics.unknownResponses == 3)
         }
     }
 
@@ -200,8 +200,8 @@ struct MatchingLoopbackTests {
             #expect(tally["crossed"] == nil)
             #expect(tally.values.reduce(0, +) == 4000)
             #expect(tally["success", default: 0] >= 3800)
-            while await client.statistics.heldSerials > 0 { await moment() }
-            #expect(await client.statistics.pending == 0)
+            while await client.metrics.heldSerials > 0 { await moment() }
+            #expect(await client.metrics.pending == 0)
             #expect(await server.totalConnections == 1)
         }
     }
@@ -224,9 +224,9 @@ struct MatchingLoopbackTests {
                 let reply = try await handle.value
                 #expect(reply.body == "held")
             }
-            let statistics = await client.statistics
-            #expect(statistics.lateResponses == 100)
-            #expect(statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 100)
+            #expect(metrics.heldSerials == 0)
         }
     }
 }

@@ -46,12 +46,12 @@ struct ResponseCheckTests {
             #expect((error?.cause as? FrameError)?.code == .responseMismatch)
             #expect(try await other.value.body == "slow")
             // The right response may still come, and must not be matched with another request.
-            #expect(await client.statistics.heldSerials == 1)
+            #expect(await client.metrics.heldSerials == 1)
             try await service.server.wait { $0.cancelCount == 1 }
             try await service.pass(.seconds(2))
-            #expect(await client.statistics.heldSerials == 0)
-            #expect(await client.statistics.lateResponses == 1)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.heldSerials == 0)
+            #expect(await client.metrics.lateResponses == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
@@ -99,10 +99,10 @@ struct ResponseCheckTests {
             // The same on a draining link.
             let left = try await client.send(request("leave"))
             #expect(left["unit"] == 7)
-            #expect(await client.statistics.connection.links == 2)
+            #expect(await client.metrics.connection.links == 2)
             let error = await failure { () throws(ClientError) in try await client.send(request("leave, wrong")) }
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
-            #expect(await client.statistics.connection.links == 3)
+            #expect(await client.metrics.connection.links == 3)
         }
     }
 
@@ -140,8 +140,8 @@ struct ResponseCheckTests {
                 #expect((error.cause as? FrameError)?.code == .responseMismatch)
             }
             _ = try await client.send(Request(type: 0x14))
-            let statistics = await client.statistics
-            #expect(statistics.connection.links == 2 && statistics.unknownResponses == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links == 2 && metrics.unknownResponses == 0)
         }
     }
 
@@ -193,7 +193,7 @@ struct ResponseCheckTests {
             let unread = await failure { () throws(ClientError) in try await client.send(Unreadable()) }
             #expect(unread?.code == .invalidResponse && unread?.fate == .answered)
             #expect(unread.map { "\($0)" }?.contains("Unreadable does not implement decode(_:)") == true)
-            #expect(await client.statistics.connection.links == 1)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 }

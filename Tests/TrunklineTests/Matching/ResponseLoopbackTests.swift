@@ -13,8 +13,8 @@ extension HeavyTests {
                 client in
                 let results = await client.send(all: (0..<10_000).map { ask($0) })
                 #expect(results.compactMap { try? Int(String($0.get().body)) } == Array(0..<10_000))
-                #expect(await client.statistics.responses == 10_000)
-                #expect(await client.statistics.heldSerials == 0)
+                #expect(await client.metrics.responses == 10_000)
+                #expect(await client.metrics.heldSerials == 0)
             }
         }
 
@@ -30,7 +30,7 @@ extension HeavyTests {
                     return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
                 }
                 #expect(crossed == 0)
-                #expect(await client.statistics.pending == 0)
+                #expect(await client.metrics.pending == 0)
             }
         }
 
@@ -76,7 +76,7 @@ extension HeavyTests {
                     #expect(handles[3].state == .queued)
                     await server.resumeReading()
                     for handle in handles.dropFirst() { _ = try await handle.value }
-                    #expect(await client.statistics.unknownResponses == 0)
+                    #expect(await client.metrics.unknownResponses == 0)
                     #expect(await server.totalConnections == 1)
                 }
             }

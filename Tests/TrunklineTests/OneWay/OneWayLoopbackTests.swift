@@ -46,7 +46,7 @@ struct OneWayLoopbackTests {
                 try await group.waitForAll()
             }
             try await expectEcho("end", by: client)
-            #expect(await client.statistics.failedMessages == 0)
+            #expect(await client.metrics.failedMessages == 0)
             let all = ledger.all
             for caller in 0..<callers { #expect(all[caller] == Array(0..<count)) }
         }

@@ -57,7 +57,7 @@ struct OneWayTests {
             #expect(await service.server.received.allSatisfy { $0.serial == 0 })
             try await service.pass(.seconds(1))
             #expect(client.messageRoom.isEmpty)
-            #expect(await client.statistics.failedMessages == 0)
+            #expect(await client.metrics.failedMessages == 0)
         }
     }
 
@@ -84,7 +84,7 @@ struct OneWayTests {
             #expect(error.code == .overloaded && error.fate == .notSent)
             // Messages that the kernel takes make room.
             try await service.pass(.seconds(1))
-            #expect(await client.statistics.pending > 0)
+            #expect(await client.metrics.pending > 0)
             let more = fill(client, from: 4)
             #expect((1...3).contains(more.count))
             await service.server.resumeReading()
@@ -124,7 +124,7 @@ struct OneWayTests {
             }
             try await service.pass(.seconds(50))
             // Messages of waiting callers have not been accepted.
-            #expect(await client.statistics.pending < 4 + 4 + 4)
+            #expect(await client.metrics.pending < 4 + 4 + 4)
             await service.server.resumeReading()
             for caller in callers { try await caller.value }
             try await service.server.waitForRequests(100)
@@ -170,7 +170,7 @@ struct OneWayTests {
             try await service.pass(.seconds(1))
             #expect(await numbers(service.server) == Array(0..<count))
             #expect(client.messageRoom.isEmpty)
-            #expect(await client.statistics.failedMessages == 0)
+            #expect(await client.metrics.failedMessages == 0)
         }
     }
 
@@ -197,7 +197,7 @@ struct OneWayTests {
             let isAccepted = await second.value
             try await service.pass(.seconds(10))
             #expect(await numbers(service.server).contains(901) == isAccepted)
-            #expect(await client.statistics.failedMessages == 0)
+            #expect(await client.metrics.failedMessages == 0)
         }
     }
 
@@ -218,7 +218,7 @@ struct OneWayTests {
             // partly written.
             #expect(received == Array(received[0]...count))
             #expect(received.count >= 3)
-            #expect(await client.statistics.failedMessages == 1)
+            #expect(await client.metrics.failedMessages == 1)
             #expect(client.messageRoom.isEmpty)
         }
     }
@@ -229,7 +229,7 @@ struct OneWayTests {
             try await client.enqueue(ask("a"), timeout: .seconds(1))
             try client.tryEnqueue(ask("b"), timeout: .seconds(60))
             try await service.pass(.seconds(2))
-            #expect(await client.statistics.failedMessages == 1)
+            #expect(await client.metrics.failedMessages == 1)
             try await service.server.resumeAccepting()
             _ = try await service.server.waitForRequest { $0.body == "b" }
             #expect(await service.server.received.map(\.body) == ["b"])
@@ -241,11 +241,11 @@ struct OneWayTests {
             let message = Request(type: 0x1)  // the type of a ping
             try await client.enqueue(message)
             try await expectEcho("a", by: client)
-            #expect(await client.statistics.failedMessages == 1)
+            #expect(await client.metrics.failedMessages == 1)
             let error = await failure { () throws(ClientError) in try await client.post(message) }
             #expect(error?.code == .invalidRequest && error?.cause is FrameError)
-            #expect(await client.statistics.failedMessages == 1)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.failedMessages == 1)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -271,11 +271,11 @@ struct OneWayTests {
                 await failure { () throws(ClientError) in try await client.enqueue(message(900)) }
             }
             try await service.pass(.seconds(1))
-            let pending = await client.statistics.pending
+            let pending = await client.metrics.pending
             await client.closeNow()
             let error = await waiting.value
             #expect(error?.code == .closed && error?.fate == .notSent)
-            #expect(await client.statistics.failedMessages == pending - 1)
+            #expect(await client.metrics.failedMessages == pending - 1)
             #expect(client.messageRoom.isEmpty)
         }
     }
@@ -293,7 +293,7 @@ struct OneWayTests {
             #expect(error.code == .invalidRequest && error.fate == .notSent)
             try await service.server.waitForRequests(2)
             #expect(await service.server.received.map(\.body) == ["a", "c"])
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
             #expect(await client.post(all: []).isEmpty)
         }
     }

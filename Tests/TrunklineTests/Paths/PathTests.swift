@@ -47,9 +47,9 @@ struct PathTests {
                 try await client.send(ask("hasty"), options: CallOptions(waitsForReady: false))
             }
             #expect(hasty?.code == .unavailable && hasty?.fate == .notSent)
-            let attempts = await client.statistics.connection.attempts
+            let attempts = await client.metrics.connection.attempts
             try await service.pass(.seconds(600))
-            #expect(await client.statistics.connection.attempts == attempts)
+            #expect(await client.metrics.connection.attempts == attempts)
             let began = service.now
             network.setInterface("eth0", isUp: true)
             try await expectBody("waiting", of: waiting)
@@ -73,7 +73,7 @@ struct PathTests {
             }
             #expect(error?.code == .timedOut && error?.fate == .notSent)
             #expect(service.now == .seconds(7))
-            #expect(await client.statistics.connection.attempts == 1)
+            #expect(await client.metrics.connection.attempts == 1)
         }
     }
 
@@ -143,7 +143,7 @@ struct PathTests {
                 try await service.pass(.milliseconds(40))
             }
             try await expectBody("a", of: waiting)
-            #expect(await client.statistics.connection.attempts == 1)
+            #expect(await client.metrics.connection.attempts == 1)
         }
     }
 
@@ -266,8 +266,8 @@ struct PathTests {
             network.removeRoute(to: "db")
             try await service.pass(.seconds(30))
             try await expectEcho("after", by: client)
-            #expect(await client.statistics.connection.links == 1)
-            #expect(await client.statistics.connection.pings >= 1)
+            #expect(await client.metrics.connection.links == 1)
+            #expect(await client.metrics.connection.pings >= 1)
         }
     }
 
@@ -283,11 +283,11 @@ struct PathTests {
             #expect((await state(of: client) == first) == !isMoved)
             let path = await client.path.description
             #expect(path == (isMoved ? "tun0 (tunnel) from 10.8.0.2" : "eth0 from 10.255.0.1"))
-            #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
+            #expect(await client.metrics.connection.links == (isMoved ? 2 : 1))
             // The link does not move again for a worse path.
             network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
             try await service.pass(.seconds(5))
-            #expect(await client.statistics.connection.links == (isMoved ? 2 : 1))
+            #expect(await client.metrics.connection.links == (isMoved ? 2 : 1))
         }
     }
 
@@ -297,7 +297,7 @@ struct PathTests {
             service.network.halfOpen("db")
             service.network.putToSleep(for: .seconds(3600))
             try await service.pass(.seconds(11))
-            #expect(await client.statistics.connection.disconnects[.halfOpen] == 1)
+            #expect(await client.metrics.connection.disconnects[.halfOpen] == 1)
         }
     }
 
@@ -313,7 +313,7 @@ struct PathTests {
                 try await service.pass(.seconds(60))
                 try await expectEcho("after", by: near)
                 #expect(await near.path == .local)
-                #expect(await near.statistics.connection.links == 1)
+                #expect(await near.metrics.connection.links == 1)
                 network.setInterface("eth0", isUp: true)
                 await near.closeNow()
                 await server.stop()

@@ -133,8 +133,8 @@ struct PushAnswerTests {
             }
             let pings = await service.server.journal.pingCount
             #expect((18...20).contains(pings), "\(pings)")
-            #expect(await client.statistics.connection.links == 1)
-            #expect(await client.statistics.connection.disconnects.isEmpty)
+            #expect(await client.metrics.connection.links == 1)
+            #expect(await client.metrics.connection.disconnects.isEmpty)
             if !isReading { #expect(await iterator.next() != nil) }
         }
     }

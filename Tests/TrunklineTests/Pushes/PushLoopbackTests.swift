@@ -33,7 +33,7 @@ struct PushLoopbackTests {
             let small = client.pushes(buffering: PushBuffering(maximumBytes: 9, overflow: .dropOldest))
             let roomy = client.pushes()
             try await expectEcho("flood", by: client)  // behind a thousand unread pushes
-            #expect(await client.statistics.pushes == 1000)
+            #expect(await client.metrics.pushes == 1000)
             await client.close()
             #expect(await words(of: oldest) == ["dropped 997", "997", "998", "999"])
             #expect(await words(of: newest) == ["0", "1", "2", "dropped 997"])

@@ -56,7 +56,7 @@ struct SubscriptionTests {
             try await expectEcho("a", by: client)
             let received = await service.server.received.suffix(count + 1).map(\.body)
             #expect(received == (0..<count).map { Bytes("\($0)") } + ["a"])
-            #expect(await client.statistics.connection.attempts == 2)
+            #expect(await client.metrics.connection.attempts == 2)
         }
     }
 

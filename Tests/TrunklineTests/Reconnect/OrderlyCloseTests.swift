@@ -29,7 +29,7 @@ struct OrderlyCloseTests {
             }
             closing.cancel()
             try? await closing.value
-            #expect(await client.statistics.connection.links > 50)
+            #expect(await client.metrics.connection.links > 50)
         }
     }
 
@@ -58,7 +58,7 @@ struct OrderlyCloseTests {
             try await service.pass(.seconds(60))
             #expect(await state(of: client) == .idle)
             #expect(await service.server.totalConnections == 1)
-            #expect(await client.statistics.connection.disconnects == [.closedByServer: 1])
+            #expect(await client.metrics.connection.disconnects == [.closedByServer: 1])
         }
     }
 

@@ -27,8 +27,8 @@ struct ReconnectFailureTests {
             let client = network.client(of: ["db:7000"], speaking: codec, options: options)
             try await body(SimulatedService(network, server, overTLS: Wire.isSecured), client)
             await client.closeNow()
-            #expect(await client.statistics.pending == 0)
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.pending == 0)
+            #expect(await client.metrics.heldSerials == 0)
             await server.stop()
         }
         #expect(network.openLinks == 0)
@@ -46,7 +46,7 @@ struct ReconnectFailureTests {
             try await service.server.waitForRequest { $0.body == "slow" }
             try await service.server.push(goAwayFrame)
             try await service.pass(.milliseconds(100))
-            #expect(await client.statistics.pending == 1)
+            #expect(await client.metrics.pending == 1)
             try await expectBody("slow", of: slow)
             try await service.pass(.seconds(2))
             #expect(await service.server.connectionCount == 0)
@@ -119,7 +119,7 @@ struct ReconnectFailureTests {
             try await client.switchEndpoint(to: away)
             try await expectBody("slow", of: slow)
             try await service.pass(.seconds(60))
-            #expect(await client.statistics.connection.failedAttempts == 2)
+            #expect(await client.metrics.connection.failedAttempts == 2)
             try await client.connect()
             try await expectEcho("next", by: client)
             #expect(await firstState(of: client) == .ready(service.server.endpoint, session: 1))
@@ -169,7 +169,7 @@ struct ReconnectFailureTests {
             #expect(error?.code == .unavailable && error?.fate == .notSent)
             #expect((error?.cause as? TransportError)?.code == .invalidAddress)
             #expect(service.now - began < .milliseconds(100))
-            #expect(await client.statistics.connection.attempts == 1)
+            #expect(await client.metrics.connection.attempts == 1)
         }
     }
 
@@ -180,7 +180,7 @@ struct ReconnectFailureTests {
         } _: { service, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
             #expect(error?.code == .timedOut && error?.fate == .notSent)
-            #expect(await client.statistics.connection.attempts > 2)
+            #expect(await client.metrics.connection.attempts > 2)
         }
     }
 
@@ -206,7 +206,7 @@ struct ReconnectFailureTests {
             try await expectBody("a", of: handle)
             // Up to a tenth later, so that refused clients do not all return at once.
             #expect(service.now - began >= .seconds(20) && service.now - began < .seconds(23))
-            #expect(await client.statistics.connection.disconnects == [.handshakeRefused: 1])
+            #expect(await client.metrics.connection.disconnects == [.handshakeRefused: 1])
         }
     }
 

@@ -35,32 +35,32 @@ extension HeavyTests {
                 try await ledger.wait(forMore: crowdSize)
             }
             // The server also answers cancelled requests, so every serial becomes free before its quarantine ends.
-            var statistics = await client.statistics
-            while statistics.heldSerials > 0 {
+            var metrics = await client.metrics
+            while metrics.heldSerials > 0 {
                 await Task.yield()
-                statistics = await client.statistics
+                metrics = await client.metrics
             }
             await client.close()
             await server.kill(reset: false)
-            check(crowd.check(ends, against: ledger), statistics, await reports.value)
+            check(crowd.check(ends, against: ledger), metrics, await reports.value)
             let after = Usage()
             #expect(after.descriptors - before.descriptors < 200, "\(before) \(after)")
             #expect(after.residentKilobytes - before.residentKilobytes < 300_000, "\(before) \(after)")
         }
 
-        /// Checks that the outcomes of calls, the statistics and the reports agree.
-        private func check(_ ends: [Crowd.End: Int], _ statistics: Client.Statistics, _ reports: [DisconnectReport]) {
-            let links = statistics.connection
-            print("\(ends.values.reduce(0, +)) requests, \(statistics.retries) retries:", ends)
+        /// Checks that the outcomes of calls, the metrics and the reports agree.
+        private func check(_ ends: [Crowd.End: Int], _ metrics: Client.Metrics, _ reports: [DisconnectReport]) {
+            let links = metrics.connection
+            print("\(ends.values.reduce(0, +)) requests, \(metrics.retries) retries:", ends)
             print("\(links.links) links, \(links.failedAttempts) failed attempts:", links.disconnects)
             let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
             #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]))
-            #expect(statistics.pending == 0)
-            #expect(statistics.responses == ends[.success])
-            #expect(statistics.unknownResponses == 0)
+            #expect(metrics.pending == 0)
+            #expect(metrics.responses == ends[.success])
+            #expect(metrics.unknownResponses == 0)
             // A call that is cancelled very early is not counted.
-            #expect(statistics.requests <= ends.values.reduce(0, +))
-            #expect(statistics.retriesRefused == 0)
+            #expect(metrics.requests <= ends.values.reduce(0, +))
+            #expect(metrics.retriesRefused == 0)
             #expect(links.reconnects >= restartCount)
             #expect(links.attempts == links.links + links.failedAttempts)
             // The client closed the last link itself, which is not a loss.
@@ -71,7 +71,7 @@ extension HeavyTests {
             #expect(Set(causes.keys).isSubset(of: [.reset, .closedByServer, .refused]))
             #expect(causes[.reset, default: 0] >= restartCount / 2)
             let lost = reports.reduce(0) { $0 + $1.requestsLost }
-            #expect(lost == ends[.failure(.connectionLost, .unknown), default: 0] + statistics.retries)
+            #expect(lost == ends[.failure(.connectionLost, .unknown), default: 0] + metrics.retries)
             #expect(zip(reports, reports.dropFirst()).allSatisfy { $0.session < $1.session })
         }
 
@@ -101,14 +101,14 @@ extension HeavyTests {
                     try await victim.start()
                 }
             }
-            let statistics = await client.statistics
+            let metrics = await client.metrics
             await client.close()
             let all = crowd.check(ends, against: ledger)
             print(
-                "\(all[.success, default: 0]) requests, \(statistics.retries) retries, \(statistics.connection.links) links"
+                "\(all[.success, default: 0]) requests, \(metrics.retries) retries, \(metrics.connection.links) links"
             )
             #expect(Array(all.keys) == [.success], "\(all)")
-            #expect(statistics.connection.links > 2)
+            #expect(metrics.connection.links > 2)
             #expect(Set(await reports.value.map(\.endpoint)).count > 1)
             for server in servers { await server.kill(reset: false) }
         }

@@ -161,7 +161,7 @@ struct RequestPartCancellationTests {
                 try await service.server.waitForRequests(2)
                 service.network.reset("db")
                 try await service.pass(.milliseconds(10))
-                #expect(await client.statistics.retries == 1)
+                #expect(await client.metrics.retries == 1)
             }
             async let post = failure(posting: piece("c"), isPart: true, to: stream)
             try await service.pass(.seconds(1))

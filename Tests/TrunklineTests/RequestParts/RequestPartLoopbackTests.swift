@@ -43,7 +43,7 @@ struct RequestPartLoopbackTests {
             let journal = await server.journal
             #expect(journal.requestCount == 100 && journal.requestPartCount == 5000 && journal.totalConnections == 1)
             #expect(await server.exchangeCount == 0)
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -96,7 +96,7 @@ struct RequestPartLoopbackTests {
                 }
             }
             try await server.wait(within: patience) { $0.cancelCount == 100 && $0.droppedReplyCount == 100 }
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 

@@ -181,9 +181,9 @@ private final class UploadLife: Sendable {
                 for id in 100..<110 { group.addTask { await self.upload(id, by: client, patiently: true) } }
             }
             try await network.clock.sleep(for: .seconds(1))
-            let statistics = await client.statistics
-            if statistics.pending > 0 { violations.add("\(statistics.pending) pending") }
-            if statistics.unknownResponses > 0 { violations.add("\(statistics.unknownResponses) unknown responses") }
+            let metrics = await client.metrics
+            if metrics.pending > 0 { violations.add("\(metrics.pending) pending") }
+            if metrics.unknownResponses > 0 { violations.add("\(metrics.unknownResponses) unknown responses") }
             for server in both {
                 let (count, journal) = (await server.exchangeCount, await server.journal)
                 if count > 0 { violations.add("\(count) exchanges are left") }

@@ -105,7 +105,7 @@ struct RequestPartTests {
                     group.addTask { _ = try? await expectEcho(Bytes("\(number)"), by: client) }
                 }
             }
-            #expect(await client.statistics.responses == 58)
+            #expect(await client.metrics.responses == 58)
         }
     }
 
@@ -212,9 +212,9 @@ struct RequestPartTests {
             try await service.server.waitForRequests(1)
             let error = await failure { () throws(ClientError) in try await client.send(whole("b")) }
             #expect(error?.code == .overloaded && error?.fate == .unknown)
-            let statistics = await client.statistics
-            #expect(statistics.parts == 2 && statistics.responses == 0 && statistics.lateResponses == 1)
-            #expect(statistics.pending == 1 && statistics.heldSerials == 1)
+            let metrics = await client.metrics
+            #expect(metrics.parts == 2 && metrics.responses == 0 && metrics.lateResponses == 1)
+            #expect(metrics.pending == 1 && metrics.heldSerials == 1)
             stream.cancel()
         }
     }

@@ -150,7 +150,7 @@ struct FateTests {
             var random = SeededGenerator(seed: seed)
             var disconnect = 0
             // Not every disconnect meets a link: the client may not have noticed the previous one yet.
-            while await client.statistics.connection.links < 50 {
+            while await client.metrics.connection.links < 50 {
                 disconnect += 1
                 try await client.connect()
                 try await network.clock.sleep(for: .milliseconds(Int.random(in: 0...15, using: &random)))
@@ -161,9 +161,9 @@ struct FateTests {
                 }
             }
             let errors = await results.map(\.error)
-            let statistics = await client.statistics
-            #expect(statistics.connection.links >= 50, "seed \(seed): \(statistics)")
-            #expect(statistics.pending == 0)
+            let metrics = await client.metrics
+            #expect(metrics.connection.links >= 50, "seed \(seed): \(metrics)")
+            #expect(metrics.pending == 0)
             await client.close()
             let seen = Dictionary(await server.received.map { ($0.body, 1) }, uniquingKeysWith: +)
             await server.stop()

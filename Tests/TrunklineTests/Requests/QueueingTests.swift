@@ -72,7 +72,9 @@ struct QueueingTests {
             let outcome = await withContinuation { continuation in
                 let frame = ask("send").frame
                 let queue = client.commandQueue
-                queue.post(.send(id, frame, .caller(continuation), deadline: nil, expectsResponse: true))
+                let now = client.loop.now
+                let waiter = Waiter.caller(continuation)
+                queue.post(.send(id, frame, waiter, accepted: now, deadline: nil, expectsResponse: true))
                 queue.post(.cancel(id...id))
             }
             #expect(outcome.error?.code == .cancelled && outcome.error?.fate == .notSent)
@@ -85,7 +87,7 @@ struct QueueingTests {
             #expect(handle.state == .cancelled)
             try await service.pass(.seconds(1))
             // Both were accepted. Nothing was written: neither the requests nor cancel frames.
-            #expect(await client.statistics.requests == 2)
+            #expect(await client.metrics.requests == 2)
             #expect(await service.server.received.isEmpty)
             #expect(await service.server.journal.cancelCount == 0)
             try await expectEcho("next", by: client)
@@ -118,8 +120,8 @@ struct QueueingTests {
             let replies = await first + batch
             #expect(replies.compactMap { try? String($0.get().body) } == (0..<20).map { "\($0)" })
             #expect(await service.server.received.map(\.body) == (0..<20).map { Bytes("\($0)") })
-            let statistics = await client.statistics
-            #expect(statistics.requests == 20 && statistics.responses == 20 && statistics.pending == 0)
+            let metrics = await client.metrics
+            #expect(metrics.requests == 20 && metrics.responses == 20 && metrics.pending == 0)
         }
     }
 
@@ -137,8 +139,8 @@ struct QueueingTests {
             let bodies = (0..<20).map { filled(100_000, with: UInt8($0)) }
             async let batch = client.send(all: bodies.map { ask($0) }, timeout: .seconds(5))
             try await service.pass(.seconds(1))
-            let statistics = await client.statistics
-            #expect(statistics.pending == 20 && (1..<20).contains(statistics.heldSerials))
+            let metrics = await client.metrics
+            #expect(metrics.pending == 20 && (1..<20).contains(metrics.heldSerials))
             if expires { try await service.pass(.seconds(5)) }
             await service.server.resumeReading()
             let replies = await batch
@@ -159,14 +161,14 @@ struct QueueingTests {
             let count = RequestID(100)
             let first = client.requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
             let outcomes = await withContinuation { (continuation: Continuation<[Outcome]>) in
-                let batch = Batch(count: Int(count), ResolvedOptions(), continuation)
+                let batch = Batch(count: Int(count), ResolvedOptions(accepted: client.loop.now), continuation)
                 let queue = client.commandQueue
                 queue.post(.sendAll(first: first, (0..<count).map { ask("\($0)") }, batch))
                 queue.post(.cancel(first...(first + count - 1)))
             }
             #expect(outcomes.allSatisfy { $0.error?.code == .cancelled && $0.error?.fate == .notSent })
             #expect(outcomes.count == Int(count))
-            #expect(await client.statistics.requests == 100)
+            #expect(await client.metrics.requests == 100)
             try await expectEcho("next", by: client)
             #expect(await service.server.received.map(\.body) == ["next"])
             #expect(await service.server.journal.cancelCount == 0)
@@ -180,7 +182,7 @@ struct QueueingTests {
             #expect(results.allSatisfy { $0.error == nil } && results.count == 100)
             try await service.server.waitForRequests(100)
             #expect(await service.server.received.map(\.body) == (0..<100).map { Bytes("\($0)") })
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -294,7 +296,7 @@ struct QueueingTests {
             #expect(error?.code == .unavailable)
             // Its first attempt was written.
             #expect(error?.fate == .unknown)
-            #expect(await client.statistics.retries == 1)
+            #expect(await client.metrics.retries == 1)
         }
     }
 

@@ -40,7 +40,7 @@ struct RequestLoopbackTests {
             }
             let handle = client.start(ask("started and cancelled"))
             let kept = client.start(ask("kept"))
-            while await client.statistics.pending < 3 { await moment() }
+            while await client.metrics.pending < 3 { await moment() }
             sending.cancel()
             handle.cancel()
             for error in [await sending.value, await failure(of: handle)] {
@@ -76,13 +76,13 @@ struct RequestLoopbackTests {
             // The other serial is reused. The one in quarantine is skipped.
             for number in 0..<5 { try await expectEcho(Bytes("\(number)"), by: client) }
             #expect(await Set(server.received.dropFirst(2).map(\.serial)) == [request.serial == 1 ? 2 : 1])
-            #expect(await client.statistics.heldSerials == 1)
+            #expect(await client.metrics.heldSerials == 1)
             await server.releaseHeld()
             // Responses keep their order. When these have arrived, the late one has, too.
             try await expectEcho("after", by: client)
-            let statistics = await client.statistics
-            #expect(statistics.lateResponses == 1)
-            #expect(statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 1)
+            #expect(metrics.heldSerials == 0)
         }
     }
 
@@ -108,7 +108,7 @@ struct RequestLoopbackTests {
             let handles = (0..<5).map { client.start(ask($0)) }
             async let batch = client.send(all: [ask("x"), ask("y")])
             try await server.waitForRequests(4, within: patience)
-            while await client.statistics.pending < 7 { await moment() }
+            while await client.metrics.pending < 7 { await moment() }
             client.cancelAll()
             var fates: [ClientError.Fate?] = []
             for handle in handles { fates.append(await failure(of: handle)?.fate) }
@@ -129,7 +129,7 @@ struct RequestLoopbackTests {
         try await withServerAndClient(handler: { _ in .outOfOrder(window: 100) }) { server, client in
             await server.stopAccepting()
             let handle = client.start(ask("a"))
-            while await client.statistics.pending == 0 { await moment() }
+            while await client.metrics.pending == 0 { await moment() }
             #expect(handle.state == .queued)
             try await server.resumeAccepting()
             let request = try await server.waitForRequest(within: patience)
@@ -181,7 +181,7 @@ struct RequestLoopbackTests {
             }
             let rejected = "rejected answered"
             #expect(texts == ["a", rejected, "s1", "invalidRequest notSent", "b", rejected, "s2"])
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             #expect(await client.send(all: [Request]()).isEmpty)
         }
     }
@@ -201,7 +201,7 @@ struct RequestLoopbackTests {
             }
             #expect(texts == ["0", "1", "2", "3", "invalidRequest notSent", "4", "5", "6", "7"])
             #expect(await server.journal.requestCount == 8)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -210,7 +210,7 @@ struct RequestLoopbackTests {
         try await withServerAndClient(handler: handler) { server, client in
             let batch = Task { await client.send(all: [ask("answered"), ask("silence"), ask("silence")]) }
             try await server.wait(within: patience) { $0.requestCount == 3 && $0.replyCount == 1 }
-            while await client.statistics.responses == 0 { await moment() }
+            while await client.metrics.responses == 0 { await moment() }
             batch.cancel()
             let results = await batch.value
             #expect(try results[0].get().body == "answered")
@@ -232,7 +232,7 @@ struct RequestLoopbackTests {
             #expect((error?.cause as? FrameError)?.code == .unknownType)
             let reply = try await good
             #expect(reply.body == "good")
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
             #expect(await server.totalConnections == 1)
         }
     }

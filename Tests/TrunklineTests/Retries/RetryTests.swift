@@ -39,10 +39,10 @@ struct RetryTests {
             let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
             #expect(reply.body == "a")
             #expect(await service.server.journal.requestCount == 3)
-            let statistics = await client.statistics
-            #expect(statistics.requests == 1)
-            #expect(statistics.retries == 2)
-            #expect(statistics.retriesRefused == 0)
+            let metrics = await client.metrics
+            #expect(metrics.requests == 1)
+            #expect(metrics.retries == 2)
+            #expect(metrics.retriesRefused == 0)
         }
     }
 
@@ -68,7 +68,7 @@ struct RetryTests {
             #expect(error?.fate == .unknown)
             try await expectEcho("b", by: client)
             #expect(await service.server.received.map(\.body) == ["a", "b"])
-            #expect(await client.statistics.retries == 0)
+            #expect(await client.metrics.retries == 0)
         }
     }
 
@@ -78,7 +78,7 @@ struct RetryTests {
         try simulate(handler: handler) { _, client in
             let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent()))
             #expect(reply.body == "a")
-            #expect(await client.statistics.retries == 1)
+            #expect(await client.metrics.retries == 1)
         }
     }
 
@@ -107,7 +107,7 @@ struct RetryTests {
         try simulate(handler: resetting(1)) { _, client in
             let read = try await client.send(Read())
             #expect(read == "read")
-            #expect(await client.statistics.retries == 1)
+            #expect(await client.metrics.retries == 1)
         }
         try simulate(handler: resetting(1)) { _, client in
             let error = await failure { () throws(ClientError) in
@@ -168,7 +168,7 @@ struct RetryTests {
             #expect(error?.code == .connectionLost)
             let took = service.now - began
             #expect(took < .seconds(1))
-            #expect(await client.statistics.retries == 0)
+            #expect(await client.metrics.retries == 0)
         }
     }
 
@@ -242,9 +242,9 @@ struct RetryTests {
             service.network.reset("db")
             let errors = await results.map(\.error)
             #expect(errors.allSatisfy { $0?.code == .connectionLost && $0?.fate == .unknown })
-            let statistics = await client.statistics
-            #expect(statistics.retries == 3)
-            #expect(statistics.retriesRefused == 7)
+            let metrics = await client.metrics
+            #expect(metrics.retries == 3)
+            #expect(metrics.retriesRefused == 7)
         }
     }
 
@@ -267,7 +267,7 @@ struct RetryTests {
             service.network.acceptConnections(to: "db")
             // The request was not sent before, so no token is needed, and there is none.
             try await expectBody("patient", of: handle)
-            #expect(await client.statistics.retries > 1)
+            #expect(await client.metrics.retries > 1)
             #expect(await service.server.received.map(\.body) == ["patient"])
         }
     }
@@ -282,7 +282,7 @@ struct RetryTests {
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
             #expect((error?.cause as? TransportError)?.code == .refused)
-            #expect(await client.statistics.retries == 2)
+            #expect(await client.metrics.retries == 2)
         }
     }
 
@@ -301,7 +301,7 @@ struct RetryTests {
             #expect(error?.code == .unavailable)
             service.network.acceptConnections(to: "db")
             try await expectBody("delayed", of: handle)
-            #expect(await client.statistics.retries == 1)
+            #expect(await client.metrics.retries == 1)
         }
     }
 }
@@ -326,13 +326,3 @@ final class Countdown: Sendable {
         }
     }
 }
-
-/// The standard layout with a status.
-private let statusLayout = FrameLayout {
-    Field.type(UInt32.self)
-    Field.serial(UInt32.self)
-    Field.status(UInt32.self)
-    Field.length(UInt32.self, counting: .body)
-    Field.body
-}
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)

@@ -54,13 +54,15 @@ struct SeedLife {
         world.note("everything is mended")
         world.mendEverything()
         if !plan.closesEarly { try await recover(client, subscribed) }
+        for contradiction in await client.audit() { world.violated("before the end: \(contradiction)") }
         await close(client)
         await connecting
         // Streams end with the client.
         await pushes
         await states
         let leftovers = await client.leftovers
-        let facts = await client.statistics
+        let facts = await client.metrics
+        for contradiction in await client.audit() { world.violated("at the end: \(contradiction)") }
         for host in plan.hosts { await world.stopServer(host) }
         // TLS keeps bytes longer for a peer that disappeared without closing.
         try await world.pass(.seconds(Wire.isSecured ? 40 : 1))
@@ -119,7 +121,7 @@ struct SeedLife {
         for _ in 0..<20 where await !client.isCalm { try await world.pass(.milliseconds(50)) }
         guard await client.isCalm else { return world.count("no planned change: not calm") }
         var random = plan.random(6)
-        let links = await client.statistics.connection.links
+        let links = await client.metrics.connection.links
         let way = Int.random(in: 0..<3, using: &random)
         let host = plan.hosts.randomElement(using: &random) ?? ""
         switch way {
@@ -138,7 +140,7 @@ struct SeedLife {
             // If the client sends nothing after a goAway, requests wait for the next link.
             if took > .milliseconds(2), !changed { world.violated("\(body) took \(took) during a planned change") }
         }
-        world.count("planned change", await client.statistics.connection.links > links ? 1 : 0)
+        world.count("planned change", await client.metrics.connection.links > links ? 1 : 0)
         world.network.setConditions(plan.conditions)
     }
 

@@ -109,7 +109,7 @@ struct LoopbackServerTests {
             try await client.connect()
             await server.pauseReading()
             async let reply = client.send(Request(type: 0x410, body: "patience"))
-            while await client.statistics.pending == 0 { await moment() }
+            while await client.metrics.pending == 0 { await moment() }
             #expect(await server.journal.requestCount == 0)
             await server.resumeReading()
             #expect(try await reply.body == "patience")

@@ -64,7 +64,7 @@ struct PerformReactionTests {
             try await expectReply("1", of: whole("a"), by: client)
             try await service.pass(.seconds(1))
             #expect(notes.all == ["true", "true", "true"])
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 

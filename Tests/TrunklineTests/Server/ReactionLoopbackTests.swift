@@ -71,9 +71,9 @@ struct ReactionLoopbackTests {
             let reply = try await client.send(Request(type: 0x410, body: "twice"))
             #expect(reply.body == "twice")
             _ = try await client.send(Request(type: 0x410, body: "once"))
-            let statistics = await client.statistics
-            #expect(statistics.unknownResponses == 1)
-            #expect(statistics.responses == 2)
+            let metrics = await client.metrics
+            #expect(metrics.unknownResponses == 1)
+            #expect(metrics.responses == 2)
         }
     }
 
@@ -81,7 +81,7 @@ struct ReactionLoopbackTests {
         try await withServerAndClient(handler: { _ in .sequence([.unknownSerial, .echo]) }) { _, client in
             let reply = try await client.send(Request(type: 0x410, body: "a"))
             #expect(reply.body == "a")
-            #expect(await client.statistics.unknownResponses == 1)
+            #expect(await client.metrics.unknownResponses == 1)
         }
     }
 
@@ -137,9 +137,9 @@ struct ReactionLoopbackTests {
             try await server.wait(within: patience) { $0.replyCount == 2 }
             await server.script(.echo)
             _ = try await client.send(Request(type: 0x410, body: "last"))
-            let statistics = await client.statistics
-            #expect(statistics.lateResponses == 1)
-            #expect(statistics.heldSerials == 0)
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 1)
+            #expect(metrics.heldSerials == 0)
         }
     }
 
@@ -292,7 +292,7 @@ struct ReactionLoopbackTests {
             await server.resumeReading()
             _ = try await client.send(Request(type: 0x410, body: "third"))
             #expect(await server.received.map(\.kind) == [.request, .request, .cancel, .request])
-            #expect(await client.statistics.lateResponses == 1)
+            #expect(await client.metrics.lateResponses == 1)
         }
     }
 

@@ -20,7 +20,7 @@ struct StreamingReactionTests {
             let replies = await client.send(all: bodies.map { ask(Bytes($0)) })
             #expect(replies.compactMap { try? String($0.get().body) } == bodies)
             #expect(service.now > .seconds(5) && service.now < .seconds(6))
-            #expect(await client.statistics.pushes == 1)
+            #expect(await client.metrics.pushes == 1)
         }
     }
 

@@ -51,8 +51,8 @@ struct ReassemblyTests {
             #expect(errors[2]?.code == .overloaded)
             #expect(errors[2]?.fate == .unknown)
             #expect(await service.server.totalConnections == 1)
-            #expect(await client.statistics.unknownResponses == 0)
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.unknownResponses == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -76,9 +76,9 @@ struct ReassemblyTests {
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
             #expect(error?.code == .overloaded && error?.fate == .unknown)
             try await service.pass(.seconds(1))
-            let statistics = await client.statistics
-            #expect(statistics.parts == 2 && statistics.responses == 0 && statistics.lateResponses == 1)
-            #expect(statistics.unknownResponses == 0 && statistics.abandoned == 0 && statistics.requests == 1)
+            let metrics = await client.metrics
+            #expect(metrics.parts == 2 && metrics.responses == 0 && metrics.lateResponses == 1)
+            #expect(metrics.unknownResponses == 0 && metrics.abandoned == 0 && metrics.requests == 1)
         }
     }
 
@@ -142,7 +142,7 @@ struct ReassemblyTests {
             await service.server.script(.sequence([.part("lost"), .close]))
             let handle = client.start(ask("b"), options: CallOptions(retry: .idempotent()))
             try await expectBody("b1b2b", of: handle)
-            #expect(await client.statistics.retries == 2)
+            #expect(await client.metrics.retries == 2)
         }
     }
 
@@ -151,7 +151,7 @@ struct ReassemblyTests {
         try simulate(speaking: PartsCodec.standard, handler: handler) { _, client in
             let reply = try await client.send(ask("x"))
             #expect(reply.body.isEmpty)
-            #expect(await client.statistics.parts == 10_000)
+            #expect(await client.metrics.parts == 10_000)
         }
     }
 

@@ -16,8 +16,8 @@ struct StreamingLinkTests {
             let all = numbers(5).map { "+" + String($0) } + ["x"]
             // Not retried after a part has arrived, because the reader has received that part.
             #expect(found == (isRetried ? all : before + ["connectionLost unknown"]))
-            #expect(await client.statistics.pending == 0)
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.pending == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -43,9 +43,9 @@ struct StreamingLinkTests {
             try await expectBody("012slow", of: joined)
             try await network.clock.sleep(for: .seconds(10))
             #expect(await first.connectionCount == 0)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
             await client.close()
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.heldSerials == 0)
             await first.stop()
             await second.stop()
         }
@@ -67,11 +67,11 @@ struct StreamingLinkTests {
             try await service.pass(.seconds(3600))
             #expect(await service.server.totalConnections == 1)
             #expect(await client.connection.isPaused)
-            let held = await client.statistics.parts
+            let held = await client.metrics.parts
             #expect(held < 48)
             for _ in 0..<100 { _ = try await parts.next() }
-            #expect(await client.statistics.parts < held + 148)
-            #expect(await client.statistics.connection.pings == 0)
+            #expect(await client.metrics.parts < held + 148)
+            #expect(await client.metrics.connection.pings == 0)
         }
     }
 
@@ -127,7 +127,7 @@ struct StreamingLinkTests {
             try await service.pass(.seconds(1))
             #expect(await words(of: stream) == ["+0", "+1", "+2", "overloaded unknown"])
             #expect(await service.server.journal.cancelCount == 1)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             // The response has its own place in the buffer.
             await service.server.script(.parts(numbers(3)))
             let full = client.stream(ask("b"), buffering: buffering)

@@ -25,7 +25,7 @@ struct StreamingLoopbackTests {
                 if count == 1 {
                     while await !client.connection.isPaused { await moment() }
                 }
-                if count % 16 == 0 { mostHeld = max(mostHeld, await client.statistics.parts - count) }
+                if count % 16 == 0 { mostHeld = max(mostHeld, await client.metrics.parts - count) }
             }
             #expect(bytes == 1600 * 65_536)
             // 1 MiB of buffer, and at most as much again that was read at once.
@@ -47,8 +47,8 @@ struct StreamingLoopbackTests {
                 }
                 #expect(await group.reduce(into: 0) { $0 += $1 ? 1 : 0 } == 1000)
             }
-            #expect(await client.statistics.pending == 0)
-            #expect(await client.statistics.heldSerials == 0)
+            #expect(await client.metrics.pending == 0)
+            #expect(await client.metrics.heldSerials == 0)
         }
     }
 
@@ -65,7 +65,7 @@ struct StreamingLoopbackTests {
             let asked = await server.received.filter { $0.body == "all" }
             try await server.wait(within: patience) { $0.cancelCount == asked.count }
             #expect(asked.count >= 19)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             #expect(await server.totalConnections == 1)
         }
     }
@@ -107,8 +107,8 @@ struct StreamingLoopbackTests {
             #expect(mixed == 0)
             let reply = try await client.send(ask("last"))
             #expect(reply.body.count == 4 * 21)
-            #expect(await client.statistics.pending == 0)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.pending == 0)
+            #expect(await client.metrics.unknownResponses == 0)
             #expect(await !client.connection.isPaused)
         }
     }

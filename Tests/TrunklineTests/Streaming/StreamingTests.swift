@@ -20,9 +20,9 @@ struct StreamingTests {
             let stream = client.stream(ask(1))
             #expect(await words(of: stream) == ["+0", "1"])
             #expect(await words(of: stream) == [])
-            #expect(await client.statistics.parts == 4)
-            #expect(await client.statistics.responses == 3)
-            #expect(await client.statistics.unexpectedFrames == 0)
+            #expect(await client.metrics.parts == 4)
+            #expect(await client.metrics.responses == 3)
+            #expect(await client.metrics.unexpectedFrames == 0)
         }
     }
 
@@ -72,7 +72,7 @@ struct StreamingTests {
             let element3 = try await parts.next()
             #expect(element3 == nil)
             try await service.server.waitForCancel(of: 50)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -119,9 +119,9 @@ struct StreamingTests {
                 break
             }
             try await service.server.waitForCancel(of: 50)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
             try await expectEcho("next", by: client)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 
@@ -140,7 +140,7 @@ struct StreamingTests {
             // Deallocated before anything of it was written.
             try await service.pass(.seconds(1))
             #expect(await service.server.journal.requestCount == 1)
-            #expect(await client.statistics.pending == 0)
+            #expect(await client.metrics.pending == 0)
         }
     }
 
@@ -161,9 +161,9 @@ struct StreamingTests {
                 // The next reply has only its own parts.
                 #expect(await words(of: client.stream(ask(2))) == ["+0", "+1", "2"])
                 try await service.pass(.seconds(70))
-                #expect(await client.statistics.heldSerials == 0)
-                #expect(await client.statistics.unknownResponses == 0)
-                #expect(await client.statistics.pending == 0)
+                #expect(await client.metrics.heldSerials == 0)
+                #expect(await client.metrics.unknownResponses == 0)
+                #expect(await client.metrics.pending == 0)
             }
         }
     }
@@ -177,8 +177,8 @@ struct StreamingTests {
             let next = client.stream(ask(2), partTimeout: .seconds(60))
             given.cancel()
             #expect(await words(of: next) == ["+0", "+1", "2"])
-            #expect(await client.statistics.lateResponses == 1)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.lateResponses == 1)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 
@@ -188,8 +188,8 @@ struct StreamingTests {
             await service.server.script(.sequence([.echo] + Array(repeating: .part("x"), count: 1000)))
             _ = try await client.send(request)
             try await expectEcho("b", by: client)
-            #expect(await client.statistics.unknownResponses == 1000)
-            #expect(await client.statistics.parts == 0)
+            #expect(await client.metrics.unknownResponses == 1000)
+            #expect(await client.metrics.parts == 0)
             #expect(await service.server.totalConnections == 1)
         }
     }
@@ -205,7 +205,7 @@ struct StreamingTests {
             #expect(error?.code == .protocolViolation)
             try await expectEcho("z", by: client)
             #expect(await service.server.totalConnections == 1)
-            #expect(await client.statistics.unknownResponses == 0)
+            #expect(await client.metrics.unknownResponses == 0)
         }
     }
 

@@ -122,13 +122,13 @@ extension HeavyTests {
                 #expect(ends[.success, default: 0] > total / 2, "\(ends)")
                 let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
                 #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]), "\(ends)")
-                var statistics = await client.statistics
-                #expect(statistics.pending == 0)
-                #expect(statistics.connection.links > 1)
+                var metrics = await client.metrics
+                #expect(metrics.pending == 0)
+                #expect(metrics.connection.links > 1)
                 // With or without a late response, every serial becomes free in the end.
-                while statistics.heldSerials > 0 {
+                while metrics.heldSerials > 0 {
                     await Task.yield()
-                    statistics = await client.statistics
+                    metrics = await client.metrics
                 }
                 await client.close()
                 var received = 0
@@ -139,7 +139,7 @@ extension HeavyTests {
                     case .reconnected: break
                     }
                 }
-                #expect(received <= statistics.pushes)
+                #expect(received <= metrics.pushes)
                 try await server.waitForConnections(0, within: patience)
             }
         }
@@ -166,9 +166,9 @@ extension HeavyTests {
                     #expect(cancelled <= 500)
                 }
                 // Every request was answered, late or in time: no serial is left in quarantine.
-                while await client.statistics.heldSerials > 0 { await moment() }
-                #expect(await client.statistics.pending == 0)
-                #expect(await client.statistics.unknownResponses == 0)
+                while await client.metrics.heldSerials > 0 { await moment() }
+                #expect(await client.metrics.pending == 0)
+                #expect(await client.metrics.unknownResponses == 0)
                 #expect(await server.totalConnections == 1)
             }
         }

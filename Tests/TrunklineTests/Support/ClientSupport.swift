@@ -170,10 +170,12 @@ func simulate(
             await server.stop()
             throw error
         }
+        #expect(await client.audit() == [], sourceLocation: sourceLocation)
         await client.closeNow()
-        let statistics = await client.statistics
-        #expect(statistics.pending == 0, sourceLocation: sourceLocation)
-        #expect(statistics.heldSerials == 0, sourceLocation: sourceLocation)
+        #expect(await client.audit() == [], sourceLocation: sourceLocation)
+        let metrics = await client.metrics
+        #expect(metrics.pending == 0, sourceLocation: sourceLocation)
+        #expect(metrics.heldSerials == 0, sourceLocation: sourceLocation)
         await server.stop()
     }
     #expect(network.openLinks == 0, sourceLocation: sourceLocation)
@@ -189,3 +191,13 @@ func standardLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
     }
     .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: serials)
 }
+
+/// The standard layout with a status.
+let statusLayout = FrameLayout {
+    Field.type(UInt32.self)
+    Field.serial(UInt32.self)
+    Field.status(UInt32.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}
+.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)

@@ -112,13 +112,13 @@ import TrunklineTesting
             try replace("worker.pem", with: next.certificates)
             for number in 0..<20 { try await expectEcho(Bytes("\(number)"), by: client) }
             try replace("worker.key", with: next.privateKey)
-            while await client.statistics.connection.links == rotation {
+            while await client.metrics.connection.links == rotation {
                 try await expectEcho("during", by: client)
                 await moment()
             }
         }
-        let statistics = await client.statistics
-        #expect(statistics.connection.disconnects[.reset] == nil)
+        let metrics = await client.metrics
+        #expect(metrics.connection.disconnects[.reset] == nil)
         await client.closeNow()
         await server.stop()
     }

@@ -208,7 +208,8 @@ package struct LinkMachine<Waiter> {
     }
 
     /// See `OutboundQueue.didWrite(_:reporting:)`.
-    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) {
+    @discardableResult
+    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
         outbound.didWrite(length, reporting: &reported)
     }
 

@@ -177,17 +177,23 @@ package struct OutboundQueue: Sendable {
     }
 
     /// Records that `length` bytes were written. Appends to `reported` the IDs of the frames that are now complete and
-    /// asked for a report.
-    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) {
+    /// asked for a report. Returns the number of frames that are now complete.
+    @discardableResult
+    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
+        var count = 0
         written += length
         buffer.didWrite(length)
         while encodedCount > 0, items[head].end <= written {
-            if items[head].reportsWritten, !items[head].isRemoved { reported.append(items[head].id) }
+            if !items[head].isRemoved {
+                count += 1
+                if items[head].reportsWritten { reported.append(items[head].id) }
+            }
             writtenDone = items[head].end
             finishHead()
         }
         dropDone()
         if buffer.isEmpty { forgetEncoding() }
+        return count
     }
 
     /// Completes the first item.

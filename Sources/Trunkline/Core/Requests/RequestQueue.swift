@@ -6,7 +6,7 @@
 ///                  │  └──── giveBack ◄─────┤ (nothing of it was written)
 ///                  └─ wake ─ delayed ◄─────┘ delay (it has failed and is tried again)
 ///
-/// A request keeps its ID and its deadline in every place. Its ID leads to its place in one step.
+/// A request keeps its ID, its deadline and the time of its call in every place. Its ID leads to its place in one step.
 package struct RequestQueue<Waiter> {
     /// The place of a request.
     package enum Place: Sendable {
@@ -16,12 +16,19 @@ package struct RequestQueue<Waiter> {
         case onLink(session: UInt64, LinkMachine<Waiter>.Place)
     }
 
+    /// A request from its call to its end.
+    private struct Entry: Sendable {
+        let place: Place
+        /// When its caller made it.
+        let accepted: Instant
+    }
+
     /// The requests that wait for a link or their turn, in order; `nil` where one has left.
     private var slots = Deque<QueuedRequest<Waiter>?>()
     /// The distance of `slots[0]` from the beginning of the queue. Negative when requests were given back.
     private var start = 0
     private var delayed: [RequestID: QueuedRequest<Waiter>] = [:]
-    private var places = SequentialMap<Place>()
+    private var entries = SequentialMap<Entry>()
     private var deadlines = DeadlineQueue()
     private var delays = DeadlineQueue()
     /// The number of requests that wait for a link or their turn.
@@ -39,26 +46,33 @@ package struct RequestQueue<Waiter> {
     // MARK: All requests
 
     /// The number of requests, including those on links.
-    package var count: Int { places.count }
+    package var count: Int { entries.count }
 
     /// Whether no request waits for a link or its turn.
     package var isEmpty: Bool { waitingCount == 0 }
 
     /// The IDs of all requests, including those on links, in ascending order.
-    package var ids: [RequestID] { places.sorted.map(\.key) }
+    package var ids: [RequestID] { entries.sorted.map(\.key) }
 
     /// The number of requests for which memory is allocated.
-    package var capacity: Int { max(places.capacity, slots.capacity, deadlines.capacity, delays.capacity) }
+    package var capacity: Int { max(entries.capacity, slots.capacity, deadlines.capacity, delays.capacity) }
 
-    package subscript(_ id: RequestID) -> Place? { places[id] }
+    package subscript(_ id: RequestID) -> Place? { entries[id]?.place }
 
     /// Returns the request `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest<Waiter>? {
-        switch places[id] {
-        case .waiting(let distance)?: slots[distance - start]
+        switch self[id] {
+        case .waiting(let distance)?: slot(distance, of: id).flatMap { slots[$0] }
         case .delayed?: delayed[id]
         case .onLink?, nil: nil
         }
+    }
+
+    /// The index of the waiting request `id` in `slots`; `nil` if it was removed and not forgotten yet.
+    private func slot(_ distance: Int, of id: RequestID) -> Int? {
+        let index = distance - start
+        guard index >= 0, index < slots.count, slots[index]?.id == id else { return nil }
+        return index
     }
 
     /// The requests that wait for a link or their turn, in order.
@@ -85,9 +99,11 @@ package struct RequestQueue<Waiter> {
     }
 
     /// Appends a new request.
-    package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?) {
+    ///
+    /// - Parameter accepted: When its caller made it.
+    package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?, accepted: Instant) {
         let id = request.id
-        enqueue(consume request)
+        enqueue(consume request, accepted)
         if let deadline { watch(id, deadline) }
     }
 
@@ -100,10 +116,10 @@ package struct RequestQueue<Waiter> {
         dropDeadDeadlines()
     }
 
-    private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>) {
+    private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>, _ accepted: Instant) {
         waitingCount += 1
         waitingBytes += request.cost
-        places.insert(.waiting(start + slots.count), for: request.id)
+        entries.insert(Entry(place: .waiting(start + slots.count), accepted: accepted), for: request.id)
         slots.append(consume request)
     }
 
@@ -133,15 +149,21 @@ package struct RequestQueue<Waiter> {
         _ id: RequestID,
         at place: LinkMachine<Waiter>.Place,
         on session: UInt64,
-        deadline: Instant?
+        deadline: Instant?,
+        accepted: Instant
     ) {
-        went(id, to: place, on: session)
+        entries.insert(Entry(place: .onLink(session: session, place), accepted: accepted), for: id)
         if let deadline { watch(id, deadline) }
     }
 
     /// Records that the request `id` is now on the link of `session`.
     package mutating func went(_ id: RequestID, to place: LinkMachine<Waiter>.Place, on session: UInt64) {
-        places.insert(.onLink(session: session, place), for: id)
+        move(id, to: .onLink(session: session, place))
+    }
+
+    private mutating func move(_ id: RequestID, to place: Place) {
+        guard let accepted = entries[id]?.accepted else { return assertionFailure("a request without an entry") }
+        entries.insert(Entry(place: place, accepted: accepted), for: id)
     }
 
     /// Removes the empty slots at the head.
@@ -160,40 +182,39 @@ package struct RequestQueue<Waiter> {
     /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
     /// written.
     package mutating func giveBack(_ requests: [QueuedRequest<Waiter>]) {
-        for request in requests.reversed() where places.contains(request.id) {
+        for request in requests.reversed() where entries.contains(request.id) {
             waitingCount += 1
             waitingBytes += request.cost
             start -= 1
-            places.insert(.waiting(start), for: request.id)
+            move(request.id, to: .waiting(start))
             slots.prepend(request)
         }
     }
 
-    /// Removes the request `id`, which has ended. Returns false if it was removed before.
+    /// Forgets the request `id`, which has ended. Returns when it was accepted; `nil` if it was forgotten before.
     @discardableResult
-    package mutating func forget(_ id: RequestID) -> Bool { places.remove(id) != nil }
+    package mutating func forget(_ id: RequestID) -> Instant? { entries.remove(id)?.accepted }
 
     // MARK: Removing
 
-    /// Removes and returns a request that is on no link.
+    /// Removes and returns a request that is on no link. A call of `forget` or `delay` must follow.
     package mutating func remove(_ id: RequestID) -> QueuedRequest<Waiter>? {
-        switch places[id] {
+        switch self[id] {
         case .waiting(let distance)?:
-            places.remove(id)
-            guard let request = slots[distance - start] else { return nil }
-            slots[distance - start] = nil
+            guard let index = slot(distance, of: id), let request = slots[index] else { return nil }
+            slots[index] = nil
             countOut(request.cost)
             dropDead()
             return request
         case .delayed?:
-            places.remove(id)
             return delayed.removeValue(forKey: id)
         case .onLink?, nil: return nil
         }
     }
 
     /// Removes and returns every request that is on no link, in ascending order of the IDs. Requests that wait for the
-    /// end of a back-off are removed only if `includingDelayed` is true.
+    /// end of a back-off are removed only if `includingDelayed` is true. A call of `forget` or `delay` must follow for
+    /// each of them.
     package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest<Waiter>] {
         var all: [QueuedRequest<Waiter>] = []
         while let request = popFirst() { all.append(request) }
@@ -201,7 +222,6 @@ package struct RequestQueue<Waiter> {
             all += delayed.values
             (delayed, delays) = ([:], DeadlineQueue())
         }
-        for request in all { places.remove(request.id) }
         return all.sorted { $0.id < $1.id }
     }
 
@@ -212,7 +232,7 @@ package struct RequestQueue<Waiter> {
         slots.removeAll { $0 == nil }
         start = 0
         for index in 0..<slots.count {
-            if let request = slots[index] { places.insert(.waiting(index), for: request.id) }
+            if let request = slots[index] { move(request.id, to: .waiting(index)) }
         }
     }
 
@@ -221,7 +241,7 @@ package struct RequestQueue<Waiter> {
     /// Lets a request that has failed wait for the end of its back-off, at `instant`, before it is tried again. Its
     /// deadline still applies.
     package mutating func delay(_ request: QueuedRequest<Waiter>, until instant: Instant) {
-        places.insert(.delayed, for: request.id)
+        move(request.id, to: .delayed)
         delayed[request.id] = request
         delays.insert(request.id, deadline: instant)
         if delays.isCrowded(alive: delayed.count) {
@@ -240,9 +260,9 @@ package struct RequestQueue<Waiter> {
 
     /// Appends a request whose back-off has ended, with another waiter.
     package mutating func wake(_ id: RequestID, as waiter: Waiter) {
-        guard var request = delayed.removeValue(forKey: id) else { return }
+        guard let accepted = entries[id]?.accepted, var request = delayed.removeValue(forKey: id) else { return }
         request.waiter = waiter
-        enqueue(request)
+        enqueue(request, accepted)
     }
 
     /// The number of requests that wait for the end of a back-off.
@@ -253,7 +273,7 @@ package struct RequestQueue<Waiter> {
     /// Returns the next request whose deadline has passed at `now`. It stays in its place.
     package mutating func nextExpired(at now: Instant) -> RequestID? {
         while let id = deadlines.popDue(at: now) {
-            if places.contains(id) { return id }
+            if entries.contains(id) { return id }
         }
         return nil
     }
@@ -274,9 +294,9 @@ package struct RequestQueue<Waiter> {
     }
 
     private mutating func dropDeadDeadlines() {
-        guard deadlines.isCrowded(alive: places.count) else { return }
-        let places = places
-        deadlines.compact { places.contains($0) }
+        guard deadlines.isCrowded(alive: entries.count) else { return }
+        let entries = entries
+        deadlines.compact { entries.contains($0) }
     }
 
     /// Removes all deadlines. No request is left, and none will follow, so no timer needs to fire.

@@ -1,0 +1,168 @@
+/// What a client counts and measures.
+extension Client {
+    /// Counts, durations and current values of a client.
+    ///
+    /// Counts and durations begin with the creation of the client. Requests of handshakes are not counted as requests,
+    /// but their frames and bytes are. The memory does not grow with the number of requests. See <doc:Monitoring>.
+    public struct Metrics: Sendable, Hashable {
+        // MARK: Requests
+
+        /// The number of requests and one-way messages that were accepted. Each of them ends once, as one of
+        /// ``responses``, ``written`` or ``failed``; until then it is one of ``pending``.
+        ///
+        /// Calls that share a coalesced request count as one.
+        public var requests = 0
+        /// The number of responses that reached their request, error responses included.
+        public var responses = 0
+        /// The number of one-way messages whose last byte the kernel accepted.
+        public var written = 0
+        /// The number of accepted requests and messages that ended without a response and were not written as one-way
+        /// messages: by an error, a timeout or a cancellation.
+        public var failed = 0
+        /// The number of accepted requests and messages that ended with an error, by its code and fate.
+        ///
+        /// Their sum is ``failed`` plus the number of error responses and malformed responses. A reply that is too long
+        /// only with its last part counts as a response, although its caller receives `overloaded`.
+        public var failures: [Failure: Int] = [:]
+        /// The number of requests and messages that were not accepted, by the code of the error:
+        ///
+        /// - `closed`: the client was closed.
+        /// - `overloaded`: too many requests were waiting.
+        /// - `unavailable`: there was no link, and the call did not wait for one.
+        /// - `connectionLost`: the link of the push to be answered was closed or draining.
+        ///
+        /// Calls that failed before they reached the event loop are not counted: their timeout was not positive, their
+        /// task was cancelled, their typed request cannot be encoded, the message may not be posted, or `tryEnqueue` had
+        /// no room.
+        public var refusals: [ClientError.Code: Int] = [:]
+        /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
+        /// and waiting.
+        public var callDurations = LatencyHistogram()
+        /// The number of times that a failed request was scheduled to be sent again. See
+        /// ``RetryPolicy/idempotent(attempts:backoff:)``.
+        public var retries = 0
+        /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
+        public var retriesRefused = 0
+        /// The number of messages that `enqueue` or `tryEnqueue` accepted and that failed later, with any fate.
+        ///
+        /// A message fails if its deadline passes, if its link is lost while it is being written, if the codec cannot
+        /// encode it, or if it is not yet written when the client is closed or gives up connecting. Calls that threw
+        /// are not counted. To find out why the codec cannot encode a message, send it with
+        /// ``Client/post(_:timeout:options:)``, which throws the reason.
+        public var failedMessages = 0
+
+        // MARK: Current values
+
+        /// The number of requests and one-way messages that have not ended: those on a link, and those of ``waiting``.
+        public var pending = 0
+        /// The requests and messages that are on no link, by what they wait for.
+        public var waiting = Waiting()
+        /// The number of abandoned requests.
+        ///
+        /// The server may still work on these requests: it has not answered them, and neither their quarantine nor
+        /// their link has ended. They count against `options.requests.maximumInFlight`.
+        public var abandoned = 0
+        /// The number of serial numbers in use on all links, by requests in flight and by abandoned requests.
+        public var heldSerials = 0
+
+        // MARK: Received frames
+
+        /// The number of parts that reached their request. The last frame of a reply counts as a response, not as a
+        /// part.
+        public var parts = 0
+        /// The number of responses to abandoned requests. Parts of such replies are not counted.
+        public var lateResponses = 0
+        /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
+        public var unknownResponses = 0
+        /// The number of pushes received.
+        public var pushes = 0
+        /// The number of received frames of a kind that a client does not handle: requests and cancellations.
+        public var unexpectedFrames = 0
+
+        // MARK: Other parts of the client
+
+        /// The metrics of calls with a ``CachePolicy``.
+        public var cache = CacheMetrics()
+        /// The metrics of attempts and links.
+        public var connection = Connection.Metrics()
+
+        /// Creates metrics in which every count is zero.
+        public init() {}
+
+        /// The code and the fate of an error.
+        public struct Failure: Sendable, Hashable, CustomStringConvertible {
+            /// The kind of failure.
+            public let code: ClientError.Code
+            /// What became of the request.
+            public let fate: ClientError.Fate
+
+            /// Creates a failure, to look up its count.
+            public init(_ code: ClientError.Code, _ fate: ClientError.Fate) {
+                self.code = code
+                self.fate = fate
+            }
+
+            /// The code and the fate, such as `timedOut (unknown)`.
+            public var description: String { "\(code) (\(fate))" }
+        }
+
+        /// Numbers of requests that are on no link.
+        public struct Waiting: Sendable, Hashable {
+            /// The number of requests that wait for a link.
+            public var forLink = 0
+            /// The number of requests that wait although there is a link: because of `outbound.highWatermark` or
+            /// `requests.maximumInFlight`, because all serial numbers are in use, or because nothing may follow the
+            /// present request (``PipeliningCodec``).
+            public var forTurn = 0
+            /// The number of requests that failed and wait before they are sent again.
+            public var forBackOff = 0
+
+            /// The number of all waiting requests.
+            public var total: Int { forLink + forTurn + forBackOff }
+
+            init() {}
+        }
+    }
+
+    /// The metrics of this client at the time of the call: a consistent snapshot.
+    public var metrics: Metrics {
+        var metrics = counters
+        metrics.connection = connection.inCallOfOwner { $0.metrics }
+        (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
+        (metrics.failures, metrics.refusals, metrics.callDurations) = (failures, refusals, callDurations)
+        metrics.cache = responseCache.metrics
+        metrics.pending = queue.count
+        let waiting = queue.waitingCount
+        (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
+        metrics.waiting.forBackOff = queue.delayedCount
+        metrics.failedMessages = messageRoom.failures
+        return metrics
+    }
+
+    /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each
+    /// other and with the client's tables.
+    ///
+    /// It is cheap enough for production: its time depends on the number of links, not of requests.
+    ///
+    /// - Returns: A line for each contradiction, with both numbers. A contradiction is a bug in this package.
+    public func audit() -> [String] {
+        let metrics = metrics
+        let onLinks = connection.inCallOfOwner { $0.requestCount }
+        let ended = metrics.responses + metrics.written + metrics.failed
+        let answered = metrics.failures.filter { $0.key.fate == .answered }.values.reduce(0, +)
+        let unanswered = metrics.failures.values.reduce(0, +) - answered
+        var contradictions: [String] = []
+        func expect(_ name: String, _ value: Int, _ other: String, _ expected: Int) {
+            if value != expected { contradictions.append("\(name) is \(value), but \(other) is \(expected)") }
+        }
+        expect("requests", metrics.requests, "responses + written + failed + pending", ended + metrics.pending)
+        let places = onLinks + metrics.waiting.total
+        expect("pending", metrics.pending, "the number of requests on links and waiting", places)
+        expect("callDurations.count", metrics.callDurations.count, "responses + written + failed", ended)
+        expect("the number of failures that were not answered", unanswered, "failed", metrics.failed)
+        if answered > metrics.responses {
+            contradictions.append("\(answered) failures were answered, but there are \(metrics.responses) responses")
+        }
+        return contradictions
+    }
+}
