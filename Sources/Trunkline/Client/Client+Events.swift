@@ -1,7 +1,8 @@
 /// Events out: what the connection reports about frames and links. Callers of requests are resumed here and nowhere
 /// else.
 ///
-/// A caller is resumed when the queue forgets its request (`forget`), which happens once, or when the request is refused.
+/// A caller is resumed when the queue forgets its request (`forget`), which happens once, or when the request is
+/// refused.
 extension Client: ConnectionOwner {
     nonisolated func handle(_ events: inout [ConnectionEvent]) {
         onItsLoop(&events) { client, events in

@@ -32,8 +32,8 @@ extension Client {
         /// - `connectionLost`: the link of the push to be answered was closed or draining.
         ///
         /// Calls that failed before they reached the event loop are not counted: their timeout was not positive, their
-        /// task was cancelled, their typed request cannot be encoded, the message may not be posted, or `tryEnqueue` had
-        /// no room.
+        /// task was cancelled, their typed request cannot be encoded, the message may not be posted, or `tryEnqueue`
+        /// had no room.
         public var refusals: [ClientError.Code: Int] = [:]
         /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
         /// and waiting.

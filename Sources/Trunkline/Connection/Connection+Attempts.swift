@@ -174,8 +174,8 @@ extension Connection {
         if let startedAt = self.attempt?.startedAt { metrics.connectDurations.record(from: startedAt, to: now) }
         let path = path(of: transport, to: address.family == nil ? nil : address)
         let quarantine = options.requests.quarantine
-        links.append(Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine))
-        links[links.count - 1].establishedAt = now
+        let link = Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine, at: now)
+        links.append(link)
         if !beginHandshake(attempt) { becomeReady(attempt.id, afterHandshake: false) }
     }
 

@@ -21,8 +21,8 @@ extension Connection {
         /// The number of attempts and links that ended, by cause.
         public var disconnects: [DisconnectCause: Int] = [:]
 
-        /// The time from the beginning of each successful attempt until its link was established: resolving, connecting and TLS,
-        /// without waiting until an earlier link is closed (``LinkOverlap``).
+        /// The time from the beginning of each successful attempt until its link was established: resolving, connecting
+        /// and TLS, without waiting until an earlier link is closed (``LinkOverlap``).
         public var connectDurations = LatencyHistogram()
         /// The time of each handshake that made its link ready, including the restoring of subscriptions.
         public var handshakeDurations = LatencyHistogram()

@@ -165,7 +165,7 @@ extension Connection {
                 let waiter = Waiter.caller(continuation)
                 let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: false)
                 entered { connection in
-                    connection.direct.queue.append(request, deadline: nil, accepted: connection.loop.now)
+                    connection.direct.queue.append(request, deadline: nil, accepted: .distantPast)  // not measured
                     connection.admit()
                     connection.connectIfNeeded()
                 }

@@ -45,7 +45,8 @@ extension Link {
         return count
     }
 
-    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places in
+    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places
+    /// in
     /// `queue`. Returns their number.
     mutating func admit(
         _ requests: [Request],

@@ -36,7 +36,7 @@ struct Link {
     /// The handshake, until the link is ready.
     var handshake: HandshakeState?
     /// When its handshake began, if it has one.
-    var establishedAt = Instant.distantPast
+    let establishedAt: Instant
     /// When the link became ready.
     var readySince: Instant?
     /// Set when the link takes no new requests any more.
@@ -68,8 +68,10 @@ struct Link {
         _ codec: any FrameCodec,
         number: Int,
         path: LinkPath,
-        quarantine: Duration
+        quarantine: Duration,
+        at now: Instant
     ) {
+        establishedAt = now
         self.attempt = attempt.number
         self.number = number
         self.path = path

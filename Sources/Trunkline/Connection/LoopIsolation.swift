@@ -56,8 +56,8 @@ extension Connection {
         }
     }
 
-    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `queue`. Returns
-    /// their number.
+    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `queue`.
+    /// Returns their number.
     nonisolated func admitNow(
         _ requests: [Request],
         first: RequestID,

@@ -20,9 +20,10 @@ struct ServerLoadLoopbackTests {
             }
             // `connect` returns before the server has accepted. The last connection may still be on its way.
             try await server.wait(within: patience) { $0.totalConnections == 2000 && $0.connectionCount == 0 }
-            // The client's sockets linger until the server has closed its own, and other suites have sockets too.
+            // The client's sockets linger until the server has closed its own, and other suites have hundreds of sockets
+            // for seconds on a busy machine. Those close in the end; a leak stays.
             var after = openDescriptors()
-            for _ in 0..<100 where after > before + 100 {
+            for _ in 0..<3000 where after >= before + 100 {
                 try await Task.sleep(for: .milliseconds(20))
                 after = openDescriptors()
             }

@@ -10,8 +10,8 @@
 /// ```
 ///
 /// Received bytes may share memory with those that arrived around them. That memory is at most eight times as large, or
-/// 256 bytes if that is more. Limits in bytes count only the bytes themselves. To keep a body for long without the rest,
-/// copy it: `Bytes(Array(body))`.
+/// 256 bytes if that is more. Limits in bytes count only the bytes themselves. To keep a body for long without the
+/// rest, copy it: `Bytes(Array(body))`.
 public struct Bytes: Sendable {
     @usableFromInline let storage: [UInt8]
     /// The offset of the first byte within `storage`. Invariant: `start + count <= storage.count`.

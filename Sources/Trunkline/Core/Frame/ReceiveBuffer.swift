@@ -163,11 +163,11 @@ public struct ReceiveBuffer: Sendable {
     /// Consumes `length` bytes at the front and returns them, or returns `nil` if not all of them have arrived.
     ///
     /// The result shares the buffer's storage if it has at least 4,096 bytes and is at least an eighth of the storage.
-    /// Otherwise it is a copy. A result of at most 1,024 bytes may share its copy with the bytes around it. That copy has
-    /// at most 256 bytes, or eight times the size of the result if that is more.
+    /// Otherwise it is a copy. A result of at most 1,024 bytes may share its copy with the bytes around it. That copy
+    /// has at most 256 bytes, or eight times the size of the result if that is more.
     ///
-    /// To compare bytes without keeping them, use ``byte(at:)``, ``integer(at:as:order:)`` or ``withSpan(_:)``, and then
-    /// ``skip(_:)``.
+    /// To compare bytes without keeping them, use ``byte(at:)``, ``integer(at:as:order:)`` or ``withSpan(_:)``, and
+    /// then ``skip(_:)``.
     @inlinable
     public mutating func readBytes(_ length: Int) -> Bytes? {
         guard length >= 0, length <= count else { return nil }

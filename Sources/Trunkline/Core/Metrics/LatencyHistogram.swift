@@ -83,7 +83,7 @@ public struct LatencyHistogram: Sendable, Hashable {
         return .seconds(Int64(seconds)) + .nanoseconds(Int64(rest))
     }
 
-    /// Returns the duration that `percent` of all durations do not exceed, or `nil` if there is none.
+    /// Returns the duration that `percent` of all durations do not exceed, or `nil` if the histogram is empty.
     ///
     /// The result is the end of a bucket. Between 1 µs and 2.4 h it is at most 1/16 more than the exact value. For
     /// shorter durations it is 1.088 µs, for longer ones 2.4 h.
@@ -101,7 +101,7 @@ public struct LatencyHistogram: Sendable, Hashable {
         return .nanoseconds(Self.end(of: first + counts.count - 1))
     }
 
-    /// The mean of all durations; `nil` if there is none.
+    /// The mean of all durations; `nil` if the histogram is empty.
     public var mean: Duration? { counts.isEmpty ? nil : sum / count }
 
     /// The buckets that are not empty, in ascending order: the end of each, and the number of its durations.
