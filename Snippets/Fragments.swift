@@ -30,6 +30,41 @@ func report(_ client: Client) async {
     for (failure, count) in metrics.failures { log("\(failure): \(count)") }
 }
 
+// MARK: Observing
+
+func timelines(_ client: Client, _ request: Request) async throws {
+    let recorder = TimelineRecorder()
+    _ = try await client.send(request, options: CallOptions(recorder: recorder))
+    for timeline in recorder.timelines { log("\(timeline)") }
+    for timeline in await client.slowestRequests { log("type \(timeline.type): \(timeline)") }
+}
+
+struct LinkLog: ClientObserver {
+    let interests: ClientEvent.Kinds = [.links, .limits]
+
+    func observe(_ events: [ClientEvent]) {
+        for event in events { log("\(event)") }
+    }
+
+    func missed(_ count: Int) { log("\(count) events are missing here") }
+}
+
+enum Trace {
+    @TaskLocal static var id: UInt64?
+}
+
+struct TraceContext: ClientInterceptor {
+    func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion? {
+        guard let id = Trace.id else { return nil }
+        call.request["trace"] = id
+        call.recordsTimeline = true
+        return { result, timeline in
+            let duration = timeline?.duration ?? .zero
+            log("trace \(id): \((try? result.get()) == nil ? "failed" : "ok") after \(duration)")
+        }
+    }
+}
+
 // MARK: Requests
 
 /// Waits for a job for up to `wait`.

@@ -30,7 +30,7 @@ extension Connection {
     ) -> AsyncStream<Element> {
         let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
         loop.schedule(
-            Completion { [weak self] in
+            LoopClosure { [weak self] in
                 guard let self else { return continuation.finish() }
                 self.onLoop { $0.add(continuation, startingWith: first($0), access) }
             }

@@ -93,6 +93,7 @@ public struct ClientError: Error, Sendable {
         var attempts: [Attempt] = []
         var response: Response?
         var cause: (any Error)?
+        var timeline: Timeline?
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -136,6 +137,9 @@ public struct ClientError: Error, Sendable {
 
     private init(_ content: Content) { storage = Storage(content) }
 
+    /// Returns this error of a request with this timeline.
+    func with(_ timeline: Timeline) -> ClientError { changed { $0.timeline = timeline } }
+
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
@@ -156,10 +160,19 @@ public struct ClientError: Error, Sendable {
     public var response: Response? { storage.content.response }
     /// The underlying error: a ``TransportError``, a ``FrameError``, or an error that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
+    /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
+    /// a request.
+    public var timeline: Timeline? { storage.content.timeline }
 }
 
 extension ClientError: CustomStringConvertible {
-    /// The code, fate, message, endpoint and cause, in one line.
+    /// The code, fate, message, timeline, endpoint and cause, in one line. An error response has no timeline in its
+    /// description.
+    ///
+    /// ```
+    /// timedOut (unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame
+    /// completed on that link for 7.9 s; ping unanswered; 3 other requests in flight [gateway.example:7000]
+    /// ```
     ///
     /// For an error response it also has the number of bytes of the body, but never the bytes: they are in
     /// ``response``. The description of the cause is included, with control and format characters escaped, even if the
@@ -168,6 +181,10 @@ extension ClientError: CustomStringConvertible {
         var text = "\(code) (\(fate)): \(message)"
         if code == .rejected, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
+        }
+        if fate != .answered, let timeline {
+            let isTime = (code == .timedOut || code == .cancelled) && !message.contains(";")
+            text += (isTime ? " " : "; ended ") + "\(timeline)"
         }
         if let endpoint { text += " [\(endpoint)]" }
         if let cause { text += "; \("\(cause)".asMessage)" }

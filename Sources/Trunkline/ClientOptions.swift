@@ -36,6 +36,11 @@ public struct ClientOptions: Sendable {
     /// The limits for bytes that were received and are not yet delivered.
     public var inbound = Inbound()
 
+    /// The observers of the client. Default: none.
+    public var observers: [any ClientObserver] = []
+    /// The interceptors through which every call passes, in this order. Default: none.
+    public var interceptors: [any ClientInterceptor] = []
+
     /// Creates options with the default values.
     public init() {}
 

@@ -32,7 +32,7 @@ struct Arguments {
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
                                | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
-                              [--batch N] [--pinned]
+                              [--batch N] [--pinned] [--observed]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -70,6 +70,7 @@ struct Arguments {
           --warmup M         the number of requests before them (default: a tenth of N)
           --batch N          send batches of at most N with send(all:); more than C counts as C
           --pinned           run the callers' tasks on client.executor
+          --observed         let an observer count all events of the client
           --help             show this text
         """
 
@@ -119,21 +120,22 @@ struct Arguments {
             var options = try Options(
                 words,
                 values: ["--requests", "--warmup", "--batch"],
-                flags: Report.allCases.map(\.option) + ["--quick", "--pinned"]
+                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
                 let count = try options.number("--requests", 1...)
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
                 let batchSize = options.has("--batch") ? try options.number("--batch", 1...) : 1
-                command = .drive(
-                    try options.run(
-                        row,
-                        batchSize: batchSize,
-                        warmUp: .requests(warmUp),
-                        measured: .requests(count)
-                    )
+                let isObserved = options.takeFlag("--observed")
+                var run = try options.run(
+                    row,
+                    batchSize: batchSize,
+                    warmUp: .requests(warmUp),
+                    measured: .requests(count)
                 )
+                run.isObserved = isObserved
+                command = .drive(run)
             } else {
                 let isQuick = options.takeFlag("--quick")
                 let report = Report.allCases.first { options.takeFlag($0.option) }

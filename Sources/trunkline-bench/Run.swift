@@ -60,6 +60,8 @@ struct Run {
     var measured: Quota
     /// The root certificate of the server; `nil` for plaintext.
     var root: PEM?
+    /// Whether an observer counts all events of the client.
+    var isObserved = false
 
     /// The type of every request: the first type for applications.
     static let type: UInt32 = 0x410

@@ -37,7 +37,7 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        try await outcome(of: request, policy, timeout, options).get()
+        try await outcome(of: request, policy, timeout, options).outcome.get()
     }
 
     /// Returns a cached response to a typed request, or sends the request, depending on a cache policy. The request
@@ -62,11 +62,12 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
-        let response = try await outcome(of: untyped, policy, timeout, options.retrying(Typed.retry)).get()
+        let (outcome, key) = await outcome(of: untyped, policy, timeout, options.retrying(Typed.retry))
+        let response = try outcome.get()
         do throws(ClientError) {
             return try request.read(response)
         } catch {
-            responseCache.remove(response.frame, for: policy.key ?? CacheKey(untyped))
+            responseCache.remove(response.frame, for: key)
             throw error
         }
     }
@@ -106,23 +107,40 @@ extension Client {
 
     // MARK: Performing a call
 
+    /// Returns the outcome of a call, and the key under which its response is cached.
     private nonisolated func outcome(
         of request: Request,
         _ policy: CachePolicy,
         _ timeout: Timeout,
         _ callOptions: CallOptions
-    ) async -> Outcome {
-        if Task.isCancelled { return .failure(.cancelledUnsent) }
-        let options: ResolvedOptions
+    ) async -> (outcome: Outcome, key: CacheKey) {
+        var key = policy.key ?? CacheKey(request)
+        if Task.isCancelled { return (.failure(.cancelledUnsent), key) }
         do throws(ClientError) {
-            options = try resolved(callOptions, timeout)
+            let options = try resolved(callOptions, timeout)
+            guard isIntercepted || options.recorder != nil else {
+                return (await outcome(of: request.frame, key, policy, options), key)
+            }
+            let intercepted = await interceptedOutcome(.send, of: request.frame, options) { frame, options in
+                if policy.key == nil { key = CacheKey(Request(frame)) }
+                return await outcome(of: frame, key, policy, options)
+            }
+            return (intercepted, key)
         } catch {
-            return .failure(error)
+            return (.failure(error), key)
         }
-        let key = policy.key ?? CacheKey(request)
+    }
+
+    /// Answers a call, which has passed the interceptors, from the cache or by a request.
+    private nonisolated func outcome(
+        of frame: Frame,
+        _ key: CacheKey,
+        _ policy: CachePolicy,
+        _ options: ResolvedOptions
+    ) async -> Outcome {
         if let response = responseCache.response(for: key, policy) { return .success(Response(response)) }
         guard policy.asks else { return .failure(responseCache.absence) }
-        let call = CoalescedCall(nextRequestID(), request.frame, key, policy, options)
+        let call = CoalescedCall(nextRequestID(), frame, key, policy, options)
         let outcome = await coalesced(call)
         guard case .failure(let error) = outcome, error.isUnreachability,
             let response = responseCache.staleResponse(for: key, policy)
@@ -134,7 +152,7 @@ extension Client {
         await withTaskCancellationHandler {
             await withContinuation { continuation in
                 commandQueue.postRequest(.coalesce(call, continuation))
-                // As in `outcome(of:_:isEnqueued:)`: a command that came before the call had no effect.
+                // As in `plainOutcome(of:_:isEnqueued:)`: a command that came before the call had no effect.
                 if Task.isCancelled { commandQueue.post(.leave(call)) }
             }
         } onCancel: {

@@ -25,6 +25,11 @@ public struct CallOptions: Sendable, Hashable {
     /// - All serial numbers of the link are in use: `overloaded`.
     public var waitsForReady: Bool
 
+    /// Receives the timeline of each request of the call. Default: none.
+    ///
+    /// There is no timeline for a call that is answered from the cache or shares the request of an earlier call.
+    public var recorder: TimelineRecorder?
+
     /// Creates call options. An omitted option has the value of the client's options.
     ///
     /// - Parameters:
@@ -32,10 +37,17 @@ public struct CallOptions: Sendable, Hashable {
     ///   - retry: Whether the request is sent again when it fails. Default: the policy of the request type or of the
     ///     client.
     ///   - waitsForReady: Whether the request may wait for a link. Default: true.
-    public init(timeout: Timeout = .default, retry: RetryPolicy = .default, waitsForReady: Bool = true) {
+    ///   - recorder: Receives the timeline of each request of the call. Default: none.
+    public init(
+        timeout: Timeout = .default,
+        retry: RetryPolicy = .default,
+        waitsForReady: Bool = true,
+        recorder: TimelineRecorder? = nil
+    ) {
         self.timeout = timeout
         self.retry = retry
         self.waitsForReady = waitsForReady
+        self.recorder = recorder
     }
 
     /// Returns the same options, with `policy` (that of a request type) in place of a default retry policy.

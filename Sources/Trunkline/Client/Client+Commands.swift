@@ -3,6 +3,7 @@ extension Client: LoopActor, CommandQueueOwner {
     nonisolated func take(_ commands: inout [Command]) { onItsLoop(&commands) { $0.perform(&$1) } }
 
     private func perform(_ commands: inout [Command]) {
+        batchTime = loop.now
         directRoom = isReady ? connection.roomNow : 0
         for index in commands.indices {
             // The usual command is taken apart alone and without a variable: otherwise its frame would be copied, which
@@ -18,6 +19,7 @@ extension Client: LoopActor, CommandQueueOwner {
             }
         }
         directRoom = 0
+        tellCollected()
         finish()
     }
 
@@ -44,6 +46,10 @@ extension Client: LoopActor, CommandQueueOwner {
         queue.giveBackMemory()
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         armTimer()
+        if let observation = connection.observation {
+            tellLimit()
+            observation.deliver()
+        }
     }
 
     /// Why the client needs a link, apart from the requests that wait for one.
@@ -114,8 +120,17 @@ extension Client: LoopActor, CommandQueueOwner {
             if let (session, place) = connection.admitNow(id, &frame, waiter, expectsResponse: expectsResponse) {
                 directRoom -= 1
                 counters.requests += 1
+                noteAccepted(id, type, expectsResponse, on: session)
                 if expectsResponse, isPart { parts.begin(id, type: type) }
-                return queue.register(id, at: place, on: session, deadline: deadline, accepted: accepted)
+                return queue.register(
+                    id,
+                    type,
+                    at: place,
+                    on: session,
+                    deadline: deadline,
+                    accepted: accepted,
+                    now: batchTime
+                )
             }
         }
         // A message that `enqueue` accepted already has room.
@@ -124,6 +139,8 @@ extension Client: LoopActor, CommandQueueOwner {
             return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
         counters.requests += 1
+        noteAccepted(id, frame.type, expectsResponse, on: 0)
+        tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
         let request = QueuedRequest(
             id: id,
@@ -140,9 +157,21 @@ extension Client: LoopActor, CommandQueueOwner {
         var admitted = 0
         let areTracked = options.areTracked(keepsFrame: checksResponses)
         if lifecycle == .open, directRoom > 0, queue.isEmpty, parts.heldCount == 0, !areTracked {
-            admitted = connection.admitNow(requests, first: first, batch, atMost: directRoom, for: &queue)
+            admitted = connection.admitNow(
+                requests,
+                first: first,
+                batch,
+                atMost: directRoom,
+                at: batchTime,
+                for: &queue
+            )
             directRoom -= admitted
             counters.requests += admitted
+            if tellsRequests {
+                for index in 0..<admitted {
+                    noteAccepted(first + RequestID(index), requests[index].type, options.expectsResponse, on: session)
+                }
+            }
         }
         for index in admitted..<requests.count {
             let frame = requests[index].frame
@@ -169,6 +198,7 @@ extension Client: LoopActor, CommandQueueOwner {
             return ClientError(.connectionLost, .notSent, "the link of the push is closed or draining")
         }
         guard !options.waitsForReady, !isReady else { return nil }
+        tellCollected()
         // This call does not wait for the link, but later calls can use it.
         connection.inCallOfOwner { $0.connectIfNeeded() }
         return unsentError(.unavailable, "not connected, and waitsForReady is false")
@@ -207,11 +237,13 @@ extension Client: LoopActor, CommandQueueOwner {
             }
             return end(id, request.waiter, unsentError(code, message))
         }
+        let now = loop.now
+        let onLink = connection.inCallOfOwner { $0.attempt(id, session, linkPlace, at: now) }
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
         case .none: return  // the events contain its end
-        case .notSent(let waiter): end(id, waiter, unsentError(code, message))
+        case .notSent(let waiter): end(id, waiter, unsentError(code, message), onLink)
         case .sent(let waiter, let endpoint):
-            end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause))
+            end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)
         }
     }
 

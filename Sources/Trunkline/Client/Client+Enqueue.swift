@@ -40,8 +40,21 @@ extension Client {
     public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
         let options = try messageOptions(request, timeout)
-        if try accept(request.frame, options) { return }
-        _ = try await outcome(of: request.frame, options, isEnqueued: true).get()
+        guard isIntercepted else { return try await enqueue(request.frame, options) }
+        let outcome = await interceptedOutcome(.enqueue, of: request.frame, options) { frame, options in
+            do throws(ClientError) {
+                try await enqueue(frame, options)
+                return .success(.none)
+            } catch {
+                return .failure(error)
+            }
+        }
+        _ = try outcome.get()
+    }
+
+    private nonisolated func enqueue(_ frame: Frame, _ options: ResolvedOptions) async throws(ClientError) {
+        if try accept(frame, options) { return }
+        _ = try await plainOutcome(of: frame, options, isEnqueued: true).get()
     }
 
     /// Accepts a one-way message for sending, or fails immediately. This is `enqueue` for callers that cannot wait.
@@ -54,7 +67,15 @@ extension Client {
     ///   `invalidRequest` if the server would answer the message, `timedOut` if the timeout is zero or negative, or
     ///   `closed`.
     public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
-        guard try accept(request.frame, try messageOptions(request, timeout)) else { throw messageRoom.overload }
+        switch passInterceptors(.enqueue, request.frame, try messageOptions(request, timeout)) {
+        case .ended(let outcome): _ = try outcome.get()
+        case .sends(let frame, let options, let completion):
+            let outcome = Outcome { () throws(ClientError) in
+                guard try accept(frame, options) else { throw messageRoom.overload }
+                return .none
+            }
+            _ = try (completion?(outcome) ?? outcome).get()
+        }
     }
 
     private nonisolated func messageOptions(

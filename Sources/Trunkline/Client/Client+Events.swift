@@ -16,30 +16,36 @@ extension Client: ConnectionOwner {
         for index in events.indices {
             // Taken apart like a command: see `perform` of commands.
             if case .answered = events[index] {
-                guard case .answered(let id, let waiter, let frame) = exchange(&events[index], with: .taken) else {
-                    continue
-                }
-                answered(id, waiter, frame, at: now)
+                guard
+                    case .answered(let id, let waiter, let frame, let position) = exchange(&events[index], with: .taken)
+                else { continue }
+                answered(id, waiter, frame, position, at: now)
             } else {
                 perform(exchange(&events[index], with: .taken), at: now)
             }
         }
         channels.yieldMalformed()
+        tellCollected()
     }
 
     private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
-        case .answered(let id, let waiter, let frame): answered(id, waiter, frame, at: now)
+        case .answered(let id, let waiter, let frame, let position): answered(id, waiter, frame, position, at: now)
         case .room, .taken: break
         case .pushes(let frames):
             counters.pushes += frames.count
+            let dropped = channels.droppedCount
             if channels.offer(frames, speaking: codec) { updateReading() }
-        case .part(let id, let waiter, let frame): take(frame, of: id, waiter)
-        case .failed(let id, let waiter, let error): if queue[id] != nil { end(id, waiter, error) }
-        case .wrote(let id, let waiter):
-            guard let accepted = queue.forget(id) else { return }
+            if channels.droppedCount > dropped {
+                tell(.pushes, .pushesDropped(channels.droppedCount - dropped))
+            }
+        case .part(let id, let waiter, let frame): take(frame, of: id, waiter, at: now)
+        case .failed(let id, let waiter, let error, let onLink): if queue[id] != nil { end(id, waiter, error, onLink) }
+        case .wrote(let id, let waiter, let position):
+            guard let request = queue.forget(id) else { return }
             counters.written += 1
-            callDurations.record(from: accepted, to: now)
+            tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
+            noteSuccess(of: id, request, waiter, position, at: now)
             waiter.resume(.success(.none))
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
@@ -49,19 +55,22 @@ extension Client: ConnectionOwner {
         case .admitted(let waiter, let serial):
             waiter.accept()
             waiter.handle?.admitted(as: serial)
-        case .late(let isPart): if !isPart { counters.lateResponses += 1 }
+        case .late(let id, let isPart): if !isPart { noteLate(id) }
         case .unknownResponse: counters.unknownResponses += 1
         case .unexpected: counters.unexpectedFrames += 1
         case .ready(let session):
             self.session = session
+            linkGaps.end(at: now, isOfInterest: !queue.isEmpty || queue.delayedCount > 0)
             notePushes(from: session)
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): notePushes(from: session)
         case .returned(let requests):
             session = 0
+            linkGaps.begin(at: now)
             queue.giveBack(requests)
+            tellWaiting(requests)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
-        case .lost(let loss): take(loss)
+        case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
             for request in queue.removeAll(includingDelayed: false) { fail(request.id, request.waiter, error) }
             resumeConnectWaiters(error)
@@ -71,46 +80,61 @@ extension Client: ConnectionOwner {
 
     /// Ends a request with its response. Not inlined, like `register`.
     @inline(never)
-    private func answered(_ id: RequestID, _ waiter: consuming Waiter, _ frame: consuming Frame, at now: Instant) {
-        if parts.hasTargets { return answeredInParts(id, waiter, frame, at: now) }
-        guard let accepted = queue.forget(id) else { return counters.lateResponses += 1 }
-        count(frame, from: accepted, to: now)
-        waiter.resume(Outcome(of: frame))
-    }
-
-    /// Counts a response that reached its request.
-    @inline(__always)
-    private func count(_ response: borrowing Frame, from accepted: Instant, to now: Instant) {
+    private func answered(
+        _ id: RequestID,
+        _ waiter: consuming Waiter,
+        _ frame: consuming Frame,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        guard let request = queue.forget(id) else { return noteLate(id) }
         counters.responses += 1
-        callDurations.record(from: accepted, to: now)
-        if response.isErrorResponse || response.malformedReason != nil { countFailed(response) }
-    }
-
-    @inline(never)
-    private func countFailed(_ response: borrowing Frame) {
-        let code: ClientError.Code = response.malformedReason != nil ? .protocolViolation : .rejected
-        failures[Metrics.Failure(code, .answered), default: 0] += 1
-    }
-
-    /// Handles a response while some requests are being sent in parts.
-    private func answeredInParts(_ id: RequestID, _ waiter: Waiter, _ frame: Frame, at now: Instant) {
-        let place = queue[id]
-        guard let accepted = queue.forget(id) else { return counters.lateResponses += 1 }
-        count(frame, from: accepted, to: now)
+        noteAnswered(id, request, frame.status, at: now)
+        if frame.isErrorResponse || frame.malformedReason != nil {
+            return answeredWithError(id, request, waiter, frame, position, at: now)
+        }
+        noteSuccess(of: id, request, waiter, position, at: now)
+        let serial = frame.serial
         waiter.resume(Outcome(of: frame))
-        // A cancel frame tells a server that answered before it received the whole request that no more parts follow.
-        // Otherwise it could read the next request with this serial as the rest.
-        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _)? = place,
-            let cancel = codec._cancelFrame(for: frame.serial, type: target.type)
+        if parts.hasTargets { endParts(of: id, request, serial) }
+    }
+
+    /// Ends a request with an error response, or with a response that is malformed.
+    @inline(never)
+    private func answeredWithError(
+        _ id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: Waiter,
+        _ frame: Frame,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        guard case .failure(let error) = Outcome(of: frame) else { return }
+        failures[Metrics.Failure(error.code, error.fate), default: 0] += 1
+        let onLink = attempt(of: request, at: position, now)
+        let timeline = timeline(of: id, request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        noteEnd(of: request, waiter, timeline, at: now)
+        waiter.resume(.failure(error.with(timeline)))
+        if parts.hasTargets { endParts(of: id, request, frame.serial) }
+    }
+
+    /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
+    /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
+    private func endParts(of id: RequestID, _ request: RequestQueue<Waiter>.Entry, _ serial: SerialNumber) {
+        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place,
+            let cancel = codec._cancelFrame(for: serial, type: target.type)
         else { return }
         connection.inCallOfOwner { $0.send(cancel, on: session) }
     }
 
     /// Handles a part of a response.
-    private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter) {
+    private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter, at now: Instant) {
         guard queue[id] != nil else { return }  // cancelled because of an earlier part
         counters.parts += 1
-        switch waiter.take(part) {
+        if connection.observation?.wantsSteps == true, waiter.firstPart == nil {
+            tell(.steps, .requestFirstPart(id: id))
+        }
+        switch waiter.take(part, at: now) {
         case .taken: break
         case .full(let channel):
             fullReplies.append(channel)
@@ -134,16 +158,22 @@ extension Client: ConnectionOwner {
     }
 
     /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
-    private func take(_ loss: LinkLoss) {
-        if loss.wasReady { session = 0 }
+    private func take(_ loss: LinkLoss, at now: Instant) {
+        if loss.wasReady {
+            session = 0
+            linkGaps.begin(at: now)
+        }
         parts.noteDropped(loss.remains.unsentParts)
         queue.giveBack(loss.remains.unsent)
+        tellWaiting(loss.remains.unsent)
         let error =
             lifecycle >= .closing
             ? ClientError(.closed, .unknown, "the client was closed")
-            : ClientError.lost(with: loss.endpoint, loss.cause)
-        for (id, waiter) in loss.remains.lost where queue[id] != nil { fail(id, waiter, error) }
-        if loss.wasReady { endLinkbound(loss.endpoint, loss.cause) }
+            : ClientError.lost(with: loss.link.endpoint, loss.cause)
+        for (id, waiter, times) in loss.remains.lost where queue[id] != nil {
+            fail(id, waiter, error, AttemptOnLink(link: loss.link, times: times))
+        }
+        if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
 
     /// Ends every request that is on no link.
@@ -152,12 +182,19 @@ extension Client: ConnectionOwner {
     }
 
     /// Ends the request of `id` with a final error.
-    func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
-        if let accepted = queue.forget(id) {
+    ///
+    /// - Parameter onLink: What is known about its last attempt, if it was on a link.
+    func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+        var error = error
+        if let request = queue.forget(id) {
             counters.failed += 1
-            let error = waiter.tracked?.amended(error) ?? error
-            failures[Metrics.Failure(error.code, error.fate), default: 0] += 1
-            callDurations.record(from: accepted, to: loop.now)
+            error = waiter.tracked?.amended(error) ?? error
+            let (failure, now) = (Metrics.Failure(error.code, error.fate), loop.now)
+            failures[failure, default: 0] += 1
+            let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
+            noteEnd(of: request, waiter, timeline, at: now)
+            error = error.with(timeline)
+            tell(.requests, .requestFailed(id: id, error, after: now.since(request.accepted)))
         }
         endParts(of: id, error)
         waiter.resume(.failure(error))
@@ -166,6 +203,7 @@ extension Client: ConnectionOwner {
     /// Ends a request that was not accepted.
     func refuse(_ waiter: Waiter, _ error: ClientError) {
         refusals[error.code, default: 0] += 1
+        tell(.requests, .requestRefused(error))
         waiter.resume(.failure(error))
     }
 

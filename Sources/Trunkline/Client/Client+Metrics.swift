@@ -76,6 +76,9 @@ extension Client {
         public var unknownResponses = 0
         /// The number of pushes received.
         public var pushes = 0
+        /// The number of pushes that streams dropped because their buffer was full. A push that several streams dropped
+        /// counts several times.
+        public var pushesDropped = 0
         /// The number of received frames of a kind that a client does not handle: requests and cancellations.
         public var unexpectedFrames = 0
 
@@ -124,13 +127,28 @@ extension Client {
         }
     }
 
+    /// The counts of `Metrics` that the client itself keeps, under the same names.
+    struct Counters {
+        var (requests, responses, written, failed) = (0, 0, 0, 0)
+        var (retries, retriesRefused) = (0, 0)
+        var (parts, lateResponses, unknownResponses) = (0, 0, 0)
+        var (pushes, unexpectedFrames) = (0, 0)
+    }
+
     /// The metrics of this client at the time of the call: a consistent snapshot.
     public var metrics: Metrics {
-        var metrics = counters
+        var metrics = Metrics()
+        (metrics.requests, metrics.responses) = (counters.requests, counters.responses)
+        (metrics.written, metrics.failed) = (counters.written, counters.failed)
+        (metrics.retries, metrics.retriesRefused) = (counters.retries, counters.retriesRefused)
+        (metrics.parts, metrics.lateResponses) = (counters.parts, counters.lateResponses)
+        metrics.unknownResponses = counters.unknownResponses
+        (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
         (metrics.failures, metrics.refusals, metrics.callDurations) = (failures, refusals, callDurations)
         metrics.cache = responseCache.metrics
+        metrics.pushesDropped = channels.droppedCount
         metrics.pending = queue.count
         let waiting = queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)

@@ -57,6 +57,9 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
+        if isIntercepted || options.recorder != nil {
+            return try await outcome(of: request.frame, try resolved(options, timeout), as: .send).get()
+        }
         let id = nextRequestID()
         return try await withTaskCancellationHandler {
             await withContinuation { submit(request.frame, id, timeout, options, $0) }
@@ -117,7 +120,8 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) {
         guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
-        _ = try await outcome(of: request.frame, try resolved(options, timeout, expectsResponse: false)).get()
+        let options = try resolved(options, timeout, expectsResponse: false)
+        _ = try await outcome(of: request.frame, options, as: .post).get()
     }
 
     /// Answers a push on the link on which it was received: with an acknowledgement, or with the response to a request
@@ -150,11 +154,22 @@ extension Client {
         let callOptions = CallOptions(retry: .never, waitsForReady: false)
         var options = try resolved(callOptions, timeout, expectsResponse: false)
         options.session = push.session
-        _ = try await outcome(of: frame, options).get()
+        _ = try await outcome(of: frame, options, as: .post).get()
     }
 
     /// Sends `frame` and returns its outcome. The outcome of a one-way message is an empty response.
-    nonisolated func outcome(of frame: Frame, _ options: ResolvedOptions, isEnqueued: Bool = false) async -> Outcome {
+    nonisolated func outcome(of frame: Frame, _ options: ResolvedOptions, as form: ClientCall.Form) async -> Outcome {
+        guard isIntercepted || options.recorder != nil else { return await plainOutcome(of: frame, options) }
+        if Task.isCancelled { return .failure(.cancelledUnsent) }
+        return await interceptedOutcome(form, of: frame, options) { await plainOutcome(of: $0, $1) }
+    }
+
+    /// Sends `frame`, which has passed the interceptors, and returns its outcome.
+    nonisolated func plainOutcome(
+        of frame: Frame,
+        _ options: ResolvedOptions,
+        isEnqueued: Bool = false
+    ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
         return await withTaskCancellationHandler {
@@ -182,7 +197,8 @@ extension Client {
             accepted: now,
             waitsForReady: call.waitsForReady,
             deadline: try deadline(after: timeout, from: now),
-            expectsResponse: expectsResponse
+            expectsResponse: expectsResponse,
+            recorder: call.recorder
         )
     }
 
@@ -236,7 +252,7 @@ extension Client {
     ) async -> [Result<Response, ClientError>] {
         let requests = Array(requests)
         do throws(ClientError) {
-            return await outcomes(of: requests, try resolved(options, timeout))
+            return await outcomes(of: requests, try resolved(options, timeout), as: .send)
         } catch {
             return requests.map { _ in .failure(error) }
         }
@@ -267,7 +283,7 @@ extension Client {
         let posted = zip(requests, arePosted).filter(\.1).map(\.0)
         do throws(ClientError) {
             let options = try resolved(options, timeout, expectsResponse: false)
-            var outcomes = await outcomes(of: posted, options).makeIterator()
+            var outcomes = await outcomes(of: posted, options, as: .post).makeIterator()
             return arePosted.map { isPosted in
                 guard isPosted, let outcome = outcomes.next() else { return .failure(.answeredWhenPosted) }
                 return outcome.map { _ in }
@@ -277,13 +293,29 @@ extension Client {
         }
     }
 
-    private nonisolated func outcomes(of requests: [Request], _ options: ResolvedOptions) async -> [Outcome] {
-        guard !requests.isEmpty else { return [] }
+    private nonisolated func outcomes(
+        of requests: [Request],
+        _ options: ResolvedOptions,
+        as form: ClientCall.Form
+    ) async -> [Outcome] {
+        guard isIntercepted || options.recorder != nil else {
+            return await plainOutcomes(of: requests, options).outcomes
+        }
         if Task.isCancelled { return requests.map { _ in .failure(.cancelledUnsent) } }
+        return await interceptedOutcomes(form, of: requests, options)
+    }
+
+    /// Sends requests, which have passed the interceptors, and returns the ID of the first one and their outcomes.
+    nonisolated func plainOutcomes(
+        of requests: [Request],
+        _ options: ResolvedOptions
+    ) async -> (first: RequestID, outcomes: [Outcome]) {
+        guard !requests.isEmpty else { return (0, []) }
+        if Task.isCancelled { return (0, requests.map { _ in .failure(.cancelledUnsent) }) }
         let count = RequestID(requests.count)
         let first = requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
         let range = first...(first + count - 1)
-        return await withTaskCancellationHandler {
+        let outcomes = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 let batch = Batch(count: requests.count, options, continuation)
                 commandQueue.postRequest(.sendAll(first: first, requests, batch))
@@ -292,6 +324,7 @@ extension Client {
         } onCancel: {
             commandQueue.post(.cancel(range))
         }
+        return (first, outcomes)
     }
 
     // MARK: Handles
@@ -313,14 +346,18 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) -> PendingRequest<Response> {
-        let id = nextRequestID()
-        let handle = RequestHandle { [commandQueue] in commandQueue.post(.cancel(id...id)) }
         do throws(ClientError) {
-            submit(request.frame, id, .handle(handle), try resolved(options, timeout))
+            switch passInterceptors(.start, request.frame, try resolved(options, timeout)) {
+            case .ended(let outcome): return PendingRequest(RequestHandle(outcome))
+            case .sends(let frame, let options, let completion):
+                let id = nextRequestID()
+                let handle = RequestHandle(onEnd: completion) { [commandQueue] in commandQueue.post(.cancel(id...id)) }
+                submit(frame, id, .handle(handle), options)
+                return PendingRequest(handle)
+            }
         } catch {
-            handle.complete(.failure(error))
+            return PendingRequest(RequestHandle(.failure(error)))
         }
-        return PendingRequest(handle)
     }
 
     /// Cancels every request and one-way message that was made before this call and has not ended.

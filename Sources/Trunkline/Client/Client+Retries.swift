@@ -1,21 +1,33 @@
 /// Failures on the event loop: which of them end a request, and which are followed by a retry.
 extension Client {
     /// Handles a request that left its link or the queue because of a failure: retries it, or ends it with `error`.
-    func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError) {
-        if !retry(id, waiter, after: error) { end(id, waiter, error) }
+    ///
+    /// - Parameter onLink: What is known about the attempt, if it was on a link.
+    func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+        if !retry(id, waiter, after: error, onLink) { end(id, waiter, error, onLink) }
     }
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
-    private func retry(_ id: RequestID, _ waiter: Waiter, after error: ClientError) -> Bool {
-        guard case .tracked(let present, let call) = waiter, let plain = present.anew else { return false }
+    private func retry(
+        _ id: RequestID,
+        _ waiter: Waiter,
+        after error: ClientError,
+        _ onLink: AttemptOnLink?
+    ) -> Bool {
+        guard case .tracked(let present, let call) = waiter, let plain = present.anew, let entry = queue.entry(id)
+        else {
+            return false
+        }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        guard let next = call.next(after: error, at: now, using: &generator), let until = next.delayedUntil,
+        let attempt = attempt(entry, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        guard let next = call.next(after: error, attempt, at: now, using: &generator), let until = next.delayedUntil,
             until < plain.coalesced?.end ?? .distantFuture
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
             counters.retriesRefused += 1
+            tell(.limits, .limitReached(.retryBudget))
             return false
         }
         counters.retries += 1
@@ -24,6 +36,7 @@ extension Client {
         let waiter = Waiter.tracked(plain, next)
         let request = QueuedRequest(id: id, frame: call.frame, waiter: waiter, expectsResponse: expectsResponse)
         queue.delay(request, until: until)
+        tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
         return true
     }
 
@@ -33,6 +46,7 @@ extension Client {
             guard case .tracked(let plain, let call) = request.waiter else { continue }
             if call.options.waitsForReady || isReady {
                 queue.wake(request.id, as: .tracked(plain, call.awake))
+                tell(.steps, .requestWaiting(id: request.id, for: isReady ? .turn : .link))
             } else {
                 cancel(request.id, .unavailable, "not connected, and waitsForReady is false")
                 connection.inCallOfOwner { $0.connectIfNeeded() }

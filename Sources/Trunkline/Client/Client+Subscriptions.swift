@@ -75,14 +75,33 @@ extension Client {
         expectsResponse: Bool
     ) async throws(ClientError) -> (subscription: Subscription, response: Response) {
         let first = await connection.firstLinkToBeTold
-        var options = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
-        let response = try await outcome(of: request.frame, options).get()
+        let resolved = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
+        switch passInterceptors(.subscribe, request.frame, resolved) {
+        case .ended(let outcome):
+            let response = try outcome.get()
+            return (Subscription(response: expectsResponse ? response : nil, id: 0, connection: connection), response)
+        case .sends(let frame, let options, let completion):
+            let outcome = await plainOutcome(of: frame, options)
+            let response = try (completion?(outcome) ?? outcome).get()
+            return try await remember(Request(frame), options, response, toldSince: first)
+        }
+    }
+
+    /// Lets later links restore a subscription that the server has accepted with `response`.
+    private nonisolated func remember(
+        _ request: Request,
+        _ options: ResolvedOptions,
+        _ response: Response,
+        toldSince first: Int
+    ) async throws(ClientError) -> (subscription: Subscription, response: Response) {
+        let (expectsResponse, connection) = (options.expectsResponse, connection)
         let (id, unrestored) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
         let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
         guard unrestored else { return (subscription, response) }
         do throws(ClientError) {
+            var options = options
             options.retry = .never
-            _ = try await outcome(of: request.frame, options).get()
+            _ = try await plainOutcome(of: request.frame, options).get()
         } catch {
             // The server has accepted it, and the next link restores it.
             if error.code == .connectionLost { return (subscription, response) }
@@ -110,7 +129,7 @@ extension Connection {
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.
     fileprivate func forget(_ id: UInt64) {
-        subscriptions[id] = nil
+        guard subscriptions.removeValue(forKey: id) != nil else { return }
         guard ready != nil, let handshaking, let handshake = links[handshaking].handshake,
             id <= handshake.restoredThrough
         else { return }

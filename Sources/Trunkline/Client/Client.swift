@@ -23,6 +23,8 @@ public actor Client {
     package nonisolated let codec: any FrameCodec
     /// Whether the codec compares responses with their requests. Stored because it is read for every request.
     nonisolated let checksResponses: Bool
+    /// Whether there are interceptors. Stored because it is read for every request.
+    nonisolated let isIntercepted: Bool
     nonisolated let requestIDs = Atomic<RequestID>(0)
     /// Cached responses and coalesced requests.
     nonisolated let responseCache: ResponseCache
@@ -53,7 +55,7 @@ public actor Client {
     var generator: SeededGenerator
     /// The metrics that are plain counts. The others are apart: for a property that is changed through code that the
     /// compiler does not see, such as that of a dictionary, the runtime checks every access.
-    var counters = Metrics()
+    var counters = Counters()
     var failures: [Metrics.Failure: Int] = [:]
     var refusals: [ClientError.Code: Int] = [:]
     /// The durations of all calls. Exclusive access: see `LoopActor`.
@@ -61,6 +63,26 @@ public actor Client {
         @exclusivity(unchecked)
     #endif
     @safe var callDurations = LatencyHistogram()
+    /// Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var slowest = SlowestRequests()
+    /// Whether the observers want the events of requests.
+    nonisolated let tellsRequests: Bool
+    /// The requests that were accepted, and answered, since the latest event. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var accepted: [ClientEvent.AcceptedRequest] = []
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var answered: [ClientEvent.AnsweredRequest] = []
+    /// The limit because of which requests wait, as told to the observers.
+    var notedLimit: ClientEvent.Limit?
+    /// When the present batch of commands began.
+    var batchTime = Instant.distantPast
     var channels = PushChannels()
     /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
     var fullReplies: [ReplyChannel] = []
@@ -76,6 +98,7 @@ public actor Client {
     var pushSession: UInt64?
     /// The session of the link that takes requests, as reported by the events of the connection; 0 for none.
     var session: UInt64 = 0
+    var linkGaps = LinkGaps()
     /// The next instant at which the connection must check its links.
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
@@ -120,7 +143,9 @@ public actor Client {
         self.codec = codec
         messageRoom = MessageRoom(options)
         checksResponses = codec._checksResponses
+        isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
+        tellsRequests = connection.observation?.wantsRequests == true
         queue = RequestQueue(
             maximumWaiting: options.requests.maximumWaiting,
             maximumBytes: options.requests.maximumWaitingBytes
@@ -160,7 +185,7 @@ public actor Client {
             for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
             connection.finishClosing()
         }
-        loop.schedule(Completion { connection.onLoop(end) })
+        loop.schedule(LoopClosure { connection.onLoop(end) })
     }
 
     // MARK: State

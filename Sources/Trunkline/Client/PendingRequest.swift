@@ -63,8 +63,19 @@ final class RequestHandle: Sendable {
 
     private let progress = Lock(Progress())
     private let onCancel: @Sendable () -> Void
+    /// Receives the outcome, once, and may replace it.
+    private let onEnd: (@Sendable (Outcome) -> Outcome)?
 
-    init(onCancel: @escaping @Sendable () -> Void) { self.onCancel = onCancel }
+    init(onEnd: (@Sendable (Outcome) -> Outcome)?, onCancel: @escaping @Sendable () -> Void) {
+        self.onCancel = onCancel
+        self.onEnd = onEnd
+    }
+
+    /// Creates the handle of a request that has ended.
+    convenience init(_ outcome: Outcome) {
+        self.init(onEnd: nil) {}
+        complete(outcome)
+    }
 
     /// The current state of the request.
     var state: RequestState { progress.withLock { $0.state } }
@@ -108,7 +119,9 @@ final class RequestHandle: Sendable {
         }
     }
 
+    /// Called once, when the request has ended.
     func complete(_ outcome: Outcome) {
+        let outcome = onEnd?(outcome) ?? outcome
         let waiters = progress.withLock { progress -> [Continuation<Outcome>] in
             guard progress.outcome == nil else { return [] }
             progress.outcome = outcome

@@ -5,6 +5,8 @@ public struct Request: Sendable, Hashable {
     /// The frame to send. Its serial is set when it is put on a link.
     private(set) var frame: Frame
 
+    init(_ frame: Frame) { self.frame = frame }
+
     /// Creates a request.
     ///
     /// - Parameters:

@@ -11,13 +11,16 @@ struct ResolvedOptions: Sendable {
     var expectsResponse = true
     /// The only session in which the request may go out; `nil` for any.
     var session: UInt64?
+    /// Receives the timeline of the request.
+    var recorder: TimelineRecorder?
 
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
     /// Whether a request with these options needs a `TrackedCall`. `keepsFrame`: responses are compared with requests.
+    @inline(__always)
     func areTracked(keepsFrame: Bool) -> Bool {
-        guard case .ifUnsent = retry, waitsForReady, session == nil else { return true }
+        guard case .ifUnsent = retry, waitsForReady, session == nil, recorder == nil else { return true }
         return keepsFrame && expectsResponse
     }
 }
@@ -25,7 +28,8 @@ struct ResolvedOptions: Sendable {
 /// A request with options other than the usual ones, from one try to the next.
 struct TrackedCall: Sendable {
     let options: ResolvedOptions
-    /// The frame to send again or to compare with the response. The queues release a frame as soon as it is written.
+    /// The frame to send again or to compare with the response; without its content if neither is needed. The queues
+    /// release a frame as soon as it is written.
     let frame: Frame
     /// The number of the current try, counted from 1.
     private(set) var attempt = 1
@@ -33,6 +37,13 @@ struct TrackedCall: Sendable {
     private(set) var wasSent = false
     /// The end of the back-off before the next try; `nil` during a try.
     private(set) var delayedUntil: Instant?
+    /// The end of the back-off before this try; `nil` for the first one.
+    private(set) var rested: Instant?
+    /// The latest earlier tries.
+    private(set) var failedAttempts: [Timeline.Attempt] = []
+
+    /// The maximum number of earlier tries that are kept.
+    private static let maximumKept = 8
 
     init(_ options: ResolvedOptions, _ frame: Frame) {
         self.options = options
@@ -40,7 +51,14 @@ struct TrackedCall: Sendable {
     }
 
     /// Returns the next try, in back-off; `nil` if there is none.
-    func next(after error: ClientError, at now: Instant, using generator: inout SeededGenerator) -> TrackedCall? {
+    ///
+    /// - Parameter failed: The present try.
+    func next(
+        after error: ClientError,
+        _ failed: Timeline.Attempt,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> TrackedCall? {
         guard let backoff = backoff(after: error) else { return nil }
         let wait = Int64.random(in: backoff.waits(round: attempt - 1), using: &generator)
         let until = now.advanced(by: .nanoseconds(wait))
@@ -49,6 +67,9 @@ struct TrackedCall: Sendable {
         next.attempt += 1
         next.wasSent = wasSent || error.fate == .unknown
         next.delayedUntil = until
+        next.rested = until
+        if next.failedAttempts.count == Self.maximumKept { next.failedAttempts.removeFirst() }
+        next.failedAttempts.append(failed)
         return next
     }
 
@@ -85,7 +106,15 @@ struct TrackedCall: Sendable {
 extension Waiter {
     /// Returns this waiter with the options of its call. Usual options are left out, unless `keepsFrame` requires the
     /// request for comparison with the response.
+    @inline(__always)
     func under(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
-        options.areTracked(keepsFrame: keepsFrame) ? .tracked(self, TrackedCall(options, copy frame)) : self
+        options.areTracked(keepsFrame: keepsFrame) ? tracked(options, frame, keepsFrame: keepsFrame) : self
+    }
+
+    @inline(never)
+    private func tracked(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
+        var needsFrame = keepsFrame && options.expectsResponse
+        if case .idempotent = options.retry { needsFrame = true }
+        return .tracked(self, TrackedCall(options, needsFrame ? copy frame : Frame(.request)))
     }
 }

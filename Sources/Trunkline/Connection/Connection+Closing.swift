@@ -115,7 +115,7 @@ extension Connection {
             Lingering.close(links[index].transport, on: loop)
             let remains = links[index].machine.close()
             if links[index].draining != nil { report(links[index], .closedLocally, nil, remains, requestsLost: 0) }
-            events.append(.lost(LinkLoss(links[index], remains, TransportError.closedByUs)))
+            events.append(.lost(LinkLoss(links[index], remains, TransportError.closedByUs, at: loop.now)))
         }
         links = []
         armDraining()

@@ -86,8 +86,13 @@ extension Connection {
         } else if let networkProbe {
             networkProbe.add(report)  // after those that wait
         } else {
-            disconnectReaders.yield(report)
+            publish(report)
         }
+    }
+
+    private func publish(_ report: DisconnectReport) {
+        observation?.add(.links, .linkEnded(report))
+        disconnectReaders.yield(report)
     }
 
     /// Reports that this side ends the ready link.
@@ -129,6 +134,6 @@ extension Connection {
 
     func publish(_ reports: [DisconnectReport]) {
         networkProbe = nil
-        for report in reports { disconnectReaders.yield(report) }
+        for report in reports { publish(report) }
     }
 }

@@ -183,7 +183,7 @@ extension Connection {
         while let request = direct.queue.popFirst() {
             let id = request.id
             guard let place = links[ready].machine.send(request) else { continue }
-            direct.queue.went(id, to: place, on: links[ready].session)
+            direct.queue.went(id, to: place, on: links[ready].session, at: loop.now)
         }
         if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }
@@ -215,8 +215,8 @@ extension Connection {
     func handle(_ batch: [ConnectionEvent]) {
         for event in batch {
             switch event {
-            case .wrote(let id, let waiter): if isMine(id) { waiter.resume(.success(.none)) }
-            case .failed(let id, let waiter, let error): if isMine(id) { waiter.resume(.failure(error)) }
+            case .wrote(let id, let waiter, _): if isMine(id) { waiter.resume(.success(.none)) }
+            case .failed(let id, let waiter, let error, _): if isMine(id) { waiter.resume(.failure(error)) }
             case .returned(let requests):
                 guard isOwned else {
                     direct.queue.giveBack(requests)
@@ -227,7 +227,7 @@ extension Connection {
                         .failure(ClientError(.closed, .notSent, "the client was deallocated without close()"))
                     )
                 }
-            case .answered(_, let waiter, _):
+            case .answered(_, let waiter, _, _):
                 // Some of its parts may have been discarded.
                 waiter.resume(.failure(ClientError(.closed, .unknown, "the client was deallocated without close()")))
             case .lost(let loss): take(loss)
@@ -254,10 +254,10 @@ extension Connection {
                 .connectionLost,
                 .unknown,
                 "the link was lost while writing",
-                endpoint: loss.endpoint,
+                endpoint: loss.link.endpoint,
                 cause: loss.cause
             )
-        for (id, waiter) in loss.remains.lost where isMine(id) { waiter.resume(.failure(error)) }
+        for (id, waiter, _) in loss.remains.lost where isMine(id) { waiter.resume(.failure(error)) }
         guard isOwned else { return }
         for request in loss.remains.unsent { request.waiter.resume(.failure(error.withFate(.notSent))) }
     }

@@ -130,7 +130,7 @@ extension Connection {
     private func failWaiters(_ index: Int, _ error: (ClientError.Fate) -> ClientError) {
         if links[index].machine.count > 0 {
             let remains = links[index].machine.close()
-            for (_, waiter) in remains.lost { waiter.resume(.failure(error(.unknown))) }
+            for (_, waiter, _) in remains.lost { waiter.resume(.failure(error(.unknown))) }
             for request in remains.unsent { request.waiter.resume(.failure(error(.notSent))) }
         }
         links[index].handshake?.failReaders(error(.notSent))
@@ -314,7 +314,7 @@ extension Connection {
             return true
         }
         let waiter = links[index].reassembling(entry.waiter, number, rules)
-        if case .exceeds(let message) = waiter.take(frame) {
+        if case .exceeds(let message) = waiter.take(frame, at: loop.now) {
             let error = ClientError(.overloaded, .unknown, message)
             _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
             attemptFailed(session, error)
@@ -346,7 +346,7 @@ extension Connection {
             let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
             links[index].machine.refused(refusal)?.resume(.failure(error))
         }
-        for id in result.wrote { links[index].machine.written(id)?.resume(.success(.none)) }
+        for id in result.wrote { links[index].machine.written(id)?.waiter.resume(.success(.none)) }
     }
 }
 

@@ -75,7 +75,7 @@ extension Connection {
     func scheduleReading() {
         guard !isReadScheduled else { return }
         isReadScheduled = true
-        loop.scheduleInNextTurn(Completion { [weak self] in self?.onLoop { $0.readOn() } })
+        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.onLoop { $0.readOn() } })
     }
 
     private func readOn() {
@@ -170,9 +170,10 @@ extension Connection {
     /// Writes as much as the socket takes, and counts it.
     @discardableResult
     func write(_ index: Int) -> Link.WriteResult {
-        let result = links[index].write()
+        let result = links[index].write(observing: rules.stepObservation != nil)
         metrics.bytesSent += result.byteCount
         metrics.framesSent += result.frameCount
+        if isOwned { links[index].machine.noteWrites(at: loop.now) }
         return result
     }
 
@@ -181,16 +182,21 @@ extension Connection {
         noteUnencodable(result.refused)
         if links[index].isInHandshake { return takeInHandshake(result, index) }
         for refusal in result.refused where refusal.item.id != 0 {
+            let onLink = links[index].attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
             if let waiter = links[index].machine.refused(refusal) {
                 let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
-                events.append(.failed(refusal.item.id, waiter, error))
+                events.append(.failed(refusal.item.id, waiter, error, onLink))
             } else {
                 events.append(.refusedPart(refusal.item.id, refusal.error))
             }
         }
+        if !result.completed.isEmpty {
+            let written = ClientEvent.Content.requestsWritten(ids: result.completed, session: links[index].session)
+            rules.stepObservation?.add(written, at: loop.now)
+        }
         for id in result.wrote {
-            if let waiter = links[index].machine.written(id) {
-                events.append(.wrote(id, waiter))
+            if let (waiter, position) = links[index].machine.written(id) {
+                events.append(.wrote(id, waiter, position))
             } else {
                 events.append(.wrotePart(id))
             }
@@ -234,6 +240,7 @@ extension Connection {
             deadline: loop.now.advanced(by: options.failover.drainTimeout),
             cause: cause
         )
+        observation?.add(.links, .linkDraining(links[index].endpoint, session: session, cause))
         events.append(.returned(links[index].machine.drain()))
         links[index].mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
@@ -285,7 +292,7 @@ extension Connection {
         armDraining()
         let remains = link.machine.close()
         report(link, draining.cause, nil, remains, requestsLost: remains.lost.count)
-        events.append(.lost(LinkLoss(link, remains, TransportError.endedByServer)))
+        events.append(.lost(LinkLoss(link, remains, TransportError.endedByServer, at: loop.now)))
     }
 
     /// Ends every draining link; requests in flight on them are lost.
@@ -347,7 +354,7 @@ extension Connection {
             phase: lifecycle == .open ? .ready : .draining
         )
         let needsLink = remains.unsent.isEmpty ? demand : .request
-        events.append(.lost(LinkLoss(link, remains, cause)))
+        events.append(.lost(LinkLoss(link, remains, cause, at: loop.now)))
         let action = machine.linkLost(
             session,
             DisconnectCause(cause),
@@ -368,7 +375,7 @@ extension Connection {
         armDraining()
         let remains = link.machine.close()
         report(link, DisconnectCause(cause), cause, remains, requestsLost: remains.lost.count)
-        events.append(.lost(LinkLoss(link, remains, cause)))
+        events.append(.lost(LinkLoss(link, remains, cause, at: loop.now)))
     }
 
     /// Reports the end of a link that was ready.
@@ -453,6 +460,7 @@ extension Connection {
     func setPaused(_ isPaused: Bool) {
         guard isPaused != self.isPaused else { return }
         self.isPaused = isPaused
+        observation?.add(.limits, isPaused ? .limitReached(.streamBuffer) : .limitCleared(.streamBuffer))
         if !isPaused { spillInbox() }
         updateReading()
         guard !isPaused, let ready, !links[ready].held.frames.isEmpty else { return }

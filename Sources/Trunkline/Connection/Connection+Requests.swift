@@ -36,12 +36,13 @@ extension Connection {
             return
         }
         if queue.isEmpty, parts.heldCount == 0 { return }
+        let now = loop.now
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = links[ready].admit(from: &queue, atMost: most, by: rules, into: &events)
+            let admitted = links[ready].admit(from: &queue, atMost: most, at: now, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -209,6 +210,25 @@ extension Connection {
     func removePart(_ id: RequestID) -> Bool {
         for index in links.indices where links[index].machine.removePart(id) { return true }
         return false
+    }
+
+    /// What is known about the request `id` on its link; `nil` if it has left the link.
+    func attempt(
+        _ id: RequestID,
+        _ session: UInt64,
+        _ place: LinkMachine<Waiter>.Place,
+        at now: Instant
+    ) -> AttemptOnLink? {
+        guard let index = index(of: session), let times = links[index].machine.writeTimes(of: id, at: place) else {
+            return nil
+        }
+        return links[index].attempt(times, now: now, hasFailed: true)
+    }
+
+    /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
+    /// if that link has ended.
+    func attempt(_ session: UInt64, at position: OutboundPosition, now: Instant) -> AttemptOnLink? {
+        index(of: session).map { links[$0].attempt(at: position, now: now, hasFailed: false) }
     }
 
     /// Whether the server may have received the request.

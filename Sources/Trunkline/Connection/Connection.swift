@@ -21,6 +21,8 @@ public actor Connection {
     nonisolated let codec: any FrameCodec
     /// The properties of the protocol and the options that every link needs.
     nonisolated let rules: LinkRules
+    /// The observers of the client; `nil` if there are none.
+    nonisolated let observation: Observation?
 
     // MARK: Links
 
@@ -169,7 +171,8 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
-        rules = LinkRules(codec, options)
+        observation = Observation(options.observers, on: loop)
+        rules = LinkRules(codec, options, observation)
         givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
@@ -231,6 +234,7 @@ public actor Connection {
         let state = state
         guard state != publishedState else { return }
         publishedState = state
+        observation?.add(.links, .stateChanged(state))
         stateReaders.yield(state)
         guard state == .closed else { return }
         stateReaders.finish()

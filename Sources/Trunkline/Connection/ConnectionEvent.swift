@@ -3,14 +3,15 @@
 /// Events are collected while the connection works and handed over when it has finished: a client is never called in
 /// the middle of a call, and an event describes something that has already happened.
 enum ConnectionEvent: Sendable {
-    /// A response was received. Its request has left its link.
-    case answered(RequestID, Waiter, Frame)
+    /// A response was received. Its request has left its link, on which its frame was at this position.
+    case answered(RequestID, Waiter, Frame, OutboundPosition)
     /// A part of a response was received. Its request stays on its link.
     case part(RequestID, Waiter, Frame)
     /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
-    indirect case failed(RequestID, Waiter, ClientError)
-    /// The kernel has accepted the last byte of a message. It has left its link.
-    case wrote(RequestID, Waiter)
+    indirect case failed(RequestID, Waiter, ClientError, AttemptOnLink)
+    /// The kernel has accepted the last byte of a message. It has left its link, on which its frame was at this
+    /// position.
+    case wrote(RequestID, Waiter, OutboundPosition)
     /// The kernel has accepted the last byte of a part of a request, or of a request whose caller wants to know.
     case wrotePart(RequestID)
     /// A part of a request could not be encoded.
@@ -20,8 +21,8 @@ enum ConnectionEvent: Sendable {
     /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
     /// alone would cost as much as receiving it.
     case pushes([Frame])
-    /// A response, or a part of one, was received for an abandoned request.
-    case late(isPart: Bool)
+    /// A response, or a part of one, was received for this abandoned request.
+    case late(RequestID, isPart: Bool)
     /// A response, or a part of one, was received without a matching request.
     case unknownResponse
     /// A frame was received that a client does not handle.
@@ -47,14 +48,15 @@ enum ConnectionEvent: Sendable {
 /// What remains of a link that has ended.
 struct LinkLoss: Sendable {
     let remains: LinkMachine<Waiter>.Remains
-    let endpoint: Endpoint
+    /// The link when it ended.
+    let link: Timeline.Link
     let cause: any Error
     /// Whether the link took new requests until it ended.
     let wasReady: Bool
 
-    init(_ link: Link, _ remains: LinkMachine<Waiter>.Remains, _ cause: any Error) {
+    init(_ link: Link, _ remains: LinkMachine<Waiter>.Remains, _ cause: any Error, at now: Instant) {
         self.remains = remains
-        endpoint = link.endpoint
+        self.link = link.described(at: now, inFlight: remains.lost.count + remains.unsent.count, hasFailed: true)
         self.cause = cause
         wasReady = link.draining == nil
     }

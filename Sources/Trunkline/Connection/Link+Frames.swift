@@ -10,8 +10,11 @@ struct LinkRules: Sendable {
     let lowWatermark: Int
     /// The budget for replies that are reassembled from their parts.
     let reassemblyBudget: ReassemblyBudget
+    /// The observers of the steps of requests; `nil` if there are none.
+    let stepObservation: Observation?
 
-    init(_ codec: any FrameCodec, _ options: ClientOptions) {
+    init(_ codec: any FrameCodec, _ options: ClientOptions, _ observation: Observation?) {
+        stepObservation = observation?.wantsSteps == true ? observation : nil
         self.codec = codec
         checksResponses = codec._checksResponses
         isInOrder = codec.matching == .inOrder
@@ -29,6 +32,7 @@ extension Link {
     mutating func admit(
         from queue: inout RequestQueue<Waiter>,
         atMost most: Int,
+        at now: Instant,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> Int {
@@ -39,20 +43,21 @@ extension Link {
             let (id, expectsResponse) = (request.id, request.expectsResponse)
             let (frame, waiter) = request.contents()
             let place = admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
-            queue.went(id, to: place, on: session)
+            queue.went(id, to: place, on: session, at: now)
+            rules.stepObservation?.add(.requestAdmitted(id: id, session: session), at: now)
             count += 1
         }
         return count
     }
 
     /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places
-    /// in
-    /// `queue`. Returns their number.
+    /// in `queue`. Returns their number.
     mutating func admit(
         _ requests: [Request],
         first: RequestID,
         _ batch: Batch,
         atMost room: Int,
+        at now: Instant,
         for queue: inout RequestQueue<Waiter>,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
@@ -69,7 +74,15 @@ extension Link {
                 by: rules,
                 into: &events
             )
-            queue.register(id, at: place, on: session, deadline: nil, accepted: batch.options.accepted)
+            queue.register(
+                id,
+                requests[index].frame.type,
+                at: place,
+                on: session,
+                deadline: nil,
+                accepted: batch.options.accepted,
+                now: now
+            )
         }
         return most
     }
@@ -197,10 +210,10 @@ extension Link {
         case .request(let entry, _):
             taken.answers += 1
             taken.responses += 1
-            taken.events.append(.answered(entry.id, entry.waiter, frame))
-        case .late:
+            taken.events.append(.answered(entry.id, entry.waiter, frame, entry.position))
+        case .late(let id):
             taken.answers += 1
-            taken.events.append(.late(isPart: false))
+            taken.events.append(.late(id, isPart: false))
         case .unknown: taken.events.append(.unknownResponse)
         }
     }
@@ -211,11 +224,11 @@ extension Link {
             taken.answers += 1
             if let malformedReason = frame.malformedReason {
                 let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
-                return fail(entry.id, number, "a frame of the reply is malformed", cause, &taken)
+                return fail(entry, number, "a frame of the reply is malformed", cause, &taken)
             }
             let waiter = reassembling(entry.waiter, number, taken.rules)
             taken.events.append(.part(entry.id, waiter, frame))
-        case .late: taken.events.append(.late(isPart: true))
+        case .late(let id): taken.events.append(.late(id, isPart: true))
         case .unknown: taken.events.append(.unknownResponse)
         }
     }
@@ -249,25 +262,26 @@ extension Link {
             taken.violation = mismatch
         } else {
             // It may belong to another request, and the right one may still come: the serial is quarantined.
-            fail(entry.id, number, "the response does not belong to the request", mismatch, &taken)
+            fail(entry, number, "the response does not belong to the request", mismatch, &taken)
         }
         return true
     }
 
     /// Fails a request because of a frame from the server, and sends a cancel frame if the protocol has one.
     private mutating func fail(
-        _ id: RequestID,
+        _ request: InFlightTable<Waiter>.Entry,
         _ number: SerialNumber,
         _ message: String,
         _ cause: FrameError,
         _ taken: inout Taken
     ) {
-        let cancellation = machine.cancel(id, at: .response(number), isTimeout: false, now: taken.now)
+        let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
+        let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
         if let frame = taken.rules.codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
         let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
-        taken.events.append(.failed(id, waiter, error))
+        taken.events.append(.failed(request.id, waiter, error, onLink))
     }
 
     /// Handles a ping or pong. Answers a ping if the codec does.

@@ -99,6 +99,32 @@ struct Link {
     }
 }
 
+// MARK: - Timelines
+
+extension Link {
+    /// What the link knows at `now` about the attempt whose frame is, or was, at `position`.
+    func attempt(at position: OutboundPosition, now: Instant, hasFailed: Bool) -> AttemptOnLink {
+        attempt(machine.writeTimes(of: position), now: now, hasFailed: hasFailed)
+    }
+
+    /// What the link knows at `now` about an attempt that was written at `times`.
+    func attempt(_ times: WriteLog.Times, now: Instant, hasFailed: Bool) -> AttemptOnLink {
+        let link = described(at: now, inFlight: machine.count, hasFailed: hasFailed)
+        return AttemptOnLink(link: link, times: times)
+    }
+
+    /// The link at `now`, with its condition if one of its requests, of which there are `inFlight`, has failed.
+    func described(at now: Instant, inFlight: Int, hasFailed: Bool) -> Timeline.Link {
+        let rules = machine.liveness.rules
+        let condition = Timeline.Condition(
+            silence: max(.zero, now.since(rules.lastHeard)),
+            isPingUnanswered: rules.isProbing,
+            othersInFlight: max(0, inFlight - 1)
+        )
+        return Timeline.Link(endpoint, path.remote, session: session, hasFailed ? condition : nil)
+    }
+}
+
 extension ResponseMatching {
     /// Far from the serials that the client uses first: a duplicate response of the handshake must not match a later
     /// request.
@@ -115,6 +141,8 @@ extension Link {
     struct WriteResult {
         /// The requests whose last byte the kernel has accepted, if their callers wait for that.
         var wrote: [RequestID] = []
+        /// The requests whose last byte was written, if that is observed.
+        var completed: [RequestID] = []
         /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
@@ -123,7 +151,9 @@ extension Link {
     }
 
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
-    mutating func write() -> WriteResult {
+    ///
+    /// - Parameter observing: Whether the result names all requests that were written.
+    mutating func write(observing: Bool) -> WriteResult {
         var result = WriteResult()
         guard finalReads == nil else { return result }
         if !heldWrites.isEmpty {
@@ -149,7 +179,10 @@ extension Link {
                 if notesSent { machine.outbound.forEachStarting(within: written) { codec._noteSent($0) } }
                 let firstNew = result.wrote.count
                 result.byteCount += written
-                result.frameCount += machine.didWrite(written, reporting: &result.wrote)
+                result.frameCount +=
+                    observing
+                    ? machine.didWrite(written, reporting: &result.wrote, requests: &result.completed)
+                    : machine.didWrite(written, reporting: &result.wrote)
                 if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
                 if written < offered { break attempts }  // the socket is full
             case .wouldBlock: break attempts

@@ -9,7 +9,7 @@ extension Connection {
 
     /// Runs `body` on the loop, soon, unless the connection has been deallocated by then.
     nonisolated func schedule(_ body: @escaping @Sendable (isolated Connection) -> Void) {
-        loop.schedule(Completion { [weak self] in self?.onLoop(body) })
+        loop.schedule(LoopClosure { [weak self] in self?.onLoop(body) })
     }
 
     /// Runs `body` at once. Call this on the loop, but not from the owner.
@@ -63,17 +63,19 @@ extension Connection {
         first: RequestID,
         _ batch: Batch,
         atMost room: Int,
+        at now: Instant,
         for queue: inout RequestQueue<Waiter>
     ) -> Int {
-        onItsLoop(&queue, (requests, first, batch, room)) { connection, queue, call in
+        onItsLoop(&queue, (requests, first, batch, room, now)) { connection, queue, call in
             guard let ready = connection.openLink else { return 0 }
             defer { connection.scheduleFlushUnlessFull(ready) }
-            let (requests, first, batch, room) = call
+            let (requests, first, batch, room, now) = call
             return connection.links[ready].admit(
                 requests,
                 first: first,
                 batch,
                 atMost: room,
+                at: now,
                 for: &queue,
                 by: connection.rules,
                 into: &connection.events
@@ -89,6 +91,7 @@ extension Connection {
             batch.removeAll(keepingCapacity: batch.count <= 8192)
             spareEvents = batch
         }
+        if !isInCallOfOwner { observation?.deliver() }
     }
 }
 

@@ -31,7 +31,7 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
         // Unstructured: no caller waits for the probe. It is cancelled at its timeout and keeps only this object alive.
         task = Task(executorPreference: loop.callbackExecutor) { [loop, probe] in
             let isUp = await probe(report)
-            loop.schedule(Completion { self.finish(isUp) })
+            loop.schedule(LoopClosure { self.finish(isUp) })
         }
     }
 

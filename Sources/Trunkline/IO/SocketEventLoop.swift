@@ -124,7 +124,7 @@ package final class SocketEventLoop: EventLoop {
         let lookup = NameLookup(completion)
         // Weak: deallocating the look-up cancels it.
         let finish: NameLookup.Completion = { [weak lookup] answer in
-            self.schedule(Completion { [weak lookup] in lookup?.finish(answer) })
+            self.schedule(LoopClosure { [weak lookup] in lookup?.finish(answer) })
         }
         if let literal = literalAddress(host, port: port) {
             finish(.success(literal.family == family ? [literal] : []))
@@ -173,12 +173,12 @@ package final class SocketEventLoop: EventLoop {
         let code = unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
         guard code != 0 else { return }
         // In a later step, since the caller may be in the middle of something.
-        schedule(Completion { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
+        schedule(LoopClosure { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
     }
 
     /// Closes `descriptor` on the loop, now or soon. For the `deinit` of its owner, which runs on any thread.
     func release(_ descriptor: Int32, id: UInt64) {
-        guard isCurrent else { return schedule(Completion { self.release(descriptor, id: id) }) }
+        guard isCurrent else { return schedule(LoopClosure { self.release(descriptor, id: id) }) }
         unsafe state.sockets[id] = nil
         _ = unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
         closeDescriptor(descriptor)

@@ -108,7 +108,7 @@ final class SocketTransport: Transport, WatchedSocket {
     /// Notifies the handler soon, never before `connect` has returned the transport.
     private func report(_ event: TransportEvent) {
         let id = id
-        loop.schedule(Completion { [weak handler] in handler?.transport(id, did: event) })
+        loop.schedule(LoopClosure { [weak handler] in handler?.transport(id, did: event) })
     }
 
     private func finishConnecting() {

@@ -57,13 +57,15 @@ final class PushChannel: Sendable {
     /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Buffers or drops the pushes that the channel wants. Returns true if this buffer must suspend reading now and did
-    /// not before.
-    func offer(_ pushes: [Frame]) -> Bool {
+    /// Buffers or drops the pushes that the channel wants. Returns whether this buffer must suspend reading now and did
+    /// not before, and the number of pushes that were dropped because it was full.
+    func offer(_ pushes: [Frame]) -> (isNewlyFull: Bool, dropped: Int) {
         let wanted = wanted(of: pushes)
-        guard !wanted.isEmpty else { return false }
-        var isNewlyFull = false
+        guard !wanted.isEmpty else { return (false, 0) }
+        var (isNewlyFull, dropped) = (false, 0)
         update { state, served in
+            let before = state.buffer.overflowCount
+            defer { dropped = state.buffer.overflowCount - before }
             for push in wanted where !state.isFinished {
                 defer {
                     // At once, so that a push for a waiting reader takes no room from the next one.
@@ -80,7 +82,7 @@ final class PushChannel: Sendable {
                 }
             }
         }
-        return isNewlyFull
+        return (isNewlyFull, dropped)
     }
 
     /// The pushes that the channel receives. A channel with a key is offered nothing else.

@@ -8,6 +8,9 @@ struct PushChannels {
     private var full: [PushChannel] = []
     /// The number of malformed pushes without a known key that have not been reported to the channels with a key.
     private var malformedCount = 0
+    /// The number of pushes that streams have dropped because their buffer was full. A push that several streams have
+    /// dropped counts several times.
+    private(set) var droppedCount = 0
 
     /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
@@ -39,17 +42,17 @@ struct PushChannels {
         }
     }
 
-    mutating func removeAll() { self = PushChannels() }
+    mutating func removeAll() { (others, keyed, full, malformedCount) = ([], [:], [], 0) }
 
     /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
     /// before.
     mutating func offer(_ pushes: [Frame], speaking codec: any FrameCodec) -> Bool {
         var isNewlyFull = false
-        for channel in others where channel.offer(pushes) { isNewlyFull = note(channel) }
+        for channel in others where offer(pushes, to: channel) { isNewlyFull = true }
         guard !keyed.isEmpty else { return isNewlyFull }
         for push in pushes {
             if let key = codec._pushKey(of: push) {
-                for channel in keyed[key] ?? [] where channel.offer([push]) { isNewlyFull = note(channel) }
+                for channel in keyed[key] ?? [] where offer([push], to: channel) { isNewlyFull = true }
             } else if push.malformedReason != nil {
                 malformedCount += 1
             }
@@ -57,9 +60,11 @@ struct PushChannels {
         return isNewlyFull
     }
 
-    private mutating func note(_ channel: PushChannel) -> Bool {
-        if !full.contains(where: { $0 === channel }) { full.append(channel) }
-        return true
+    private mutating func offer(_ pushes: [Frame], to channel: PushChannel) -> Bool {
+        let (isNewlyFull, dropped) = channel.offer(pushes)
+        droppedCount += dropped
+        if isNewlyFull, !full.contains(where: { $0 === channel }) { full.append(channel) }
+        return isNewlyFull
     }
 
     /// Notes malformed pushes in the channels with a key. Done once for a batch, because there may be very many of

@@ -38,7 +38,7 @@ extension Client {
         options: CallOptions = CallOptions(),
         buffering: ReplyBuffering = ReplyBuffering()
     ) -> ReplyStream<Response> {
-        stream(request.frame, timeout, partTimeout, options, buffering)
+        stream(.stream, request.frame, timeout, partTimeout, options, buffering)
     }
 
     /// Starts a request that is sent in pieces. `request` is the first piece. Returns a value that sends the other
@@ -75,49 +75,79 @@ extension Client {
     ) -> OpenRequest {
         var frame = request.frame
         frame.kind = .part
-        return OpenRequest(stream(frame, timeout, partTimeout, options, buffering))
+        return OpenRequest(stream(.open, frame, timeout, partTimeout, options, buffering))
     }
 
     private nonisolated func stream(
+        _ form: ClientCall.Form,
         _ frame: Frame,
         _ timeout: Timeout,
         _ partTimeout: Timeout,
         _ callOptions: CallOptions,
         _ buffering: ReplyBuffering
     ) -> ReplyStream<Response> {
-        let requestID = nextRequestID()
         let timeout = timeout.or(callOptions.timeout).duration(orByDefault: options.requests.streamTimeout)
         let partTimeout = partTimeout.duration(orByDefault: options.requests.timeout)
+        if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
+            return ended(.failure(.expiredUnsent(expired)))
+        }
+        if frame.kind == .part, codec.matching == .inOrder || codec._cancelFrame(for: 0, type: frame.type) == nil {
+            return ended(.failure(.notInPieces))
+        }
         let now = loop.now
-        let deadline = timeout.map { now.advanced(by: $0) }
+        let options = ResolvedOptions(
+            retry: retryPolicy(of: callOptions),
+            accepted: now,
+            waitsForReady: callOptions.waitsForReady,
+            deadline: timeout.map { now.advanced(by: $0) },
+            recorder: callOptions.recorder
+        )
+        switch passInterceptors(form, frame, options) {
+        case .ended(let outcome): return ended(outcome)
+        case .sends(let frame, let options, let completion):
+            return submit(frame, options, partTimeout, buffering, onEnd: completion)
+        }
+    }
+
+    private nonisolated func submit(
+        _ frame: Frame,
+        _ options: ResolvedOptions,
+        _ partTimeout: Duration?,
+        _ buffering: ReplyBuffering,
+        onEnd: (@Sendable (Outcome) -> Outcome)?
+    ) -> ReplyStream<Response> {
+        let requestID = nextRequestID()
         let channel = ReplyChannel(
             requestID,
             buffering,
             commandQueue,
             on: loop,
             type: frame.type,
-            deadline: deadline,
-            partTimeout: partTimeout
-        )
-        if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
-            channel.finish(.failure(.expiredUnsent(expired)))
-            return ReplyStream(channel)
-        }
-        if frame.kind == .part, codec.matching == .inOrder || codec._cancelFrame(for: 0, type: frame.type) == nil {
-            channel.finish(.failure(.notInPieces))
-            return ReplyStream(channel)
-        }
-        let options = ResolvedOptions(
-            retry: retryPolicy(of: callOptions),
-            accepted: now,
-            waitsForReady: callOptions.waitsForReady,
-            deadline: deadline
+            deadline: options.deadline,
+            partTimeout: partTimeout,
+            onEnd: onEnd
         )
         let waiter = Waiter.stream(channel).under(options, frame, keepsFrame: checksResponses)
-        let firstLook = [deadline, partTimeout.map { now.advanced(by: $0) }].compactMap { $0 }.min()
+        let firstLook = [options.deadline, partTimeout.map { options.accepted.advanced(by: $0) }].compactMap { $0 }
+            .min()
         commandQueue.postRequest(
-            .send(requestID, frame, waiter, accepted: now, deadline: firstLook, expectsResponse: true)
+            .send(requestID, frame, waiter, accepted: options.accepted, deadline: firstLook, expectsResponse: true)
         )
+        return ReplyStream(channel)
+    }
+
+    /// The stream of a request that has ended.
+    private nonisolated func ended(_ outcome: Outcome) -> ReplyStream<Response> {
+        let channel = ReplyChannel(
+            0,
+            ReplyBuffering(),
+            commandQueue,
+            on: loop,
+            type: 0,
+            deadline: nil,
+            partTimeout: nil
+        )
+        channel.finish(outcome)
         return ReplyStream(channel)
     }
 }

@@ -6,6 +6,8 @@ import Synchronization
 final class Reassembly: @unchecked Sendable {
     /// The receiver of the whole reply.
     let waiter: Waiter
+    /// When the first part arrived.
+    private(set) var firstPart: Instant?
     private var bodies: [UInt8] = []
     /// Whether the parts are those of an error response.
     private var isErrorResponse = false
@@ -21,8 +23,9 @@ final class Reassembly: @unchecked Sendable {
     // Runs however the request ends, and when it is retried without the parts that have arrived.
     deinit { budget.giveBack(taken) }
 
-    /// Adds a part. Returns an error message if there is no room for it.
-    func add(_ part: Frame) -> String? {
+    /// Adds a part that arrived at `now`. Returns an error message if there is no room for it.
+    func add(_ part: Frame, at now: Instant) -> String? {
+        firstPart = firstPart ?? now
         if part.isErrorResponse, !isErrorResponse { bodies = [] }  // an error response replaces the reply so far
         isErrorResponse = part.isErrorResponse
         guard hasRoom(for: part) else { return tooLong }

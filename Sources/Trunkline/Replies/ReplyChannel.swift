@@ -19,7 +19,7 @@ final class ReplyChannel: Sendable {
         var isAbandoned = false
         /// Whether the reader already knows why the stream ends, so that only the end is delivered.
         var isSilent = false
-        var hasParts = false
+        var firstPart: Instant?
         /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: (continuation: Continuation<Element>, since: Instant)] = [:]
@@ -47,6 +47,8 @@ final class ReplyChannel: Sendable {
     private let partTimeout: Duration?
     /// The maximum number of bytes kept of an error response that comes in parts.
     private let maximumErrorResponse: Int
+    /// Receives the outcome of the request, once, and may replace it.
+    private let onEnd: (@Sendable (Outcome) -> Outcome)?
 
     init(
         _ requestID: RequestID,
@@ -55,8 +57,10 @@ final class ReplyChannel: Sendable {
         on loop: any EventLoop,
         type: UInt32,
         deadline: Instant?,
-        partTimeout: Duration?
+        partTimeout: Duration?,
+        onEnd: (@Sendable (Outcome) -> Outcome)? = nil
     ) {
+        self.onEnd = onEnd
         self.requestID = requestID
         self.type = type
         maximumErrorResponse = min(max(1, buffering.maximumBytes), 1 << 62)  // adding one must not overflow
@@ -72,8 +76,8 @@ final class ReplyChannel: Sendable {
     /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Whether a part has arrived. If so, the request cannot be sent again.
-    var hasParts: Bool { state.withLock { $0.hasParts } }
+    /// When the first part arrived. Since then the request cannot be sent again. `nil` if none has arrived.
+    var firstPart: Instant? { state.withLock { $0.firstPart } }
 
     /// Why no frame can be added to the request any more; `nil` while it is in flight.
     var ending: ClientError? { state.withLock { $0.ending } }
@@ -90,16 +94,16 @@ final class ReplyChannel: Sendable {
         return due > now ? due : nil
     }
 
-    /// Handles a part.
-    func offer(_ part: Frame) -> Waiter.Reception {
+    /// Handles a part that arrived at `now`.
+    func offer(_ part: Frame, at now: Instant) -> Waiter.Reception {
         let (reception, served) = state.withLock { state -> (Waiter.Reception, (Continuation<Element>, Element)?) in
+            state.firstPart = state.firstPart ?? now
             guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
-            state.hasParts = true
             if part.isErrorResponse {
                 // One byte more than the maximum, so that truncation is noticed.
                 state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
                 // The reader receives none of these parts, but the reply makes progress.
-                for id in state.waiters.keys { state.waiters[id]?.since = loop.now }
+                for id in state.waiters.keys { state.waiters[id]?.since = now }
                 return (.taken, nil)
             }
             let offer = state.buffer.offer(part)
@@ -116,8 +120,9 @@ final class ReplyChannel: Sendable {
         return reception
     }
 
-    /// Ends the stream with the outcome of the request. What has arrived can still be read.
+    /// Ends the stream with the outcome of the request. What has arrived can still be read. Called once.
     func finish(_ outcome: Outcome) {
+        let outcome = onEnd?(outcome) ?? outcome
         let (served, mayResume) = state.withLock { state in
             guard !state.isFinished else { return ([(Continuation<Element>, Element)](), false) }
             state.isFinished = true

@@ -19,13 +19,23 @@ extension Waiter {
         }
     }
 
-    /// Takes a part of the reply: passes it to its reader, or adds it to the others if there is room.
-    func take(_ part: Frame) -> Reception {
+    /// Takes a part of the reply that arrived at `now`: passes it to its reader, or adds it to the others if there is room.
+    func take(_ part: Frame, at now: Instant) -> Reception {
         switch self {
-        case .stream(let channel): channel.offer(part)
-        case .reassembling(let reassembly): reassembly.add(part).map { .exceeds($0) } ?? .taken
-        case .tracked(let waiter, _): waiter.take(part)
+        case .stream(let channel): channel.offer(part, at: now)
+        case .reassembling(let reassembly): reassembly.add(part, at: now).map { .exceeds($0) } ?? .taken
+        case .tracked(let waiter, _): waiter.take(part, at: now)
         case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing: .taken
+        }
+    }
+
+    /// When the first part of the reply arrived; `nil` if none has.
+    var firstPart: Instant? {
+        switch self {
+        case .stream(let channel): channel.firstPart
+        case .reassembling(let reassembly): reassembly.firstPart
+        case .tracked(let waiter, _): waiter.firstPart
+        case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing: nil
         }
     }
 
@@ -42,7 +52,7 @@ extension Waiter {
     /// The waiter as it was before any part arrived, for a retry; `nil` if parts have already reached a reader.
     var anew: Waiter? {
         switch self {
-        case .stream(let channel): channel.hasParts ? nil : self
+        case .stream(let channel): channel.firstPart == nil ? self : nil
         case .reassembling(let reassembly): reassembly.waiter
         case .caller, .batch, .handshake, .handle, .coalesced, .enqueued, .enqueuing, .tracked: self
         }

@@ -25,7 +25,7 @@ extension Client {
     ) async throws(ClientError) -> Typed.Reply {
         let frame = try Request(request).frame
         let options = try resolved(options.retrying(Typed.retry), timeout)
-        return try request.read(try await outcome(of: frame, options).get())
+        return try request.read(try await outcome(of: frame, options, as: .send).get())
     }
 
     /// Sends several typed requests together and returns their decoded responses in the same order.

@@ -153,7 +153,7 @@ extension LoopbackServer {
                 if Task.isCancelled { stopReader(id, of: open) }
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopReader(id, of: open) } })
+            loop.schedule(LoopClosure { [weak self] in self?.assumeIsolated { $0.stopReader(id, of: open) } })
         }
         return try result.get()
     }
@@ -184,7 +184,7 @@ extension LoopbackServer {
                 if Task.isCancelled { stopWriter(id, on: link.transport.id) }
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWriter(id, on: open.link) } })
+            loop.schedule(LoopClosure { [weak self] in self?.assumeIsolated { $0.stopWriter(id, on: open.link) } })
         }
         if let failure { throw failure }
     }

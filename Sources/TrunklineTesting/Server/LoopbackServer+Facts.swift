@@ -74,7 +74,7 @@ extension LoopbackServer {
                 settle()
             }
         } onCancel: {
-            loop.schedule(Completion { [weak self] in self?.assumeIsolated { $0.stopWaiting(id, .cancelled) } })
+            loop.schedule(LoopClosure { [weak self] in self?.assumeIsolated { $0.stopWaiting(id, .cancelled) } })
         }
         if let reason { throw WaitError(reason: reason, journal: record) }
         return record

@@ -121,7 +121,7 @@ import Testing
             #expect(remains.unsent.map(\.id) == unsent, "seed \(seed)")
             for request in remains.unsent { leave(request.id, hasStarted: false, "close") }
             #expect(remains.lost.map(\.id) == alive.sorted(), "seed \(seed)")
-            for (id, waiter) in remains.lost {
+            for (id, waiter, _) in remains.lost {
                 #expect(waiter == "\(id)", "seed \(seed)")
                 leave(id, hasStarted: true, "close")
             }

@@ -87,7 +87,7 @@ import Testing
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
             queue.append(request, deadline: .distantFuture, accepted: .distantPast)
             _ = queue.popFirst()
-            queue.went(id, to: .response(id), on: 1)
+            queue.went(id, to: .response(id), on: 1, at: .distantPast)
         }
         #expect(queue.capacity >= Self.burst)
         for id in 1...RequestID(Self.burst - 1) { queue.forget(id) }
@@ -112,7 +112,7 @@ import Testing
             let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
             queue.append(request, deadline: nil, accepted: .distantPast)
             _ = queue.popFirst()
-            queue.went(id, to: .written, on: 1)
+            queue.went(id, to: .written, on: 1, at: .distantPast)
             queue.delay(request, until: .distantFuture)
             _ = queue.remove(id)
             queue.forget(id)

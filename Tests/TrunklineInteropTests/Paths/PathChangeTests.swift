@@ -40,7 +40,7 @@
             /// Returns the result of `ask`, called on the event loop in the host's namespace.
             func onLoop<Value: Sendable>(_ ask: @escaping @Sendable (World) -> Value) async -> Value {
                 await withCheckedContinuation { continuation in
-                    loop.schedule(Completion { continuation.resume(returning: ask(self)) })
+                    loop.schedule(LoopClosure { continuation.resume(returning: ask(self)) })
                 }
             }
 
@@ -248,7 +248,7 @@
                 let began = clock.now
                 // The event loop is busy, as with thousands of links, so the socket's buffer fills up.
                 let gate = Lock(false)
-                world.loop.schedule(Completion { while !gate.withLock({ $0 }) {} })
+                world.loop.schedule(LoopClosure { while !gate.withLock({ $0 }) {} })
                 try world.host.ip(lines: routes.map { "route add \($0) dev eth0" } + ["route del default"])
                 gate.withLock { $0 = true }
                 try await world.wait(past: before) { await $0.path() == .noRoute }

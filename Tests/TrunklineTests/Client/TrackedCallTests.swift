@@ -15,11 +15,25 @@ import Testing
         return TrackedCall(options, Frame(.request))
     }
 
+    private var failed: Timeline.Attempt {
+        Timeline.Attempt(
+            now,
+            started: now,
+            rested: nil,
+            withoutLink: 0,
+            admitted: nil,
+            nil,
+            firstPart: nil,
+            ended: now,
+            Client.Metrics.Failure(.connectionLost, .unknown)
+        )
+    }
+
     private func next(_ call: TrackedCall, _ code: ClientError.Code, _ fate: ClientError.Fate = .unknown)
         -> TrackedCall?
     {
         var generator = SeededGenerator(seed: 1)
-        return call.next(after: ClientError(code, fate, "failed"), at: now, using: &generator)
+        return call.next(after: ClientError(code, fate, "failed"), failed, at: now, using: &generator)
     }
 
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: .min)], codes)
@@ -65,7 +79,8 @@ import Testing
             var call = call(.idempotent(attempts: .max, backoff: backoff))
             for longest in [10, 20, 40, 40, 40] as [Int64] {
                 let error = ClientError(.connectionLost, .unknown, "lost")
-                guard let next = call.next(after: error, at: now, using: &generator), let until = next.delayedUntil
+                guard let next = call.next(after: error, failed, at: now, using: &generator),
+                    let until = next.delayedUntil
                 else {
                     return #expect(Bool(false), "not retried")
                 }
@@ -74,7 +89,7 @@ import Testing
             }
             let deadline = now.advanced(by: .milliseconds(5))
             let hurried = self.call(.idempotent(backoff: backoff), deadline: deadline)
-            let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), at: now, using: &generator)
+            let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), failed, at: now, using: &generator)
             if let until = next?.delayedUntil { #expect(until < deadline) }
         }
     }

@@ -22,7 +22,7 @@ struct LoopTimerTests {
         let loop = EventLoops(count: 1).next()
         let due = await withCheckedContinuation { continuation in
             loop.schedule(
-                Completion {
+                LoopClosure {
                     let timer = LoopTimer(target: Target(), grid: .seconds(3600))
                     loop.arm(timer, at: Instant(nanoseconds: Int64.max / 2))
                     continuation.resume(returning: timer.deadline)

@@ -83,7 +83,7 @@ struct ReadinessTests {
         /// Waits for a turn of the loop, in which it polls its sockets.
         func turn() async {
             await withCheckedContinuation { continuation in
-                loop.scheduleInNextTurn(Completion { continuation.resume() })
+                loop.scheduleInNextTurn(LoopClosure { continuation.resume() })
             }
         }
 

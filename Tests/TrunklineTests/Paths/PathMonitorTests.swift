@@ -27,7 +27,7 @@ import TrunklineTesting
             on loop: any EventLoop
         ) async -> Bool {
             await withCheckedContinuation { continuation in
-                loop.schedule(Completion { continuation.resume(returning: monitor.add(observer, on: loop)) })
+                loop.schedule(LoopClosure { continuation.resume(returning: monitor.add(observer, on: loop)) })
             }
         }
 

@@ -26,7 +26,10 @@ struct SeedLife {
 
     private func live() async throws -> ([SeedCalls.Outcome], [[Frame]], [String]) {
         for host in plan.hosts { try await world.startServer(host) }
-        let client = world.network.client(of: plan.endpoints, speaking: plan.codec, options: plan.options)
+        let ledger = EventLedger()
+        var options = plan.options
+        options.observers = [ledger]
+        let client = world.network.client(of: plan.endpoints, speaking: plan.codec, options: options)
         let calls = SeedCalls(world: world, client: client)
         let overflow: PushBuffering.Overflow = [.dropNewest, .dropOldest, .suspendReading, .finish][Int(plan.seed % 4)]
         let stream = client.pushes(buffering: PushBuffering(maximumCount: 2, overflow: overflow))
@@ -66,6 +69,7 @@ struct SeedLife {
         for host in plan.hosts { await world.stopServer(host) }
         // TLS keeps bytes longer for a peer that disappeared without closing.
         try await world.pass(.seconds(Wire.isSecured ? 40 : 1))
+        for contradiction in ledger.contradictions(with: facts) { world.violated("the events: \(contradiction)") }
         var received: [[Frame]] = []
         for server in world.allServers { received.append(await server.received) }
         world.count("late", facts.lateResponses)

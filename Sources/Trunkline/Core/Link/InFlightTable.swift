@@ -24,7 +24,7 @@ package struct InFlightTable<Waiter> {
         case inFlight(Entry)
         /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
         /// matched in order, the server may take time to respond.
-        case abandoned(until: Instant)
+        case abandoned(RequestID, until: Instant)
     }
 
     var slots = SequentialMap<Slot>()
@@ -91,8 +91,8 @@ package struct InFlightTable<Waiter> {
     package enum Match {
         /// This request, with this number.
         case request(Entry, SerialNumber)
-        /// An abandoned request. The response must be discarded.
-        case late
+        /// This abandoned request. The response must be discarded.
+        case late(RequestID)
         /// No request, or one that was answered already.
         case unknown
     }
@@ -107,9 +107,9 @@ package struct InFlightTable<Waiter> {
             if entry.position < unstarted { return .request(entry, number) }
             slots.insert(.inFlight(entry), for: number)
             return .unknown
-        case .abandoned?:
+        case .abandoned(let id, _)?:
             abandonedCount -= 1
-            return .late
+            return .late(id)
         case nil: return .unknown
         }
     }
@@ -125,9 +125,9 @@ package struct InFlightTable<Waiter> {
         guard let number = number(of: serial) else { return .unknown }
         switch slots[number] {
         case .inFlight(let entry)?: return entry.position < unstarted ? .request(entry, number) : .unknown
-        case .abandoned(let until)?:
-            if until < instant { hold(number, until: instant) }
-            return .late
+        case .abandoned(let id, let until)?:
+            if until < instant { hold(number, of: id, until: instant) }
+            return .late(id)
         case nil: return .unknown
         }
     }
@@ -174,12 +174,12 @@ package struct InFlightTable<Waiter> {
     package mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
-        hold(number, until: instant)
+        hold(number, of: entry.id, until: instant)
         return entry
     }
 
-    private mutating func hold(_ number: SerialNumber, until instant: Instant) {
-        slots.insert(.abandoned(until: instant), for: number)
+    private mutating func hold(_ number: SerialNumber, of id: RequestID, until instant: Instant) {
+        slots.insert(.abandoned(id, until: instant), for: number)
         guard !isInOrder else { return }
         quarantine.append((number, instant))
         // Otherwise answered entries would stay in the queue behind one that the server never answers, until its
@@ -194,7 +194,7 @@ package struct InFlightTable<Waiter> {
         _ held: (serial: SerialNumber, until: Instant),
         in slots: SequentialMap<Slot>
     ) -> Bool {
-        if case .abandoned(let until)? = slots[held.serial] { until == held.until } else { false }
+        if case .abandoned(_, let until)? = slots[held.serial] { until == held.until } else { false }
     }
 
     // MARK: Time
@@ -234,6 +234,11 @@ package struct InFlightTable<Waiter> {
         slots.sorted.compactMap { if case .inFlight(let entry) = $0.value { entry } else { nil } }
     }
 
+    /// The positions of the frames of all requests in flight, in any order.
+    package var positions: [OutboundPosition] {
+        slots.compactMap { if case .inFlight(let entry) = $0 { entry.position } else { nil } }
+    }
+
     /// Whether a request is in flight whose frame is at one of `positions`. Searches all requests.
     package func hasRequest(at positions: Range<OutboundPosition>) -> Bool {
         slots.hasValue { if case .inFlight(let entry) = $0 { positions.contains(entry.position) } else { false } }
@@ -264,7 +269,7 @@ package struct InFlightTable<Waiter> {
     /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
     /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
-        guard isInOrder, abandonedCount > 0, let first = firstInOrder(), case .abandoned(let until)? = slots[first]
+        guard isInOrder, abandonedCount > 0, let first = firstInOrder(), case .abandoned(_, let until)? = slots[first]
         else { return nil }
         return until
     }

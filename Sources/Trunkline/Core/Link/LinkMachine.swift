@@ -31,6 +31,8 @@ package struct LinkMachine<Waiter> {
     package private(set) var phase = Phase.handshaking
     package private(set) var outbound = OutboundQueue()
     package private(set) var requests: InFlightTable<Waiter>
+    /// When the frames that are in flight were written.
+    private var writeLog = WriteLog()
     private var messages = SequentialMap<Message>()
     private let isInOrder: Bool
     private let quarantine: Duration
@@ -84,7 +86,7 @@ package struct LinkMachine<Waiter> {
         /// The requests of which nothing was written, in order.
         package var unsent: [QueuedRequest<Waiter>] = []
         /// The requests of which at least one byte was written, in the order of their IDs.
-        package var lost: [(id: RequestID, waiter: Waiter)] = []
+        package var lost: [(id: RequestID, waiter: Waiter, written: WriteLog.Times)] = []
         /// The parts of which nothing was written although their requests had started.
         package var unsentParts: [RequestID] = []
         package var unwrittenBytes = 0
@@ -97,9 +99,11 @@ package struct LinkMachine<Waiter> {
         remains.unwrittenBytes = outbound.unwrittenCount
         remains.unsent = takeUnstarted()
         remains.unsentParts = outbound.unstartedIDs
-        let started = requests.removeAll(from: 0).map { (id: $0.id, waiter: $0.waiter) }
-        let partlyWritten = messages.sorted.map { (id: $0.key, waiter: $0.value.waiter) }
-        remains.lost = (started + partlyWritten).sorted { $0.id < $1.id }
+        let started = requests.removeAll(from: 0).map { (id: $0.id, waiter: $0.waiter, $0.position) }
+        let partlyWritten = messages.sorted.map { (id: $0.key, waiter: $0.value.waiter, $0.value.position) }
+        remains.lost = (started + partlyWritten).sorted { $0.id < $1.id }.map {
+            (id: $0.id, waiter: $0.waiter, written: writeTimes(of: $0.2))
+        }
         messages.removeAll()
         outbound.removeAll()
         return remains
@@ -213,11 +217,44 @@ package struct LinkMachine<Waiter> {
         outbound.didWrite(length, reporting: &reported)
     }
 
+    /// See `OutboundQueue.didWrite(_:reporting:requests:isEveryRequestWanted:)`.
+    package mutating func didWrite(
+        _ length: Int,
+        reporting reported: inout [RequestID],
+        requests: inout [RequestID]
+    ) -> Int {
+        outbound.didWrite(length, reporting: &reported, requests: &requests)
+    }
+
+    /// Records the times of what was just written.
+    package mutating func noteWrites(at now: Instant) {
+        if writeLog.isFull { writeLog.dropOld(keeping: requests.positions + messages.sorted.map(\.value.position)) }
+        writeLog.note(
+            encoded: outbound.firstUnencoded,
+            started: outbound.firstUnstarted,
+            written: outbound.firstUnwritten,
+            at: now
+        )
+    }
+
+    /// Returns when the frame at `position` was written. The times of frames that are not in flight may be missing.
+    package func writeTimes(of position: OutboundPosition) -> WriteLog.Times { writeLog.times(of: position) }
+
+    /// Returns when the request or message `id` was written; `nil` if it has left.
+    package func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
+        switch place {
+        case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
+        case .written: messages[id].map { writeTimes(of: $0.position) }
+        }
+    }
+
     // MARK: Leaving
 
-    /// Removes the message `id`, whose last byte has been written, and returns its waiter. `nil` for a request that
-    /// waits for its response, or a part of one.
-    package mutating func written(_ id: RequestID) -> Waiter? { messages.remove(id)?.waiter }
+    /// Removes the message `id`, whose last byte has been written, and returns its waiter and the position of its frame.
+    /// `nil` for a request that waits for its response, or a part of one.
+    package mutating func written(_ id: RequestID) -> (waiter: Waiter, position: OutboundPosition)? {
+        messages.remove(id).map { ($0.waiter, $0.position) }
+    }
 
     /// Removes the request or message whose frame could not be encoded, and returns its waiter. `nil` for other frames.
     package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Waiter? {

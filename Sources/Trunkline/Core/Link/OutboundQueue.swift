@@ -80,6 +80,9 @@ package struct OutboundQueue: Sendable {
     /// The position of the first frame that is not completely written.
     package var firstUnwritten: OutboundPosition { headPosition }
 
+    /// The position of the first frame that is not encoded.
+    package var firstUnencoded: OutboundPosition { headPosition + UInt64(encodedCount) }
+
     /// The estimated cost of a frame in bytes, for the watermarks.
     package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
@@ -180,6 +183,17 @@ package struct OutboundQueue: Sendable {
     /// asked for a report. Returns the number of frames that are now complete.
     @discardableResult
     package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
+        var requests: [RequestID] = []
+        return didWrite(length, reporting: &reported, requests: &requests, isEveryRequestWanted: false)
+    }
+
+    /// As above. Also appends to `requests` the IDs of all requests that are now complete, without parts of requests.
+    package mutating func didWrite(
+        _ length: Int,
+        reporting reported: inout [RequestID],
+        requests: inout [RequestID],
+        isEveryRequestWanted: Bool = true
+    ) -> Int {
         var count = 0
         written += length
         buffer.didWrite(length)
@@ -187,6 +201,7 @@ package struct OutboundQueue: Sendable {
             if !items[head].isRemoved {
                 count += 1
                 if items[head].reportsWritten { reported.append(items[head].id) }
+                if isEveryRequestWanted, !items[head].belongsToLink { requests.append(items[head].id) }
             }
             writtenDone = items[head].end
             finishHead()

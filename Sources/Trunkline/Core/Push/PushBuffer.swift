@@ -27,6 +27,8 @@ package struct PushBuffer: Sendable {
     private let maximumCount: Int
     private let maximumBytes: Int
     private let policy: Overflow
+    /// The number of pushes that were dropped because the buffer was full.
+    package private(set) var overflowCount = 0
 
     package init(maximumCount: Int, maximumBytes: Int, policy: Overflow) {
         self.maximumCount = max(1, maximumCount)
@@ -48,9 +50,12 @@ package struct PushBuffer: Sendable {
         let isFull = frameCount >= maximumCount || (frameCount > 0 && byteCount + size > maximumBytes)
         if isFull {
             switch policy {
-            case .fail: return .overflow
+            case .fail:
+                overflowCount += 1
+                return .overflow
             case .suspendReading: break
             case .dropNewest:
+                overflowCount += 1
                 noteDropped(1)
                 return .taken
             case .dropOldest: dropOldest(toFit: size)
@@ -109,7 +114,9 @@ package struct PushBuffer: Sendable {
         var dropped = 0
         while frameCount > 0, frameCount >= maximumCount || byteCount + size > maximumBytes, let element = next() {
             switch element {
-            case .frame: dropped += 1
+            case .frame:
+                dropped += 1
+                overflowCount += 1
             case .dropped(let count): dropped += count
             case .reconnected: break  // replaced by the gap, which carries the same information
             }

@@ -17,10 +17,14 @@ package struct RequestQueue<Waiter> {
     }
 
     /// A request from its call to its end.
-    private struct Entry: Sendable {
-        let place: Place
+    package struct Entry: Sendable {
+        package fileprivate(set) var place: Place
+        /// The type number of the request.
+        package let type: UInt32
         /// When its caller made it.
-        let accepted: Instant
+        package let accepted: Instant
+        /// When it went to its link; `distantFuture` while it is on no link.
+        package fileprivate(set) var admitted = Instant.distantFuture
     }
 
     /// The requests that wait for a link or their turn, in order; `nil` where one has left.
@@ -58,6 +62,9 @@ package struct RequestQueue<Waiter> {
     package var capacity: Int { max(entries.capacity, slots.capacity, deadlines.capacity, delays.capacity) }
 
     package subscript(_ id: RequestID) -> Place? { entries[id]?.place }
+
+    /// The request `id`; `nil` if it has ended.
+    package func entry(_ id: RequestID) -> Entry? { entries[id] }
 
     /// Returns the request `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest<Waiter>? {
@@ -103,7 +110,8 @@ package struct RequestQueue<Waiter> {
     /// - Parameter accepted: When its caller made it.
     package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?, accepted: Instant) {
         let id = request.id
-        enqueue(consume request, accepted)
+        let entry = Entry(place: .delayed, type: request.frame.type, accepted: accepted)
+        enqueue(consume request, entry)
         if let deadline { watch(id, deadline) }
     }
 
@@ -116,10 +124,12 @@ package struct RequestQueue<Waiter> {
         dropDeadDeadlines()
     }
 
-    private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>, _ accepted: Instant) {
+    private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>, _ entry: Entry) {
         waitingCount += 1
         waitingBytes += request.cost
-        entries.insert(Entry(place: .waiting(start + slots.count), accepted: accepted), for: request.id)
+        var entry = entry
+        entry.place = .waiting(start + slots.count)
+        entries.insert(entry, for: request.id)
         slots.append(consume request)
     }
 
@@ -144,26 +154,40 @@ package struct RequestQueue<Waiter> {
         return nil
     }
 
-    /// Registers a new request that was put on the link of `session` without waiting.
+    /// Registers a new request that was put on the link of `session` at `now`, without waiting.
     package mutating func register(
         _ id: RequestID,
+        _ type: UInt32,
         at place: LinkMachine<Waiter>.Place,
         on session: UInt64,
         deadline: Instant?,
-        accepted: Instant
+        accepted: Instant,
+        now: Instant
     ) {
-        entries.insert(Entry(place: .onLink(session: session, place), accepted: accepted), for: id)
+        let entry = Entry(
+            place: .onLink(session: session, place),
+            type: type,
+            accepted: accepted,
+            admitted: max(accepted, now)
+        )
+        entries.insert(entry, for: id)
         if let deadline { watch(id, deadline) }
     }
 
-    /// Records that the request `id` is now on the link of `session`.
-    package mutating func went(_ id: RequestID, to place: LinkMachine<Waiter>.Place, on session: UInt64) {
-        move(id, to: .onLink(session: session, place))
+    /// Records that the request `id` is on the link of `session` since `now`.
+    package mutating func went(
+        _ id: RequestID,
+        to place: LinkMachine<Waiter>.Place,
+        on session: UInt64,
+        at now: Instant
+    ) {
+        move(id, to: .onLink(session: session, place), at: now)
     }
 
-    private mutating func move(_ id: RequestID, to place: Place) {
-        guard let accepted = entries[id]?.accepted else { return assertionFailure("a request without an entry") }
-        entries.insert(Entry(place: place, accepted: accepted), for: id)
+    private mutating func move(_ id: RequestID, to place: Place, at now: Instant = .distantFuture) {
+        guard var entry = entries[id] else { return assertionFailure("a request without an entry") }
+        (entry.place, entry.admitted) = (place, max(entry.accepted, now))
+        entries.insert(entry, for: id)
     }
 
     /// Removes the empty slots at the head.
@@ -191,9 +215,9 @@ package struct RequestQueue<Waiter> {
         }
     }
 
-    /// Forgets the request `id`, which has ended. Returns when it was accepted; `nil` if it was forgotten before.
+    /// Forgets the request `id`, which has ended, and returns it; `nil` if it was forgotten before.
     @discardableResult
-    package mutating func forget(_ id: RequestID) -> Instant? { entries.remove(id)?.accepted }
+    package mutating func forget(_ id: RequestID) -> Entry? { entries.remove(id) }
 
     // MARK: Removing
 
@@ -260,9 +284,9 @@ package struct RequestQueue<Waiter> {
 
     /// Appends a request whose back-off has ended, with another waiter.
     package mutating func wake(_ id: RequestID, as waiter: Waiter) {
-        guard let accepted = entries[id]?.accepted, var request = delayed.removeValue(forKey: id) else { return }
+        guard let entry = entries[id], var request = delayed.removeValue(forKey: id) else { return }
         request.waiter = waiter
-        enqueue(request, accepted)
+        enqueue(request, entry)
     }
 
     /// The number of requests that wait for the end of a back-off.

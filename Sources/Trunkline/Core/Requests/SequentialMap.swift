@@ -109,6 +109,11 @@ package struct SequentialMap<Value> {
         ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
     }
 
+    /// The results of `transform` that are not `nil`, in any order.
+    package func compactMap<Result>(_ transform: (Value) -> Result?) -> [Result] {
+        ring.compactMap { $0.value.flatMap(transform) } + stragglers.values.compactMap(transform)
+    }
+
     /// Every key with its value, in ascending order of the keys.
     package var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }

@@ -46,7 +46,7 @@ final class PathObservers: Sendable {
         let loops = groups.withLock { $0.values.map(\.loop) }
         for loop in loops {
             loop.schedule(
-                Completion { [self] in
+                LoopClosure { [self] in
                     let observers = groups.withLock { $0[ObjectIdentifier(loop)]?.prune() ?? [] }
                     for observer in observers { observer.networkChanged(change) }
                 }

@@ -98,7 +98,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         phase = .handshaking
         socket.isReading = true
         // Soon, but not before the caller has this transport: it may fail at once.
-        loop.schedule(Completion { [weak self] in self?.advance() })
+        loop.schedule(LoopClosure { [weak self] in self?.advance() })
     }
 
     /// The receiver of the socket's events, which must exist before this transport does.
@@ -150,7 +150,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         isWakeScheduled = true
         // Not in this turn: the owner may have used up its share of it.
         loop.scheduleInNextTurn(
-            Completion { [weak self] in
+            LoopClosure { [weak self] in
                 guard let self else { return }
                 isWakeScheduled = false
                 if case .handshaking = phase, socket != nil {

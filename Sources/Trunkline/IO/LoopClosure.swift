@@ -1,5 +1,5 @@
 /// Loop work that calls a closure.
-package final class Completion: LoopWork {
+package final class LoopClosure: LoopWork {
     private let body: @Sendable () -> Void
 
     package init(_ body: @escaping @Sendable () -> Void) { self.body = body }

@@ -1,0 +1,97 @@
+/// Calls that pass interceptors, or whose timeline is recorded: in the caller's task.
+extension Client {
+    /// Lets a call pass the interceptors.
+    private nonisolated func intercept(
+        _ form: ClientCall.Form,
+        _ frame: Frame,
+        _ options: ResolvedOptions
+    ) -> InterceptedCall {
+        let timeLeft = options.deadline.map { $0.since(options.accepted) }
+        let call = ClientCall(form: form, request: Request(frame), timeLeft: timeLeft)
+        return InterceptedCall(call, by: self.options.interceptors)
+    }
+
+    /// Performs a call whose task waits for its end: `send` performs what remains of it.
+    nonisolated func interceptedOutcome(
+        _ form: ClientCall.Form,
+        of frame: Frame,
+        _ options: ResolvedOptions,
+        sendingWith send: nonisolated(nonsending) (Frame, ResolvedOptions) async -> Outcome
+    ) async -> Outcome {
+        let call = intercept(form, frame, options)
+        if let ending = call.ending { return call.end(ending) }
+        if let refusal = refusal(of: call.frame, options) { return call.end(.failure(refusal)) }
+        guard call.recordsTimeline || options.recorder != nil else {
+            return call.end(await send(call.frame, options))
+        }
+        let recorder = TimelineRecorder(capacity: 1)
+        var recorded = options
+        recorded.recorder = recorder
+        let outcome = await send(call.frame, recorded)
+        var timeline = recorder.timelines.last
+        timeline?.noteResumption(at: loop.now)
+        if let timeline { options.recorder?.add(timeline) }
+        return call.end(outcome, timeline)
+    }
+
+    /// Performs a call of many requests, each of which passes the interceptors. The task waits for their ends.
+    nonisolated func interceptedOutcomes(
+        _ form: ClientCall.Form,
+        of requests: [Request],
+        _ options: ResolvedOptions
+    ) async -> [Outcome] {
+        let calls = requests.map { intercept(form, $0.frame, options) }
+        var outcomes = calls.map { call in call.ending ?? refusal(of: call.frame, options).map { .failure($0) } }
+        let sent = outcomes.indices.filter { outcomes[$0] == nil }
+        var timelines: [Int: Timeline] = [:]
+        if options.recorder != nil || calls.contains(where: \.recordsTimeline) {
+            let recorder = TimelineRecorder(capacity: max(1, sent.count))
+            var recorded = options
+            recorded.recorder = recorder
+            let (first, ended) = await plainOutcomes(of: sent.map { Request(calls[$0].frame) }, recorded)
+            let now = loop.now
+            for (index, outcome) in zip(sent, ended) { outcomes[index] = outcome }
+            for var timeline in recorder.timelines {
+                timeline.noteResumption(at: now)
+                options.recorder?.add(timeline)
+                timelines[sent[Int(timeline.id - first)]] = timeline
+            }
+        } else {
+            let (_, ended) = await plainOutcomes(of: sent.map { Request(calls[$0].frame) }, options)
+            for (index, outcome) in zip(sent, ended) { outcomes[index] = outcome }
+        }
+        return calls.indices.map { calls[$0].end(outcomes[$0] ?? .failure(.cancelledUnsent), timelines[$0]) }
+    }
+
+    /// A call whose task does not wait for its end, after the interceptors.
+    enum PassedCall {
+        /// Nothing is to be sent.
+        case ended(Outcome)
+        /// This frame is to be sent. The closure, if there is one, must be called once with the outcome, which it may
+        /// replace.
+        case sends(Frame, ResolvedOptions, (@Sendable (Outcome) -> Outcome)?)
+    }
+
+    /// Lets a call pass the interceptors whose task does not wait for its end.
+    nonisolated func passInterceptors(
+        _ form: ClientCall.Form,
+        _ frame: Frame,
+        _ options: ResolvedOptions
+    ) -> PassedCall {
+        guard isIntercepted else { return .sends(frame, options, nil) }
+        let call = intercept(form, frame, options)
+        if let ending = call.ending { return .ended(call.end(ending)) }
+        if let refusal = refusal(of: call.frame, options) { return .ended(call.end(.failure(refusal))) }
+        guard call.recordsTimeline else { return .sends(call.frame, options) { call.end($0) } }
+        let recorder = TimelineRecorder(capacity: 1, forwardingTo: options.recorder)
+        var recorded = options
+        recorded.recorder = recorder
+        return .sends(call.frame, recorded) { call.end($0, recorder.timelines.last) }
+    }
+
+    /// Returns why a frame that an interceptor may have changed must not be sent; `nil` if it may.
+    private nonisolated func refusal(of frame: Frame, _ options: ResolvedOptions) -> ClientError? {
+        guard !options.expectsResponse, options.session == nil, !codec._mayPost(frame) else { return nil }
+        return .answeredWhenPosted
+    }
+}

@@ -1,0 +1,74 @@
+/// What the client tells its observers.
+///
+/// Requests that are accepted or answered are collected, because they are frequent, and told together: before anything
+/// else is told, and at the end of each batch.
+extension Client {
+    /// Tells the observers that this has happened, if they want such events.
+    func tell(_ kind: ClientEvent.Kinds, _ content: @autoclosure () -> ClientEvent.Content) {
+        guard let observation = connection.observation, observation.wants(kind) else { return }
+        tellCollected()
+        observation.add(content(), at: loop.now)
+    }
+
+    /// Tells the observers of the requests that were collected.
+    func tellCollected() {
+        guard tellsRequests, let observation = connection.observation else { return }
+        if !accepted.isEmpty { observation.add(.requestsAccepted(exchange(&accepted, with: [])), at: batchTime) }
+        if !answered.isEmpty { observation.add(.requestsAnswered(exchange(&answered, with: [])), at: loop.now) }
+    }
+
+    /// Notes that a request was accepted, and is on the link of `session` or, if that is 0, waits.
+    @inline(__always)
+    func noteAccepted(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: UInt64) {
+        guard tellsRequests else { return }
+        accepted.append(
+            ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse)
+        )
+    }
+
+    /// Notes that a request was answered.
+    @inline(__always)
+    func noteAnswered(
+        _ id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ status: UInt32,
+        at now: Instant
+    ) {
+        guard tellsRequests else { return }
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        answered.append(
+            ClientEvent.AnsweredRequest(id: id, nanoseconds: nanoseconds, type: request.type, status: status)
+        )
+    }
+
+    /// Tells that requests wait again because their link takes no requests any more.
+    func tellWaiting(_ requests: [QueuedRequest<Waiter>]) {
+        for request in requests { tell(.steps, .requestWaiting(id: request.id, for: .link)) }
+    }
+
+    /// Counts a response to an abandoned request.
+    func noteLate(_ id: RequestID) {
+        counters.lateResponses += 1
+        tell(.steps, .lateResponse(id: id))
+    }
+
+    /// Tells the observers if requests have begun or ceased to wait because of a limit.
+    func tellLimit() {
+        guard connection.observation?.wants(.limits) == true, !queue.isEmpty || notedLimit != nil else { return }
+        let limit = queue.isEmpty || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
+        guard limit != notedLimit else { return }
+        if let notedLimit { tell(.limits, .limitCleared(notedLimit)) }
+        if let limit { tell(.limits, .limitReached(limit)) }
+        notedLimit = limit
+    }
+}
+
+extension Connection {
+    /// The limit because of which a request must wait; `nil` if there is none.
+    fileprivate var limitReached: ClientEvent.Limit? {
+        guard let ready else { return nil }
+        if room <= 0 { return .maximumInFlight }
+        if links[ready].machine.requests.isExhausted { return .serials }
+        return links[ready].isAboveWatermark ? .highWatermark : nil
+    }
+}

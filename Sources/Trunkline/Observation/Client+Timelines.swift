@@ -1,0 +1,102 @@
+/// Timelines of requests on the event loop.
+extension Client {
+    /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
+    /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
+    public var slowestRequests: [Timeline] { slowest.all(at: loop.now) }
+
+    /// Notes that a request was answered or, for a one-way message, written.
+    @inline(__always)
+    func noteSuccess(
+        of id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: borrowing Waiter,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        callDurations.record(nanoseconds: nanoseconds)
+        let isSlow = slowest.wants(nanoseconds, at: now)
+        if isSlow || waiter.isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
+    }
+
+    /// Notes that a request has ended. `timeline` is its timeline.
+    func noteEnd(
+        of request: RequestQueue<Waiter>.Entry,
+        _ waiter: Waiter,
+        _ timeline: Timeline,
+        at now: Instant
+    ) {
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        callDurations.record(nanoseconds: nanoseconds)
+        if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
+        waiter.tracked?.options.recorder?.add(timeline)
+    }
+
+    @inline(never)
+    private func noteTimeline(
+        of id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: borrowing Waiter,
+        _ position: OutboundPosition,
+        isSlow: Bool,
+        at now: Instant
+    ) {
+        let recorder = waiter.tracked?.options.recorder
+        guard isSlow || recorder != nil else { return }
+        let timeline = timeline(of: id, request, copy waiter, attempt(of: request, at: position, now), nil, at: now)
+        if isSlow { slowest.add(timeline, at: now) }
+        recorder?.add(timeline)
+    }
+
+    /// What is known about the last attempt of a request that was answered.
+    func attempt(
+        of request: RequestQueue<Waiter>.Entry,
+        at position: OutboundPosition,
+        _ now: Instant
+    ) -> AttemptOnLink? {
+        guard case .onLink(let session, _) = request.place else { return nil }
+        return connection.inCallOfOwner { $0.attempt(session, at: position, now: now) }
+    }
+
+    /// The timeline of a request that ends at `now`.
+    func timeline(
+        of id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: Waiter,
+        _ onLink: AttemptOnLink?,
+        _ failure: Metrics.Failure?,
+        at now: Instant
+    ) -> Timeline {
+        let last = attempt(request, waiter, onLink, failure, at: now)
+        return Timeline(
+            id: id,
+            type: request.type,
+            attemptCount: waiter.tracked?.attempt ?? 1,
+            attempts: (waiter.tracked?.failedAttempts ?? []) + [last]
+        )
+    }
+
+    /// The last attempt of a request, which ends at `now`.
+    func attempt(
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: Waiter,
+        _ onLink: AttemptOnLink?,
+        _ failure: Metrics.Failure?,
+        at now: Instant
+    ) -> Timeline.Attempt {
+        let call = waiter.tracked
+        let started = call?.failedAttempts.last?.endedAt ?? request.accepted
+        let rested = call?.rested.map { min($0, now) }
+        return Timeline.Attempt(
+            request.accepted,
+            started: started,
+            rested: rested,
+            withoutLink: linkGaps.overlap(from: rested ?? started, to: min(request.admitted, now)),
+            admitted: request.admitted == .distantFuture ? nil : request.admitted,
+            onLink,
+            firstPart: waiter.firstPart,
+            ended: now,
+            failure
+        )
+    }
+}

@@ -1,0 +1,301 @@
+/// Something that happened in a client, for a ``ClientObserver``.
+///
+/// Every event has a ``name`` that does not change between versions, ``fields`` with its values, and a
+/// ``description`` in one line. None of them contains bytes of a body or the value of a named field.
+public struct ClientEvent: Sendable {
+    /// Groups of events. An observer names those that it wants.
+    public struct Kinds: OptionSet, Sendable, Hashable {
+        /// The bits of the groups.
+        public let rawValue: UInt32
+
+        /// Creates a set of groups from its bits.
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        /// The beginning and the end of requests: accepted, answered, written (one-way), failed, refused.
+        public static let requests = Kinds(rawValue: 1)
+        /// What happens to requests in between: waiting, admitted, written, first part, retrying, late response.
+        public static let steps = Kinds(rawValue: 2)
+        /// The state of the connection, and the ends of links.
+        public static let links = Kinds(rawValue: 4)
+        /// Limits that are reached, and no longer reached.
+        public static let limits = Kinds(rawValue: 8)
+        /// Pushes that were dropped because the buffer of a stream was full.
+        public static let pushes = Kinds(rawValue: 16)
+        /// Changes of the list of endpoints.
+        public static let endpoints = Kinds(rawValue: 32)
+        /// All events.
+        public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints]
+    }
+
+    /// What a request waits for.
+    @nonexhaustive
+    public enum Wait: String, Sendable, Hashable {
+        /// A link.
+        case link
+        /// Its turn: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        case turn
+    }
+
+    /// A limit of the client.
+    @nonexhaustive
+    public enum Limit: String, Sendable, Hashable {
+        /// ``ClientOptions/Requests/maximumInFlight``: requests wait for their turn.
+        case maximumInFlight
+        /// All serial numbers of the link are in use: requests wait for their turn.
+        case serials
+        /// ``ClientOptions/Outbound/highWatermark``: requests wait for their turn.
+        case highWatermark
+        /// The buffer of a push or reply stream is full, and reading from the link is suspended.
+        case streamBuffer
+        /// ``ClientOptions/Requests/retryBudget``: a failed request was not sent again. This limit is never reported as
+        /// cleared.
+        case retryBudget
+    }
+
+    /// A request that was accepted.
+    public struct AcceptedRequest: Sendable, Hashable {
+        /// The number of the request among all requests of the client.
+        public let id: UInt64
+        /// The session number of the link on which it was put at once; 0 if it waits.
+        public let session: UInt64
+        /// The type number of the request.
+        public let type: UInt32
+        /// Whether it is a one-way message.
+        public let isOneWay: Bool
+    }
+
+    /// A request that ended with a response, possibly an error response.
+    public struct AnsweredRequest: Sendable, Hashable {
+        /// The number of the request among all requests of the client.
+        public let id: UInt64
+        let nanoseconds: Int64
+        /// The type number of the request.
+        public let type: UInt32
+        /// The status code of the response; 0 if the protocol has none.
+        public let status: UInt32
+        /// The time from the call to the response.
+        public var duration: Duration { .nanoseconds(nanoseconds) }
+    }
+
+    /// What happened. `id` is the number of the request among all requests of the client.
+    ///
+    /// The most frequent events name all requests to which the same happened in one step of the event loop, in order.
+    @nonexhaustive
+    public enum Content: Sendable {
+        /// These requests and one-way messages were accepted.
+        case requestsAccepted([AcceptedRequest])
+        /// The request waits, for example because it was just accepted or its link was lost before it was written.
+        case requestWaiting(id: UInt64, for: Wait)
+        /// A request that waited was put on a link.
+        case requestAdmitted(id: UInt64, session: UInt64)
+        /// The kernel accepted the last byte of each of these requests; over TLS, it was encrypted.
+        case requestsWritten(ids: [UInt64], session: UInt64)
+        /// The first part of a reply in several parts arrived.
+        case requestFirstPart(id: UInt64)
+        /// These requests ended with a response.
+        case requestsAnswered([AnsweredRequest])
+        /// The one-way message ended: the kernel accepted its last byte. `after` is the time since its call.
+        case messageWritten(id: UInt64, after: Duration)
+        /// The request ended without a valid response. `after` is the time since its call.
+        case requestFailed(id: UInt64, ClientError, after: Duration)
+        /// The request failed and will be sent again after `delay`, as try number `attempt`.
+        case requestRetrying(id: UInt64, attempt: Int, delay: Duration)
+        /// The event loop did not accept a request. Calls that failed earlier are not told: see
+        /// ``Client/Metrics/refusals``.
+        case requestRefused(ClientError)
+        /// A response came for a request that had been abandoned.
+        case lateResponse(id: UInt64)
+        /// The state of the connection changed.
+        indirect case stateChanged(ConnectionState)
+        /// A link takes no new requests; those in flight may finish.
+        indirect case linkDraining(Endpoint, session: UInt64, DisconnectCause)
+        /// An attempt failed, or a link ended.
+        indirect case linkEnded(DisconnectReport)
+        /// A limit is reached.
+        case limitReached(Limit)
+        /// The limit is no longer reached.
+        case limitCleared(Limit)
+        /// Pushes were dropped.
+        case pushesDropped(Int)
+        /// The list of endpoints changed.
+        case endpointsChanged([Endpoint])
+    }
+
+    /// The value of a field.
+    @nonexhaustive
+    public enum Value: Sendable, Hashable {
+        /// Text.
+        case text(String)
+        /// A whole number.
+        case integer(Int64)
+        /// A number of seconds.
+        case seconds(Double)
+        /// Whether something is so.
+        case flag(Bool)
+    }
+
+    /// When it happened, on the clock of the client's event loop, whose origin is arbitrary and which never jumps. Only
+    /// differences are meaningful.
+    public var time: Duration { .nanoseconds(instant.nanoseconds) }
+    /// What happened.
+    public let content: Content
+    let instant: Instant
+
+    @inline(__always)
+    init(_ content: consuming Content, at instant: Instant) {
+        self.content = content
+        self.instant = instant
+    }
+}
+
+extension ClientEvent {
+    /// The group of the event.
+    public var kind: Kinds {
+        switch content {
+        case .requestsAccepted, .requestsAnswered, .messageWritten, .requestFailed, .requestRefused: .requests
+        case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
+            .steps
+        case .stateChanged, .linkDraining, .linkEnded: .links
+        case .limitReached, .limitCleared: .limits
+        case .pushesDropped: .pushes
+        case .endpointsChanged: .endpoints
+        }
+    }
+
+    /// The name of the event, which does not change between versions, such as `request.failed`.
+    public var name: String {
+        switch content {
+        case .requestsAccepted: "requests.accepted"
+        case .requestWaiting: "request.waiting"
+        case .requestAdmitted: "request.admitted"
+        case .requestsWritten: "requests.written"
+        case .requestFirstPart: "request.first_part"
+        case .requestsAnswered: "requests.answered"
+        case .messageWritten: "message.written"
+        case .requestFailed(_, let error, _): error.code == .cancelled ? "request.cancelled" : "request.failed"
+        case .requestRetrying: "request.retrying"
+        case .requestRefused: "request.refused"
+        case .lateResponse: "request.late_response"
+        case .stateChanged(let state): "connection.\(state.name)"
+        case .linkDraining: "link.draining"
+        case .linkEnded(let report):
+            report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
+        case .limitReached: "limit.reached"
+        case .limitCleared: "limit.cleared"
+        case .pushesDropped: "pushes.dropped"
+        case .endpointsChanged: "endpoints.changed"
+        }
+    }
+
+    /// The names and values of the event, in a fixed order.
+    public var fields: [(name: String, value: Value)] {
+        func number(_ value: some BinaryInteger) -> Value { .integer(Int64(clamping: value)) }
+        func list(_ ids: [UInt64]) -> Value { .text(ids.map { "\($0)" }.joined(separator: " ")) }
+        func error(_ error: ClientError) -> [(name: String, value: Value)] {
+            [("code", .text("\(error.code)")), ("fate", .text("\(error.fate)")), ("message", .text(error.message))]
+                + (error.cause.map { [("cause", .text("\($0)".asMessage))] } ?? [])
+        }
+        switch content {
+        case .requestsAccepted(let requests): return [("ids", list(requests.map(\.id)))]
+        case .requestWaiting(let id, let wait): return [("id", number(id)), ("for", .text(wait.rawValue))]
+        case .requestAdmitted(let id, let session): return [("id", number(id)), ("session", number(session))]
+        case .requestsWritten(let ids, let session):
+            return [("ids", list(ids)), ("session", number(session))]
+        case .requestFirstPart(let id), .lateResponse(let id): return [("id", number(id))]
+        case .requestsAnswered(let requests):
+            let durations = requests.map { "\($0.duration.inSeconds)" }.joined(separator: " ")
+            return [("ids", list(requests.map(\.id))), ("durations", .text(durations))]
+        case .messageWritten(let id, let duration):
+            return [("id", number(id)), ("duration", .seconds(duration.inSeconds))]
+        case .requestFailed(let id, let failure, let duration):
+            return [("id", number(id)), ("duration", .seconds(duration.inSeconds))] + error(failure)
+        case .requestRetrying(let id, let attempt, let delay):
+            return [("id", number(id)), ("attempt", number(attempt)), ("delay", .seconds(delay.inSeconds))]
+        case .requestRefused(let refusal): return error(refusal)
+        case .stateChanged(let state): return state.fields
+        case .linkDraining(let endpoint, let session, let cause):
+            return [
+                ("endpoint", .text("\(endpoint)")), ("session", number(session)), ("cause", .text(cause.rawValue)),
+            ]
+        case .linkEnded(let report): return report.fields
+        case .limitReached(let limit), .limitCleared(let limit): return [("limit", .text(limit.rawValue))]
+        case .pushesDropped(let count): return [("count", number(count))]
+        case .endpointsChanged(let endpoints):
+            return [("endpoints", .text(endpoints.map(\.description).joined(separator: " ")))]
+        }
+    }
+}
+
+extension ClientEvent: CustomStringConvertible {
+    /// The name and the fields in one line: `limit.reached limit=serials`.
+    public var description: String {
+        ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ")
+    }
+}
+
+extension ClientEvent.Value: CustomStringConvertible {
+    /// The value as text. Text with spaces is in quotation marks.
+    public var description: String {
+        switch self {
+        case .text(let text): text.contains { $0 == " " || $0 == "\"" } || text.isEmpty ? text.debugDescription : text
+        case .integer(let integer): "\(integer)"
+        case .seconds(let seconds): "\(seconds)"
+        case .flag(let flag): "\(flag)"
+        }
+    }
+}
+
+extension ConnectionState {
+    /// The name of the state, for events.
+    fileprivate var name: String {
+        switch self {
+        case .idle: "idle"
+        case .resolving: "resolving"
+        case .connecting: "connecting"
+        case .securing: "securing"
+        case .handshaking: "handshaking"
+        case .ready: "ready"
+        case .waiting: "waiting"
+        case .noNetwork: "no_network"
+        case .suspended: "suspended"
+        case .draining: "draining"
+        case .closed: "closed"
+        }
+    }
+
+    fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
+        switch self {
+        case .idle, .suspended, .draining, .closed: []
+        case .resolving(let endpoint, let attempt), .connecting(let endpoint, let attempt),
+            .securing(let endpoint, let attempt), .handshaking(let endpoint, let attempt):
+            [("endpoint", .text("\(endpoint)")), ("attempt", .integer(Int64(attempt)))]
+        case .ready(let endpoint, let session):
+            [("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session)))]
+        case .waiting(let delay, let attempt, let cause):
+            [
+                ("delay", .seconds(delay.inSeconds)), ("attempt", .integer(Int64(attempt))),
+                ("cause", .text(cause.rawValue)),
+            ]
+        case .noNetwork(let cause): [("cause", .text(cause.rawValue))]
+        }
+    }
+}
+
+extension DisconnectReport {
+    fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
+        var fields: [(name: String, value: ClientEvent.Value)] = [
+            ("endpoint", .text("\(endpoint)")), ("phase", .text(phase.rawValue)), ("cause", .text(cause.rawValue)),
+            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session))),
+            ("attempt", .integer(Int64(attempt))), ("lifetime", .seconds(lifetime.inSeconds)),
+            ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
+            ("network_change", .flag(isNetworkChange)),
+        ]
+        if let isNetworkUp { fields.append(("network_up", .flag(isNetworkUp))) }
+        if let error { fields.append(("error", .text("\(error)".asMessage))) }
+        return fields
+    }
+}
+
+extension Duration {
+    package var inSeconds: Double { Double(clampedNanoseconds) / 1e9 }
+}

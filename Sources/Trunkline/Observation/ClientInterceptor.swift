@@ -1,0 +1,119 @@
+/// Sees every call of a client, before it is sent and when it has ended. May change it, refuse it or answer it.
+///
+/// Uses are authentication tokens, trace contexts, deadlines that the server must know, measurements, and tests:
+///
+/// ```swift
+/// struct Authenticating: ClientInterceptor {
+///     let token: @Sendable () -> String
+///
+///     func intercept(_ call: inout ClientCall) -> Completion? {
+///         call.request[bytes: "token"] = Bytes(token().utf8)
+///         return nil
+///     }
+/// }
+/// ```
+///
+/// The interceptors of ``ClientOptions/interceptors`` are called in their order, and their completions in the reverse
+/// order. Every call form passes through them: `send`, `send(all:)` (once for each request), `post`, `enqueue`, `start`,
+/// `stream`, `open` and `subscribe`, with typed requests too. Requests of the handshake, the restoring of subscriptions,
+/// and the pieces of an ``OpenRequest`` do not.
+public protocol ClientInterceptor: Sendable {
+    /// What to do when a call has ended.
+    ///
+    /// It receives the result of the call, which it may replace, and the timeline of the request if
+    /// ``ClientCall/recordsTimeline`` was set and the request was accepted. There is no timeline for `enqueue`, for a call
+    /// that is answered from the cache, and for one that shares the request of an earlier call. The result of a one-way
+    /// message is an empty response.
+    ///
+    /// It runs in the caller's task, before the call returns. The completion of `start`, `stream` and `open`, which
+    /// return earlier, runs on the event loop when the request ends: it must not block. The completion of `enqueue` runs
+    /// when the message is accepted.
+    typealias Completion = @Sendable (inout Result<Response, ClientError>, Timeline?) -> Void
+
+    /// Called once for each call, in the caller's task, before its request is accepted.
+    ///
+    /// Calls with a timeout that is not positive are not intercepted. Neither are `send` and `post` in a task that is
+    /// already cancelled.
+    ///
+    /// - Parameter call: The call. Changes apply to the interceptors that follow, and to the request that is sent.
+    /// - Returns: What to do when the call has ended, or `nil`.
+    /// - Throws: A ``ClientError`` to refuse the call, which fails with it. Use the fate `notSent`.
+    func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion?
+}
+
+/// A call on its way to the server, for a ``ClientInterceptor``.
+public struct ClientCall: Sendable {
+    /// The method of the client that was called.
+    @nonexhaustive
+    public enum Form: String, Sendable, Hashable {
+        /// `send`, also with a cache policy, or one of the requests of `send(all:)`.
+        case send
+        /// `post`, or one of the messages of `post(all:)`.
+        case post
+        /// `enqueue` or `tryEnqueue`.
+        case enqueue
+        /// `start`.
+        case start
+        /// `stream`.
+        case stream
+        /// `open`.
+        case open
+        /// `subscribe`.
+        case subscribe
+    }
+
+    /// The method of the client that was called.
+    public let form: Form
+    /// The request to be sent. With a cache policy, also the request that is looked up: if a field differs for each call,
+    /// such as a trace ID, use ``CachePolicy/keyed(by:)``, or no call finds a cached response.
+    public var request: Request
+    /// The time that is left for the call; `nil` for no limit. It cannot be changed.
+    public let timeLeft: Duration?
+    /// If this is set, the call ends at once with this response: nothing is sent, and the interceptors that follow are
+    /// not called. For a one-way message the content is ignored. For `stream` and `open` it is the only element.
+    public var answer: Response?
+    /// Whether completions receive the timeline of the request. Default false.
+    public var recordsTimeline = false
+}
+
+/// A call that has passed the interceptors.
+struct InterceptedCall: Sendable {
+    private var call: ClientCall
+    private let original: Frame
+    private var completions: [ClientInterceptor.Completion] = []
+    /// How the call ends if nothing is to be sent: refused or answered by an interceptor.
+    private(set) var ending: Outcome?
+
+    init(_ call: ClientCall, by interceptors: [any ClientInterceptor]) {
+        self.call = call
+        original = call.request.frame
+        for interceptor in interceptors {
+            do throws(ClientError) {
+                if let completion = try interceptor.intercept(&self.call) { completions.append(completion) }
+            } catch {
+                ending = .failure(error)
+                return
+            }
+            if let answer = self.call.answer {
+                ending = .success(answer)
+                return
+            }
+        }
+    }
+
+    /// The frame to send.
+    var frame: Frame {
+        var frame = call.request.frame
+        (frame.kind, frame.serial) = (original.kind, original.serial)  // an interceptor may have made a new request
+        return frame
+    }
+
+    var recordsTimeline: Bool { call.recordsTimeline }
+
+    /// Runs the completions. Returns the outcome of the call.
+    func end(_ outcome: Outcome, _ timeline: Timeline? = nil) -> Outcome {
+        var outcome = outcome
+        for completion in completions.reversed() { completion(&outcome, timeline) }
+        return outcome
+    }
+}

@@ -1,0 +1,210 @@
+/// When and where a request was on its way, from its call to its end.
+///
+/// The timeline of a failed request is in ``ClientError/timeline``. To receive the timelines of other calls, pass a
+/// ``TimelineRecorder`` in ``CallOptions``, or see ``Client/slowestRequests``.
+public struct Timeline: Sendable, Hashable {
+    /// One try of a request: from the call, or from the failure of the try before, to its own failure or the end of the
+    /// request.
+    ///
+    /// All durations are counted from the call, unless they say otherwise.
+    public struct Attempt: Sendable, Hashable {
+        /// When the request was made.
+        fileprivate let accepted: Instant
+        /// When the try before failed; for the first try, when the request was made.
+        let started: Instant
+        /// The end of the back-off before this try.
+        let rested: Instant?
+        let admitted: Instant?
+        /// How long no link was ready while the request waited, in nanoseconds.
+        let withoutLink: Int64
+        let onLink: AttemptOnLink?
+        let firstPartAt: Instant?
+        let endedAt: Instant
+
+        /// Why the try failed; `nil` if the request was answered or, for a one-way message, written.
+        public let failure: Client.Metrics.Failure?
+
+        /// The link on which the request was; `nil` if it was on none, or if the link ended in the same step of the event
+        /// loop in which the request was answered.
+        public var link: Link? { onLink?.link }
+        /// When the try before this one failed; zero for the first one.
+        public var begin: Duration { started.since(accepted) }
+        /// When the request was put on its link; `nil` if it was not.
+        public var admission: Duration? { admitted?.since(accepted) }
+        /// When the request was encoded; `nil` if it was not, or if that is not known.
+        public var encoding: Duration? { onLink?.times.encoded?.since(accepted) }
+        /// When the kernel accepted the first byte of the request; over TLS, when it was encrypted. `nil` if it was not,
+        /// or if that is not known.
+        public var firstByteWritten: Duration? { onLink?.times.firstByte?.since(accepted) }
+        /// When the kernel accepted the last byte of the request; over TLS, when it was encrypted. `nil` if it was not,
+        /// or if that is not known.
+        public var lastByteWritten: Duration? { onLink?.times.lastByte?.since(accepted) }
+        /// When the first part of a reply in several parts was complete; `nil` if there was none.
+        public var firstPart: Duration? { firstPartAt?.since(accepted) }
+        /// When the try ended: when its response was complete, or when it failed.
+        public var end: Duration { endedAt.since(accepted) }
+
+        /// How long the request rested before this try.
+        public var timeInBackOff: Duration { (rested ?? started).since(started) }
+        /// How long the request waited for a link.
+        public var timeWithoutLink: Duration {
+            min(waited, .nanoseconds(withoutLink))
+        }
+        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        public var timeQueued: Duration { waited - timeWithoutLink }
+
+        private var waited: Duration { max(.zero, (admitted ?? endedAt).since(rested ?? started)) }
+
+        init(
+            _ accepted: Instant,
+            started: Instant,
+            rested: Instant?,
+            withoutLink: Int64,
+            admitted: Instant?,
+            _ onLink: AttemptOnLink?,
+            firstPart: Instant?,
+            ended: Instant,
+            _ failure: Client.Metrics.Failure?
+        ) {
+            self.accepted = accepted
+            self.started = started
+            self.rested = rested
+            self.withoutLink = withoutLink
+            self.admitted = admitted
+            self.onLink = onLink
+            firstPartAt = firstPart
+            endedAt = ended
+            self.failure = failure
+        }
+    }
+
+    /// The link of an attempt.
+    public struct Link: Sendable, Hashable {
+        /// The server's endpoint.
+        public let endpoint: Endpoint
+        /// The address of the server: an IP address with its port, or a path. `nil` if the system did not report it.
+        public var address: String? { socketAddress?.description }
+        let socketAddress: SocketAddress?
+        /// The session number of the link.
+        public let session: UInt64
+        /// The state of the link when the attempt failed; `nil` for an attempt that succeeded.
+        public let condition: Condition?
+
+        init(_ endpoint: Endpoint, _ address: SocketAddress?, session: UInt64, _ condition: Condition?) {
+            self.endpoint = endpoint
+            socketAddress = address
+            self.session = session
+            self.condition = condition
+        }
+    }
+
+    /// The state of a link at one moment.
+    public struct Condition: Sendable, Hashable {
+        /// The time since the latest frame was received or, before the first frame, since the link was ready.
+        public let silence: Duration
+        /// Whether the client has sent a ping and received nothing since.
+        public let isPingUnanswered: Bool
+        /// The number of other requests and messages on the link.
+        public let othersInFlight: Int
+    }
+
+    /// The number of the request among all requests of the client.
+    public let id: UInt64
+    /// The type number of the request; 0 if the protocol has none.
+    public let type: UInt32
+    /// The number of tries.
+    public let attemptCount: Int
+    /// The latest tries, at most nine, in order. The last one ended the request.
+    public let attempts: [Attempt]
+    /// When the task of the caller continued, counted from the call. `nil` unless the call has a ``TimelineRecorder``
+    /// and returns when the request has ended.
+    public private(set) var resumption: Duration?
+
+    /// The time from the call to the end of the request.
+    public var duration: Duration { attempts.last?.end ?? .zero }
+    /// Why the request failed; `nil` if it was answered or, for a one-way message, written.
+    public var failure: Client.Metrics.Failure? { attempts.last?.failure }
+
+    init(id: UInt64, type: UInt32, attemptCount: Int, attempts: [Attempt]) {
+        (self.id, self.type, self.attemptCount, self.attempts) = (id, type, attemptCount, attempts)
+    }
+
+    /// Notes that the task of the caller continued at `now`.
+    mutating func noteResumption(at now: Instant) { resumption = attempts.first.map { now.since($0.accepted) } }
+}
+
+/// What a link knows about an attempt.
+struct AttemptOnLink: Sendable, Hashable {
+    let link: Timeline.Link
+    let times: WriteLog.Times
+}
+
+// MARK: - Text
+
+extension Timeline: CustomStringConvertible {
+    /// The timeline in one line: the duration, what the request waited for, where it was written, and the state of the
+    /// link.
+    ///
+    /// ```
+    /// after 8 s: waited 0.2 ms for a link, written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame completed on
+    /// that link for 7.9 s; ping unanswered; 3 other requests in flight
+    /// ```
+    public var description: String {
+        guard let last = attempts.last else { return "" }
+        let count = attemptCount > 1 ? "\(attemptCount) attempts, the last one " : ""
+        return "after \(duration.text): \(count)\(last)"
+    }
+}
+
+extension Timeline.Attempt: CustomStringConvertible {
+    /// What the request waited for, where it was written, and the state of the link, in one line.
+    public var description: String {
+        let waits = [
+            (timeInBackOff, "for the end of a back-off"), (timeWithoutLink, "for a link"), (timeQueued, "for its turn"),
+        ]
+        let waited = waits.filter { $0.0 >= .microseconds(100) }.map { "\($0.0.text) \($0.1)" }
+        var phrases = waited.isEmpty ? [] : ["waited " + waited.joined(separator: ", ")]
+        guard let link else {
+            if admission != nil { phrases.append("on a link that has ended") }
+            return phrases.isEmpty ? "not on a link" : phrases.joined(separator: ", ")
+        }
+        let place = "on session \(link.session) to \(link.address ?? link.endpoint.description)"
+        if let lastByteWritten {
+            phrases.append("written \(place) after \(lastByteWritten.text)")
+        } else if let firstByteWritten {
+            phrases.append("partly written \(place), from \(firstByteWritten.text) on")
+        } else {
+            phrases.append("not written \(place)")
+        }
+        if let firstPart { phrases.append("first part after \(firstPart.text)") }
+        guard let condition = link.condition else { return phrases.joined(separator: ", ") }
+        return phrases.joined(separator: ", ") + "; \(condition)"
+    }
+}
+
+extension Timeline.Condition: CustomStringConvertible {
+    /// The state of the link in one line.
+    public var description: String {
+        let ping = isPingUnanswered ? "; ping unanswered" : ""
+        let others = othersInFlight == 0 ? "no" : "\(othersInFlight)"
+        let requests = othersInFlight == 1 ? "request" : "requests"
+        return "no frame completed on that link for \(silence.text)\(ping); \(others) other \(requests) in flight"
+    }
+}
+
+extension Duration {
+    /// The duration with three digits and the unit that suits it: `8 s`, `7.92 s`, `0.31 ms`, `12 µs`.
+    package var text: String {
+        let nanoseconds = clampedNanoseconds
+        let (unit, name) =
+            switch nanoseconds.magnitude {
+            case 1_000_000_000...: (1_000_000_000.0, "s")
+            case 100_000...: (1_000_000.0, "ms")
+            default: (1_000.0, "µs")
+            }
+        let value = Double(nanoseconds) / unit
+        let factor: Double = value.magnitude >= 100 ? 1 : value.magnitude >= 10 ? 10 : 100
+        let rounded = (value * factor).rounded() / factor
+        return (rounded == rounded.rounded() ? "\(Int64(rounded))" : "\(rounded)") + " " + name
+    }
+}
