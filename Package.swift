@@ -19,8 +19,10 @@ let package = Package(
         .library(name: "Trunkline", targets: ["Trunkline"]),
         .library(name: "TrunklineHTTP", targets: ["TrunklineHTTP"]),
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
+        .library(name: "TrunklineTelemetry", targets: ["TrunklineTelemetry"]),
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
         .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
+        .executable(name: "trunkline-probe", targets: ["trunkline-probe"]),
     ],
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
@@ -44,6 +46,12 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP"],
             swiftSettings: settings
         ),
+        // Exports metrics: the text format of Prometheus, and OTLP. Without Foundation.
+        .target(
+            name: "TrunklineTelemetry",
+            dependencies: ["Trunkline", "TrunklineHTTP"],
+            swiftSettings: settings
+        ),
         // For tests: a real server with scripted faults, a simulated network, and a conformance test for codecs. Without
         // Foundation.
         .target(
@@ -57,6 +65,8 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
+        // Reports what a server does.
+        .executableTarget(name: "trunkline-probe", dependencies: ["Trunkline"], swiftSettings: settings),
         // Counts allocations by defining malloc. For the benchmark only.
         .target(name: "CTrunklineBench"),
         .executableTarget(
@@ -96,6 +106,11 @@ let package = Package(
             swiftSettings: settings
         ),
         .testTarget(
+            name: "TrunklineTelemetryTests",
+            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTelemetry", "TrunklineTesting", "CTestWidth"],
+            swiftSettings: settings
+        ),
+        .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
                 "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
@@ -106,8 +121,8 @@ let package = Package(
         .testTarget(
             name: "TrunklineInteropTests",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
-                "CTestWidth",
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
+                "TrunklineTesting", "trunkline-probe", "CTestWidth",
             ],
             swiftSettings: settings
         ),
@@ -118,6 +133,7 @@ let package = Package(
 // build directory.
 if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.removeAll { $0.type == .test || $0.type == .executable }
+    package.products.removeAll { $0.name == "trunkline-probe" }
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",

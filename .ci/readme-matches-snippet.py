@@ -3,6 +3,7 @@
 
     <!-- snippet: Name -->               Snippets/Name.swift
     <!-- test: Tests/path/Name.swift --> that file
+    <!-- bridge: Name.swift -->         no source: `.ci/consumers` compiles the block itself, and runs it
     <!-- not compiled: reason -->        no source, such as a package manifest
 """
 import re
@@ -16,11 +17,11 @@ for page in [root / "README.md", *sorted(root.glob("Sources/*/Documentation.docc
     if page.name == "README.md" and not blocks:
         sys.exit("README.md contains no code")
     for mark, code in blocks:
-        marked = re.fullmatch(r"<!-- (snippet|test|not compiled): (.+) -->", mark)
+        marked = re.fullmatch(r"<!-- (snippet|test|bridge|not compiled): (.+) -->", mark)
         if marked is None:
             sys.exit(f"{page.name}: the line above this code does not name its source: {code.splitlines()[0]}")
         kind, name = marked.groups()
-        if kind == "not compiled":
+        if kind in ("bridge", "not compiled"):
             continue
         path = f"Snippets/{name}.swift" if kind == "snippet" else name
         # Indentation is ignored, because code may be nested in the source.

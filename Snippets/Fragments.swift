@@ -22,12 +22,26 @@ func monitor(_ client: Client) async {
     }
 }
 
+func inspect(_ client: Client) async {
+    for certificate in await client.tlsSession?.certificates ?? [] {
+        log("\(certificate.subject) expires at \(Date(timeIntervalSince1970: Double(certificate.notAfter)))")
+    }
+}
+
 func report(_ client: Client) async {
     let metrics = await client.metrics
     for percent in [50, 99, 99.9] {
         if let duration = metrics.callDurations.percentile(percent) { log("p\(percent): \(duration)") }
     }
     for (failure, count) in metrics.failures { log("\(failure): \(count)") }
+}
+
+// MARK: Logging
+
+func logs(_ options: inout ClientOptions) {
+    options.logging = ClientLogging(name: "gateway") { record in
+        print(record)
+    }
 }
 
 // MARK: Observing
@@ -63,6 +77,14 @@ struct TraceContext: ClientInterceptor {
             log("trace \(id): \((try? result.get()) == nil ? "failed" : "ok") after \(duration)")
         }
     }
+}
+
+// MARK: Recording
+
+func saveForWireshark(_ recording: Recording, of layout: FrameLayout, in folder: URL) throws {
+    try Data(recording.pcapng(speaking: layout, port: 7000)).write(to: folder.appending(path: "acme.pcapng"))
+    let dissector = layout.wiresharkDissector(name: "acme", port: 7000)
+    try Data(dissector.utf8).write(to: folder.appending(path: "acme.lua"))
 }
 
 // MARK: Requests
@@ -150,6 +172,21 @@ func delete(with client: Client, _ options: inout ClientOptions) async throws {
     var delete = Request(body: "delete 7")
     delete["link"] = job["link"]
     _ = try await client.send(delete)
+}
+
+// MARK: Recording
+
+func save(_ text: String) {}
+
+func record(with options: inout ClientOptions) {
+    options.recorder = .ring(bytes: 4 << 20)
+    options.recorder?.dumpsAutomatically(on: [.halfOpen, .protocolViolation]) { recording, report in
+        log("recorded \(recording.entries.count) entries before: \(report)")
+        save(recording.jsonLines)
+    }
+    options.recorder?.bodies = .types([0x402])
+    options.recorder?.fields = ["trace"]
+    options.recorder?.maximumContentBytes = 1024
 }
 
 // MARK: TLS

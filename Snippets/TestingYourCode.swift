@@ -228,6 +228,32 @@ func returnsThePriceOverASlowNetwork() async throws {
     precondition(prices == [42, 42, 42])
 }
 
+// MARK: - Recordings
+
+/// Records a request that times out, as a program in production would.
+func recordedTimeout() async throws -> String {
+    let server = try await LoopbackServer.start(speaking: .standard) { _ in .noReply }
+    let options = ClientOptions { $0.recorder = .ring() }
+    let client = Client(to: server.endpoint, speaking: .standard, options: options)
+    _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .milliseconds(50))
+    let text = await client.recording?.jsonLines ?? ""
+    await client.close()
+    await server.stop()
+    return text
+}
+
+func replaysARecording() async throws {
+    let text = try await recordedTimeout()
+    let options = ClientOptions()
+    let recording = try Recording(jsonLines: text)
+    let network = SimulatedNetwork(seed: 1)
+    let replay = try await network.run {
+        try await network.replay(recording, speaking: .standard, options: options)
+    }
+    precondition(replay.differences.isEmpty, "\(replay.differences)")
+    precondition(recording.outcomes == [1: .failed(code: "timedOut", fate: "unknown")])
+}
+
 // MARK: - Fakes
 
 /// Answers requests as the test decides, without a client.
@@ -293,4 +319,5 @@ try await returnsThePriceOverASlowNetwork()
 try await rethrowsTheFirstError()
 try await readsTheResponse()
 try await refusesAnExpiredCertificate()
+try await replaysARecording()
 print("TestingYourCode: done")

@@ -38,6 +38,10 @@ public struct ClientOptions: Sendable {
 
     /// The observers of the client. Default: none.
     public var observers: [any ClientObserver] = []
+    /// The flight recorder, which keeps the latest calls, frame headers and events in fixed memory. Default `nil`: off.
+    public var recorder: RecorderOptions?
+    /// The log of the client. Default `nil`: none. Without it, logging costs nothing.
+    public var logging: ClientLogging?
     /// The interceptors through which every call passes, in this order. Default: none.
     public var interceptors: [any ClientInterceptor] = []
 

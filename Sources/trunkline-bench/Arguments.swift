@@ -32,7 +32,7 @@ struct Arguments {
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
                                | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
-                              [--batch N] [--pinned] [--observed]
+                              [--batch N] [--pinned] [--observed] [--recorded]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -71,6 +71,7 @@ struct Arguments {
           --batch N          send batches of at most N with send(all:); more than C counts as C
           --pinned           run the callers' tasks on client.executor
           --observed         let an observer count all events of the client
+          --recorded         keep calls, frame headers and events in a flight recorder of 1 MiB
           --help             show this text
         """
 
@@ -120,7 +121,7 @@ struct Arguments {
             var options = try Options(
                 words,
                 values: ["--requests", "--warmup", "--batch"],
-                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed"]
+                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed", "--recorded"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
@@ -128,6 +129,7 @@ struct Arguments {
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
                 let batchSize = options.has("--batch") ? try options.number("--batch", 1...) : 1
                 let isObserved = options.takeFlag("--observed")
+                let isRecorded = options.takeFlag("--recorded")
                 var run = try options.run(
                     row,
                     batchSize: batchSize,
@@ -135,6 +137,7 @@ struct Arguments {
                     measured: .requests(count)
                 )
                 run.isObserved = isObserved
+                run.isRecorded = isRecorded
                 command = .drive(run)
             } else {
                 let isQuick = options.takeFlag("--quick")

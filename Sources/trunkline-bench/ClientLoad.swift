@@ -16,6 +16,7 @@ struct ClientLoad: Sendable {
         options.reconnecting.maximumAttempts = 3  // fail if there is no server
         options.requests.maximumWaitingBytes = .max  // the load may exceed 4,096 × 64 KiB
         if run.isObserved { options.observers = [CountingObserver()] }
+        if run.isRecorded { options.recorder = .ring() }
         var endpoint = Endpoint.host("127.0.0.1", port: run.port)
         if let root = run.root {
             options.tls.roots = .only(root)

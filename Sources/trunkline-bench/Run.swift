@@ -62,6 +62,8 @@ struct Run {
     var root: PEM?
     /// Whether an observer counts all events of the client.
     var isObserved = false
+    /// Whether the client has a flight recorder.
+    var isRecorded = false
 
     /// The type of every request: the first type for applications.
     static let type: UInt32 = 0x410

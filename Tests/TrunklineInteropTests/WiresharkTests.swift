@@ -134,40 +134,7 @@ struct WiresharkTests {
         _ layout: FrameLayout = layout,
         _ pieces: [Capture.Piece] = pieces
     ) async throws -> [String] {
-        let directory = FileManager.default.temporaryDirectory
-            .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: directory) }
-        let (script, capture) = (
-            directory.appendingPathComponent("acme.lua"), directory.appendingPathComponent("a.pcap")
-        )
-        try layout.wiresharkDissector(name: "acme", port: 9000).write(to: script, atomically: true, encoding: .utf8)
-        try Data(Capture.bytes(of: pieces, port: 9000)).write(to: capture)
-
-        let output = directory.appendingPathComponent("output")
-        _ = FileManager.default.createFile(atPath: output.path, contents: nil)
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: try #require(ServerProcess.find("tshark")))
-        process.arguments = ["-X", "lua_script:\(script.path)", "-r", capture.path] + arguments
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = try FileHandle(forWritingTo: output)
-        process.standardError = FileHandle.nullDevice
-        // No configuration, plugins or history of the user who runs the tests.
-        process.environment = ProcessInfo.processInfo.environment.merging(["HOME": directory.path]) { $1 }
-        // Not `waitUntilExit`, which would block one of the few threads that all tests share.
-        let status = try await withCheckedThrowingContinuation {
-            (continuation: CheckedContinuation<Int32, any Error>) in
-            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-            do {
-                try process.run()
-            } catch {
-                process.terminationHandler = nil
-                continuation.resume(throwing: error)
-            }
-        }
-        #expect(status == 0)
-        let text = try String(contentsOf: output, encoding: .utf8)
-        return text.split(separator: "\n").map(String.init)
+        try await Tool.tshark(arguments, Capture.bytes(of: pieces, port: 9000), layout, port: 9000)
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef struct trunkline_ssl_ctx trunkline_ssl_ctx;
 typedef struct trunkline_ssl trunkline_ssl;
@@ -30,6 +31,9 @@ typedef int (*trunkline_alpn_callback)(trunkline_ssl *, const unsigned char **, 
 /// int callback(store context, user data): 1 to accept.
 typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
 
+/// int callback(whether the certificate is accepted so far, store context): 1 to accept.
+typedef int (*trunkline_certificate_callback)(int, trunkline_store_ctx *);
+
 /// Applies X(result, name, parameters) to every function.
 #define TRUNKLINE_OPENSSL_FUNCTIONS(X)                                                                                  \
     /* The library */                                                                                                   \
@@ -42,7 +46,7 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(void, SSL_CTX_free, (trunkline_ssl_ctx *))                                                                        \
     X(long, SSL_CTX_ctrl, (trunkline_ssl_ctx *, int command, long number, void *pointer))                               \
     X(uint64_t, SSL_CTX_set_options, (trunkline_ssl_ctx *, uint64_t options))                                           \
-    X(void, SSL_CTX_set_verify, (trunkline_ssl_ctx *, int mode, void *callback))                                        \
+    X(void, SSL_CTX_set_verify, (trunkline_ssl_ctx *, int mode, trunkline_certificate_callback))                        \
     X(void, SSL_CTX_set_cert_verify_callback, (trunkline_ssl_ctx *, trunkline_verify_callback, void *))                 \
     X(trunkline_x509_store *, SSL_CTX_get_cert_store, (const trunkline_ssl_ctx *))                                      \
     X(int, SSL_CTX_set_default_verify_paths, (trunkline_ssl_ctx *))                                                     \
@@ -75,6 +79,7 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(const char *, SSL_CIPHER_get_name, (const void *))                                                                \
     X(void, SSL_get0_alpn_selected, (const trunkline_ssl *, const unsigned char **, unsigned int *count))               \
     X(long, SSL_get_verify_result, (const trunkline_ssl *))                                                             \
+    X(trunkline_x509 *, SSL_get_certificate, (const trunkline_ssl *))                                                   \
     X(trunkline_verify_param *, SSL_get0_param, (trunkline_ssl *))                                                      \
     X(int, SSL_set_session, (trunkline_ssl *, trunkline_ssl_session *))                                                 \
     X(trunkline_ssl_session *, SSL_get1_session, (trunkline_ssl *))                                                     \
@@ -94,6 +99,10 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(trunkline_stack *, X509_STORE_CTX_get0_chain, (const trunkline_store_ctx *))                                      \
     X(trunkline_x509 *, X509_STORE_CTX_get0_cert, (const trunkline_store_ctx *))                                        \
     X(void, X509_STORE_CTX_set_error, (trunkline_store_ctx *, int))                                                     \
+    X(trunkline_x509 *, X509_STORE_CTX_get_current_cert, (const trunkline_store_ctx *))                                 \
+    X(void *, X509_STORE_CTX_get_ex_data, (const trunkline_store_ctx *, int index))                                     \
+    X(int, SSL_get_ex_data_X509_STORE_CTX_idx, (void))                                                                  \
+    X(trunkline_bio *, SSL_get_rbio, (const trunkline_ssl *))                                                           \
     X(int, OPENSSL_sk_num, (const trunkline_stack *))                                                                   \
     X(void *, OPENSSL_sk_value, (const trunkline_stack *, int))                                                         \
     /* Certificates and keys */                                                                                         \
@@ -103,10 +112,31 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
     X(void, X509_free, (trunkline_x509 *))                                                                              \
     X(trunkline_x509_pubkey *, X509_get_X509_PUBKEY, (const trunkline_x509 *))                                          \
     X(int, i2d_X509_PUBKEY, (trunkline_x509_pubkey *, unsigned char **))                                                \
+    X(const void *, X509_get0_notBefore, (const trunkline_x509 *))                                                      \
+    X(const void *, X509_get0_notAfter, (const trunkline_x509 *))                                                       \
+    X(int, X509_cmp_current_time, (const void *time))                                                                   \
+    X(int, ASN1_TIME_to_tm, (const void *time, struct tm *))                                                            \
+    X(void *, X509_get_subject_name, (const trunkline_x509 *))                                                          \
+    X(char *, X509_NAME_oneline, (const void *name, char *, int size))                                                  \
     X(void, EVP_PKEY_free, (trunkline_pkey *))                                                                          \
     X(unsigned char *, SHA256, (const unsigned char *, size_t, unsigned char *))                                        \
+    /* What a certificate says */                                                                                       \
+    X(trunkline_stack *, SSL_get_peer_cert_chain, (const trunkline_ssl *))                                              \
+    X(const void *, X509_get_issuer_name, (const trunkline_x509 *))                                                     \
+    X(trunkline_stack *, X509_get_ext_d2i, (const trunkline_x509 *, int nid, int *critical, int *index))                \
+    X(int, i2d_X509, (const trunkline_x509 *, unsigned char **))                                                        \
+    X(int, X509_NAME_print_ex, (trunkline_bio *, const void *name, int indentation, unsigned long flags))               \
+    X(const void *, GENERAL_NAME_get0_value, (const void *, int *type))                                                 \
+    X(void, GENERAL_NAMES_free, (trunkline_stack *))                                                                    \
+    X(const unsigned char *, ASN1_STRING_get0_data, (const void *))                                                     \
+    X(int, ASN1_STRING_length, (const void *))                                                                          \
+    X(void *, ASN1_TIME_set, (void *, time_t))                                                                          \
+    X(int, ASN1_TIME_diff, (int *days, int *seconds, const void *from, const void *to))                                 \
+    X(void, ASN1_TIME_free, (void *))                                                                                   \
     /* Bytes in and out */                                                                                              \
     X(trunkline_bio *, BIO_new, (const trunkline_bio_method *))                                                         \
+    X(const trunkline_bio_method *, BIO_s_mem, (void))                                                                  \
+    X(long, BIO_ctrl, (trunkline_bio *, int command, long number, void *pointer))                                       \
     X(trunkline_bio *, BIO_new_mem_buf, (const void *, int))                                                            \
     X(int, BIO_free, (trunkline_bio *))                                                                                 \
     X(int, BIO_get_new_index, (void))                                                                                   \

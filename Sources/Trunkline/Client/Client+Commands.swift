@@ -90,7 +90,7 @@ extension Client: LoopActor, CommandQueueOwner {
         case .close: drain()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation):
-            if lifecycle == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
+            if lifecycle == .closed { resumeClosed([continuation]) } else { closeWaiters.append(continuation) }
         case .taken: break
         }
     }
@@ -116,11 +116,12 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         // The usual case needs no place in the queue.
         if directRoom > 0, queue.isEmpty, parts.heldCount == 0 {
-            let (isPart, type) = (frame.kind == .part, frame.type)
+            let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
             if let (session, place) = connection.admitNow(id, &frame, waiter, expectsResponse: expectsResponse) {
                 directRoom -= 1
                 counters.requests += 1
                 noteAccepted(id, type, expectsResponse, on: session)
+                connection.recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isPart, accepted, deadline)
                 if expectsResponse, isPart { parts.begin(id, type: type) }
                 return queue.register(
                     id,
@@ -140,6 +141,11 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         counters.requests += 1
         noteAccepted(id, frame.type, expectsResponse, on: 0)
+        if let recorder = connection.recorder {
+            let deadline = deadline ?? waiter.batch?.options.deadline
+            let isOpen = frame.kind == .part
+            recorder.call(id, frame.type, frame.body.count, expectsResponse, isOpen: isOpen, accepted, deadline)
+        }
         tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
         let request = QueuedRequest(
@@ -167,6 +173,7 @@ extension Client: LoopActor, CommandQueueOwner {
             )
             directRoom -= admitted
             counters.requests += admitted
+            connection.recorder?.calls(requests, admitted, first: first, options)
             if tellsRequests {
                 for index in 0..<admitted {
                     noteAccepted(first + RequestID(index), requests[index].type, options.expectsResponse, on: session)
@@ -300,6 +307,7 @@ extension Client: TimerTarget {
     private func takeTime() {
         armed = nil
         let now = loop.now
+        connection.recorder?.timerFired("requests")
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)
         endRests(at: now)

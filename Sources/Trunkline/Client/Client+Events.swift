@@ -89,8 +89,9 @@ extension Client: ConnectionOwner {
     ) {
         guard let request = queue.forget(id) else { return noteLate(id) }
         counters.responses += 1
-        noteAnswered(id, request, frame.status, at: now)
-        if frame.isErrorResponse || frame.malformedReason != nil {
+        let isError = frame.isErrorResponse || frame.malformedReason != nil
+        noteAnswered(id, request, frame.status, isError: isError, at: now)
+        if isError {
             return answeredWithError(id, request, waiter, frame, position, at: now)
         }
         noteSuccess(of: id, request, waiter, position, at: now)
@@ -110,9 +111,11 @@ extension Client: ConnectionOwner {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        failures[Metrics.Failure(error.code, error.fate), default: 0] += 1
+        let failure = Metrics.Failure(error.code, error.fate)
+        count(failure, of: request, at: now)
+        connection.observation?.log?.rejected(type: request.type, status: frame.status)
         let onLink = attempt(of: request, at: position, now)
-        let timeline = timeline(of: id, request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
         noteEnd(of: request, waiter, timeline, at: now)
         waiter.resume(.failure(error.with(timeline)))
         if parts.hasTargets { endParts(of: id, request, frame.serial) }
@@ -190,20 +193,26 @@ extension Client: ConnectionOwner {
             counters.failed += 1
             error = waiter.tracked?.amended(error) ?? error
             let (failure, now) = (Metrics.Failure(error.code, error.fate), loop.now)
-            failures[failure, default: 0] += 1
+            count(failure, of: request, at: now)
             let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
             noteEnd(of: request, waiter, timeline, at: now)
             error = error.with(timeline)
-            tell(.requests, .requestFailed(id: id, error, after: now.since(request.accepted)))
+            tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
         }
         endParts(of: id, error)
         waiter.resume(.failure(error))
     }
 
+    /// Counts an accepted request that ended with an error, and how long it took.
+    private func count(_ failure: Metrics.Failure, of request: RequestQueue<Waiter>.Entry, at now: Instant) {
+        failures[failure, default: 0] += 1
+        failureDurations[failure.code, default: LatencyHistogram()].record(from: request.accepted, to: now)
+    }
+
     /// Ends a request that was not accepted.
     func refuse(_ waiter: Waiter, _ error: ClientError) {
         refusals[error.code, default: 0] += 1
-        tell(.requests, .requestRefused(error))
+        tell([.requests, .failures], .requestRefused(error))
         waiter.resume(.failure(error))
     }
 

@@ -138,8 +138,18 @@ extension Client {
         for channel in channels.all { channel.finish() }
         channels.removeAll()
         fullReplies.removeAll()
-        for waiter in closeWaiters { waiter.resume() }
-        closeWaiters.removeAll()
+        connection.observation?.deliver()
+        connection.observation?.log?.close(metrics)
+        resumeClosed(Swift.exchange(&closeWaiters, with: []))
+    }
+
+    /// Resumes callers that wait until the client is closed and its log is written.
+    func resumeClosed(_ waiters: [Continuation<Void>]) {
+        if let log = connection.observation?.log {
+            if !waiters.isEmpty { log.whenWritten(resume: waiters) }
+        } else {
+            for waiter in waiters { waiter.resume() }
+        }
     }
 
     private func refuseRequests(_ lifecycle: Lifecycle) {

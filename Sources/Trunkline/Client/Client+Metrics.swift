@@ -38,6 +38,18 @@ extension Client {
         /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
         /// and waiting.
         public var callDurations = LatencyHistogram()
+        /// The time from the call to the end of each accepted request and message that ended with an error, by the code
+        /// of the error. These durations are among ``callDurations``, and their number is the sum of ``failures``.
+        ///
+        /// Codes that did not occur are missing.
+        public var failureDurations: [ClientError.Code: LatencyHistogram] = [:]
+        /// How long each try of a request waited for a link or its turn: from the call, or from the end of the back-off
+        /// before a retry. A try that was put on a link at once counts as zero. A try that ended while it waited is
+        /// counted too, unless it ended in its back-off. Measured when the try ends.
+        public var queueDurations = LatencyHistogram()
+        /// How long each try of a request was on its link: from the moment it was put there to its response, to its last
+        /// byte for a one-way message, or to its failure. A try that was on no link is not counted.
+        public var attemptDurations = LatencyHistogram()
         /// The number of times that a failed request was scheduled to be sent again. See
         /// ``RetryPolicy/idempotent(attempts:backoff:)``.
         public var retries = 0
@@ -57,6 +69,9 @@ extension Client {
         public var pending = 0
         /// The requests and messages that are on no link, by what they wait for.
         public var waiting = Waiting()
+        /// The size of the requests that wait for a link or their turn, in bytes: an estimate, which
+        /// `options.requests.maximumWaitingBytes` limits together with the memory of their tables.
+        public var waitingBytes = 0
         /// The number of abandoned requests.
         ///
         /// The server may still work on these requests: it has not answered them, and neither their quarantine nor
@@ -76,6 +91,10 @@ extension Client {
         public var unknownResponses = 0
         /// The number of pushes received.
         public var pushes = 0
+        /// The number of pushes that entered the buffer of a stream, including those that their readers have not taken
+        /// yet, and those that were dropped later (with `.dropOldest`). A push that several streams buffered counts
+        /// several times.
+        public var pushesDelivered = 0
         /// The number of pushes that streams dropped because their buffer was full. A push that several streams dropped
         /// counts several times.
         public var pushesDropped = 0
@@ -133,6 +152,10 @@ extension Client {
         var (retries, retriesRefused) = (0, 0)
         var (parts, lateResponses, unknownResponses) = (0, 0, 0)
         var (pushes, unexpectedFrames) = (0, 0)
+        /// The tries that ended without having been on a link, and those of them that ended in their back-off.
+        var (triesWithoutLink, triesInBackOff) = (0, 0)
+        /// The tries that were on a link after they had waited for it.
+        var triesQueued = 0
     }
 
     /// The metrics of this client at the time of the call: a consistent snapshot.
@@ -146,13 +169,17 @@ extension Client {
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
-        (metrics.failures, metrics.refusals, metrics.callDurations) = (failures, refusals, callDurations)
+        (metrics.failures, metrics.refusals, metrics.failureDurations) = (failures, refusals, failureDurations)
+        (metrics.callDurations, metrics.attemptDurations) = (callDurations.histogram, attemptDurations.histogram)
+        metrics.queueDurations = queueDurations
+        let atOnce = metrics.attemptDurations.count - counters.triesQueued
+        metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
-        metrics.pushesDropped = channels.droppedCount
+        (metrics.pushesDelivered, metrics.pushesDropped) = (channels.deliveredCount, channels.droppedCount)
         metrics.pending = queue.count
         let waiting = queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
-        metrics.waiting.forBackOff = queue.delayedCount
+        (metrics.waiting.forBackOff, metrics.waitingBytes) = (queue.delayedCount, queue.waitingBytes)
         metrics.failedMessages = messageRoom.failures
         return metrics
     }
@@ -177,10 +204,22 @@ extension Client {
         let places = onLinks + metrics.waiting.total
         expect("pending", metrics.pending, "the number of requests on links and waiting", places)
         expect("callDurations.count", metrics.callDurations.count, "responses + written + failed", ended)
+        let tries = ended + metrics.retries
+        let onLink = metrics.attemptDurations.count + counters.triesWithoutLink
+        expect("attemptDurations.count + tries without a link", onLink, "responses + written + failed + retries", tries)
+        let queued = metrics.queueDurations.count + counters.triesInBackOff
+        expect("queueDurations.count + tries in back-off", queued, "responses + written + failed + retries", tries)
+        if metrics.pending == 0,
+            metrics.queueDurations.sum + metrics.attemptDurations.sum > metrics.callDurations.sum
+        {
+            contradictions.append("queueDurations and attemptDurations are longer than callDurations")
+        }
         expect("the number of failures that were not answered", unanswered, "failed", metrics.failed)
+        let timed = metrics.failureDurations.values.reduce(0) { $0 + $1.count }
+        expect("the count of failureDurations", timed, "the sum of failures", answered + unanswered)
         if answered > metrics.responses {
             contradictions.append("\(answered) failures were answered, but there are \(metrics.responses) responses")
         }
-        return contradictions
+        return contradictions + connection.inCallOfOwner { $0.audit() }
     }
 }

@@ -31,6 +31,7 @@ extension Client {
             return false
         }
         counters.retries += 1
+        noteTry(of: entry, from: call.rested, at: now)
         plain.handle?.noteRetry()
         let expectsResponse = call.options.expectsResponse
         let waiter = Waiter.tracked(plain, next)

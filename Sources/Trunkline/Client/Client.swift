@@ -57,12 +57,21 @@ public actor Client {
     /// compiler does not see, such as that of a dictionary, the runtime checks every access.
     var counters = Counters()
     var failures: [Metrics.Failure: Int] = [:]
+    /// The durations of the calls in `failures`, by the code.
+    var failureDurations: [ClientError.Code: LatencyHistogram] = [:]
     var refusals: [ClientError.Code: Int] = [:]
     /// The durations of all calls. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    @safe var callDurations = LatencyHistogram()
+    @safe var callDurations = DurationCounter()
+    /// How long tries were on their link. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var attemptDurations = DurationCounter()
+    /// How long tries waited, without those that went to a link at once.
+    var queueDurations = LatencyHistogram()
     /// Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -146,6 +155,7 @@ public actor Client {
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         tellsRequests = connection.observation?.wantsRequests == true
+        let log = connection.observation?.log
         queue = RequestQueue(
             maximumWaiting: options.requests.maximumWaiting,
             maximumBytes: options.requests.maximumWaitingBytes
@@ -154,6 +164,7 @@ public actor Client {
         generator = SeededGenerator(seed: loop.randomSeed())
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
         unsafe commandQueue.client = self
+        log?.client = self
     }
 
     /// Creates a client of a service that is available at one endpoint.
@@ -184,6 +195,7 @@ public actor Client {
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
             connection.finishClosing()
+            connection.observation?.log?.deallocate(pending: waiting.count)
         }
         loop.schedule(LoopClosure { connection.onLoop(end) })
     }

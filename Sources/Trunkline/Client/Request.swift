@@ -5,7 +5,7 @@ public struct Request: Sendable, Hashable {
     /// The frame to send. Its serial is set when it is put on a link.
     private(set) var frame: Frame
 
-    init(_ frame: Frame) { self.frame = frame }
+    package init(_ frame: Frame) { self.frame = frame }
 
     /// Creates a request.
     ///

@@ -39,6 +39,9 @@ enum Waiter: Sendable {
     /// The handle of the request, if it was made with `start`.
     var handle: RequestHandle? { if case .handle(let handle) = innermost { handle } else { nil } }
 
+    /// The batch of the request, if it was made with others.
+    var batch: Batch? { if case .batch(let batch, _) = innermost { batch } else { nil } }
+
     /// The coalesced request, if this is one.
     var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }
 

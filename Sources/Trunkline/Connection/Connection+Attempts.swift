@@ -54,11 +54,12 @@ extension Connection {
     }
 
     /// The error for callers that wait for a link when the connection gives up.
-    func unavailable(_ message: String = "no endpoint could be reached") -> ClientError {
-        let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message
+    func unavailable(_ message: String? = nil) -> ClientError {
         // The latest cause for each endpoint.
         let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
+        let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
+        let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message ?? usual
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,
@@ -86,7 +87,7 @@ extension Connection {
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
-        metrics.attempts += 1
+        counts.attempts += 1
         followNetwork()
         lookAtPaths()
         self.attempt = makeAttempt(attempt)
@@ -171,7 +172,7 @@ extension Connection {
         guard machine.attempt == attempt else { return transport.close() }
         linksBegun += 1
         let now = loop.now
-        if let startedAt = self.attempt?.startedAt { metrics.connectDurations.record(from: startedAt, to: now) }
+        if let startedAt = self.attempt?.startedAt { counts.connectDurations.record(from: startedAt, to: now) }
         let path = path(of: transport, to: address.family == nil ? nil : address)
         let quarantine = options.requests.quarantine
         let link = Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine, at: now)
@@ -184,14 +185,16 @@ extension Connection {
     /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
     func becomeReady(_ session: UInt64, afterHandshake: Bool) {
         guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
+        let startedAt = attempt?.startedAt
         attempt = nil
         if let replaced = beginning.replaced, let index = index(of: replaced.session) {
             drain(index, replaced.reason.cause)
         }
         guard let index = index(of: session) else { return }
         arm(at: machine.deadline)
-        metrics.links += 1
+        counts.links += 1
         links[index].readySince = loop.now
+        if let log = observation?.log { log.willBeReady(LinkLog.Ready(links[index], since: startedAt, at: loop.now)) }
         if links[index].endpoint != judgedEndpoint {
             judgedEndpoint = links[index].endpoint
             errors?.reset()
@@ -238,5 +241,18 @@ extension Connection: TransportHandler {
     private func index(ofTransport id: UInt64) -> Int? {
         for index in links.indices where links[index].transport.id == id { return index }
         return nil
+    }
+}
+
+extension LinkLog.Ready {
+    fileprivate init(_ link: Link, since startedAt: Instant?, at now: Instant) {
+        self.init(
+            endpoint: link.endpoint,
+            address: link.path.remote?.description,
+            session: link.session,
+            attempt: link.attempt,
+            duration: now.since(startedAt ?? link.establishedAt),
+            tlsVersion: (link.transport as? SecuredTransport)?.session?.version
+        )
     }
 }

@@ -18,14 +18,23 @@ extension Connection {
         public var unencodableFrames = 0
         /// The error of the latest frame in ``unencodableFrames``; `nil` if there was none.
         public var lastEncodingFailure: FrameError?
-        /// The number of attempts and links that ended, by cause.
-        public var disconnects: [DisconnectCause: Int] = [:]
+        /// The number of attempts of ``failedAttempts``, by cause. An attempt that the client ended has the cause
+        /// `closedLocally`.
+        public var attemptFailures: [DisconnectCause: Int] = [:]
+        /// The number of links that ended after they had been ready, by cause.
+        ///
+        /// An end that the client caused is among them: `closedLocally` for `close()`, `suspend()` and planned changes.
+        public var losses: [DisconnectCause: Int] = [:]
+        /// The number of attempts and links that ended, by cause: the sum of ``attemptFailures`` and ``losses``.
+        public var disconnects: [DisconnectCause: Int] { attemptFailures.merging(losses, uniquingKeysWith: +) }
 
         /// The time from the beginning of each successful attempt until its link was established: resolving, connecting
         /// and TLS, without waiting until an earlier link is closed (``LinkOverlap``).
         public var connectDurations = LatencyHistogram()
         /// The time of each handshake that made its link ready, including the restoring of subscriptions.
         public var handshakeDurations = LatencyHistogram()
+        /// The round-trip times of pings, on all links. A ping that waited behind other frames is not among them.
+        public var pingDurations = LatencyHistogram()
         /// The number of bytes read; over TLS, after decryption.
         public var bytesReceived = 0
         /// The number of bytes written; over TLS, before encryption.
@@ -35,13 +44,107 @@ extension Connection {
         /// The number of frames whose last byte was written, also heartbeats, cancel frames and those of handshakes.
         public var framesSent = 0
 
+        /// The values of the time at which the metrics were read. In a box, because they are not stored.
+        private var present: Present?
+
+        /// Shared, because it does not change.
+        private final class Present: Sendable, Hashable {
+            let values: PresentValues
+            init(_ values: PresentValues) { self.values = values }
+            static func == (a: Present, b: Present) -> Bool { a.values == b.values }
+            func hash(into hasher: inout Hasher) { hasher.combine(values) }
+        }
+
+        /// The state of the connection.
+        public var state: ConnectionState { present?.values.state ?? .idle }
+
+        /// The present link, which takes requests: its endpoint, address and session number. `nil` without a ready
+        /// link.
+        public var link: Timeline.Link? { present?.values.link }
+
+        /// The number of bytes that wait to be written, on all links: an estimate for frames that are not encoded yet,
+        /// and over TLS also encrypted bytes that the socket has not taken. Bytes in the socket are not counted: see
+        /// ``TCPInformation/unsentBytes``.
+        public var bytesToWrite: Int {
+            present?.values.bytesToWrite ?? 0
+        }
+
+        /// The state of the TCP connection of the present link. `nil` without a ready link, over a Unix domain socket,
+        /// in a simulated network, and on systems other than Linux.
+        public var tcp: TCPInformation? { present?.values.tcp }
+
+        /// How long the turns of the event loop took, without waiting.
+        ///
+        /// In each turn the loop serves everything that is ready: calls, sockets and timers. Whatever becomes ready in
+        /// a turn waits for the next one, so the longest turns are the delay that the loop itself adds. Turns of more
+        /// than some milliseconds have a cause in the program: code on ``Client/executor`` that blocks, a slow observer
+        /// on the event loop, or too few processors.
+        ///
+        /// Turns of less than 65 µs all count with their mean. The turns are those of the whole loop, since it was
+        /// started. Clients that share a loop return the same durations. Empty in a simulated network, where code takes
+        /// no time.
+        public var turnDurations: LatencyHistogram {
+            present?.values.turnDurations ?? LatencyHistogram()
+        }
+
         init() {}
+
+        /// Adds the values of the present.
+        fileprivate mutating func add(_ values: PresentValues) { present = Present(values) }
 
         /// The share of `cause` in all ends, from 0 to 1.
         package func share(of cause: DisconnectCause) -> Double {
+            let disconnects = disconnects
             let all = disconnects.values.reduce(0, +)
             return all == 0 ? 0 : Double(disconnects[cause] ?? 0) / Double(all)
         }
+    }
+
+    /// Counts and durations of attempts, links and their ends, and the state of the present link.
+    ///
+    /// Reading them costs a system call if a link is ready.
+    public var metrics: Metrics {
+        var metrics = counts
+        var values = PresentValues(state: state, turnDurations: loop.turnDurations)
+        for index in links.indices {
+            values.bytesToWrite += links[index].machine.outbound.byteCount + links[index].transport.heldByteCount
+        }
+        if let ready {
+            values.link = links[ready].described(at: loop.now, inFlight: 0, hasFailed: false)
+            values.tcp = links[ready].transport.tcpInformation
+        }
+        metrics.add(values)
+        return metrics
+    }
+
+    /// What is read from a connection when its metrics are asked for.
+    fileprivate struct PresentValues: Sendable, Hashable {
+        let state: ConnectionState
+        let turnDurations: LatencyHistogram
+        var link: Timeline.Link?
+        var tcp: TCPInformation?
+        var bytesToWrite = 0
+
+        init(state: ConnectionState, turnDurations: LatencyHistogram) {
+            (self.state, self.turnDurations) = (state, turnDurations)
+        }
+    }
+
+    /// Returns each contradiction between the metrics as a line of text.
+    func audit() -> [String] {
+        let failures = counts.attemptFailures.values.reduce(0, +)
+        let losses = counts.losses.values.reduce(0, +)
+        let underWay = attempt != nil || handshaking != nil ? 1 : 0
+        let alive = links.indices.filter { links[$0].readySince != nil }.count
+        let attempts = [
+            ("the number of attempt failures by cause", failures, "failedAttempts", counts.failedAttempts),
+            (
+                "attempts", counts.attempts, "links + failedAttempts + attempts under way",
+                counts.links + counts.failedAttempts + underWay
+            ),
+            ("links", counts.links, "losses + links that are alive", losses + alive),
+        ]
+        return attempts.filter { $0.1 != $0.3 }.map { "\($0.0) is \($0.1), but \($0.2) is \($0.3)" }
     }
 
     /// A report of every attempt that fails and every link that ends from now on, until the connection is closed.
@@ -63,8 +166,12 @@ extension Connection {
         requestsLost: Int = 0,
         bytesUnsent: Int = 0
     ) {
-        if phase != .ready && phase != .draining { metrics.failedAttempts += 1 }
-        metrics.disconnects[cause, default: 0] += 1
+        if phase == .ready || phase == .draining {
+            counts.losses[cause, default: 0] += 1
+        } else {
+            counts.failedAttempts += 1
+            counts.attemptFailures[cause, default: 0] += 1
+        }
         let report = DisconnectReport(
             endpoint: server.endpoint,
             phase: phase,

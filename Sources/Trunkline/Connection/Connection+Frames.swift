@@ -118,7 +118,10 @@ extension Connection {
             if frame.kind == .ping || frame.kind == .pong {
                 let (meaning, hasToWrite) = links[index].takeHeartbeat(frame, rules, at: loop.now)
                 if hasToWrite { scheduleFlush() }
-                if meaning == .answer { continue }
+                if meaning == .answer {
+                    notePong(index)
+                    continue
+                }
             }
             direct.inbox.append(frame)
         }

@@ -97,7 +97,7 @@ extension Connection {
         adopt(handshake.learned)
         var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
         if let index = self.index(of: session) {
-            metrics.handshakeDurations.record(from: links[index].establishedAt, to: loop.now)
+            counts.handshakeDurations.record(from: links[index].establishedAt, to: loop.now)
         }
         becomeReady(session, afterHandshake: handshake.hasHeard)
         // These frames were received before everything that is read from now on.

@@ -31,8 +31,9 @@ extension Connection {
             }
         }
         loop.withReceiveMemory { links[index].received.giveBack(to: &$0) }
-        metrics.bytesReceived += count
-        metrics.framesReceived += decoded.count
+        counts.bytesReceived += count
+        counts.framesReceived += decoded.count
+        if !decoded.isEmpty { recorder?.received(decoded, session: session, at: loop.now) }
         // With TLS this includes bytes of records that are incomplete or have no content.
         count = max(count, transport.receivedCount &- before)
         if links[index].machine.phase == .ready, count > 0 || !decoded.isEmpty {
@@ -170,9 +171,9 @@ extension Connection {
     /// Writes as much as the socket takes, and counts it.
     @discardableResult
     func write(_ index: Int) -> Link.WriteResult {
-        let result = links[index].write(observing: rules.stepObservation != nil)
-        metrics.bytesSent += result.byteCount
-        metrics.framesSent += result.frameCount
+        let result = links[index].write(observing: rules.stepObservation != nil, recorder)
+        counts.bytesSent += result.byteCount
+        counts.framesSent += result.frameCount
         if isOwned { links[index].machine.noteWrites(at: loop.now) }
         return result
     }
@@ -207,8 +208,8 @@ extension Connection {
     /// Counts the codec's own frames among `refused`. No caller waits for these.
     func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
         for refusal in refused where refusal.item.id == 0 {
-            metrics.unencodableFrames += 1
-            metrics.lastEncodingFailure = refusal.error
+            counts.unencodableFrames += 1
+            counts.lastEncodingFailure = refusal.error
         }
     }
 
@@ -306,7 +307,7 @@ extension Connection {
             if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
             return
         }
-        let timer = drainingTimer ?? ConnectionTimer(self) { $0.drainingTimedOut() }
+        let timer = drainingTimer ?? ConnectionTimer(self, "draining") { $0.drainingTimedOut() }
         drainingTimer = timer
         loop.arm(timer.timer, at: next)
     }

@@ -50,7 +50,8 @@ extension Connection {
     func armLiveness() {
         guard let ready, let next = links[ready].machine.liveness.rules.nextLook, next < .distantFuture else { return }
         if let livenessArmed, livenessArmed <= next { return }
-        let timer = livenessTimer ?? ConnectionTimer(self, grid: options.liveness.grid) { $0.livenessTimerFired() }
+        let timer =
+            livenessTimer ?? ConnectionTimer(self, "liveness", grid: options.liveness.grid) { $0.livenessTimerFired() }
         livenessTimer = timer
         livenessArmed = next
         loop.arm(timer.timer, at: next)
@@ -90,8 +91,15 @@ extension Connection {
 
     private func ping(_ number: UInt64, _ index: Int) {
         guard let ping = codec._ping(number: number) else { return }
-        if links[index].machine.send(ping: ping, at: loop.now) { metrics.pings += 1 }
+        if links[index].machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
         if !links[index].transport.awaitsWritable { scheduleFlush() }
+    }
+
+    /// Counts the round-trip time of the ping that was just answered, if it was measured.
+    func notePong(_ index: Int) {
+        if let duration = links[index].machine.liveness.rules.measuredRoundTrip {
+            counts.pingDurations.record(duration)
+        }
     }
 
     /// Sends a ping at once on the link of `session`, if that is ready.

@@ -125,7 +125,7 @@ extension Connection {
     }
 
     private func lookAgain() {
-        let timer = pathTimer ?? ConnectionTimer(self) { $0.take(.paths) }
+        let timer = pathTimer ?? ConnectionTimer(self, "path") { $0.take(.paths) }
         pathTimer = timer
         loop.arm(timer.timer, at: loop.now.advanced(by: ReconnectMachine.networkPace))
     }

@@ -249,6 +249,7 @@ extension Connection {
         let taken = links[index].take(&frames, by: rules, at: loop.now, into: &events)
         answers &+= taken.answers
         if taken.hasToWrite { scheduleFlushUnlessFull(index) }
+        if taken.hasPong { notePong(index) }
         if links[index].draining == nil {
             silence.end()
             errors?.countAnswered(taken.responses)

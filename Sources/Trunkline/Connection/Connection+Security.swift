@@ -49,7 +49,7 @@ extension Connection {
         guard let interval = options.tls.rotationCheck, let ready, links[ready].transport is SecuredTransport,
             !options.tls.files.isEmpty
         else { return }
-        let timer = rotationTimer ?? ConnectionTimer(self) { $0.lookAtFiles() }
+        let timer = rotationTimer ?? ConnectionTimer(self, "rotation") { $0.lookAtFiles() }
         rotationTimer = timer
         loop.arm(timer.timer, at: loop.now.advanced(by: max(.milliseconds(1), interval)))
     }
@@ -64,13 +64,16 @@ extension Connection {
         // too late has no effect.
         Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
             let versions = options.tls.files.map(\.version)
-            await self?.sawFiles(hasChanged: versions != known)
+            await self?.saw(versions, insteadOf: known)
         }
     }
 
-    private func sawFiles(hasChanged: Bool) {
+    private func saw(_ versions: [FileVersion?], insteadOf known: [FileVersion?]) {
         guard lifecycle < .closing else { return }
-        if hasChanged { entered { $0.perform($0.machine.renew(at: $0.loop.now)) } }
+        if versions != known {
+            observation?.log?.saw(versions)
+            entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+        }
         watchFiles()
     }
 

@@ -23,6 +23,8 @@ public actor Connection {
     nonisolated let rules: LinkRules
     /// The observers of the client; `nil` if there are none.
     nonisolated let observation: Observation?
+    /// The flight recorder; `nil` if it is off.
+    nonisolated let recorder: FlightRecorder?
 
     // MARK: Links
 
@@ -67,8 +69,8 @@ public actor Connection {
     var networkProbe: NetworkProbe?
     /// The connection's view of the host's network.
     var pathView = PathView()
-    /// The counts of attempts, links and their ends.
-    public internal(set) var metrics = Metrics()
+    /// The metrics, without those that are read when they are asked for.
+    var counts = Metrics()
 
     // MARK: Timers and turns
 
@@ -171,7 +173,8 @@ public actor Connection {
         self.loop = loop
         self.options = options
         self.codec = codec
-        observation = Observation(options.observers, on: loop)
+        recorder = options.recorder.map { FlightRecorder($0, on: loop) }
+        observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation)
         givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
@@ -234,6 +237,9 @@ public actor Connection {
         let state = state
         guard state != publishedState else { return }
         publishedState = state
+        if let log = observation?.log, case .waiting(let until, _, _) = machine.state {
+            log.willTry(machine.ring.upcoming(at: until))
+        }
         observation?.add(.links, .stateChanged(state))
         stateReaders.yield(state)
         guard state == .closed else { return }
@@ -275,6 +281,7 @@ public actor Connection {
     }
 
     private func mainTimerFired() {
+        recorder?.timerFired(lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt")
         if lifecycle == .closing { return closingTimerFired() }
         if let attempt = machine.attempt {
             if handshaking != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }

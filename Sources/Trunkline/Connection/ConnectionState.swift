@@ -17,7 +17,7 @@
 ///
 /// See <doc:ConnectionStates> for all transitions.
 @nonexhaustive
-public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
+public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
     /// No link exists, and none is needed: there was no request yet, the link was closed and is no longer needed, or
     /// the client gave up.
     ///
@@ -72,6 +72,35 @@ public enum ConnectionState: Sendable, Equatable, CustomStringConvertible {
     public var isReady: Bool {
         if case .ready = self { true } else { false }
     }
+
+    /// A state without its values. The raw value is its name in events and metrics.
+    private enum Kind: String, CaseIterable {
+        case idle, resolving, connecting, securing, handshaking, ready, waiting
+        case noNetwork = "no_network"
+        case suspended, draining, closed
+    }
+
+    private var kind: Kind {
+        switch self {
+        case .idle: .idle
+        case .resolving: .resolving
+        case .connecting: .connecting
+        case .securing: .securing
+        case .handshaking: .handshaking
+        case .ready: .ready
+        case .waiting: .waiting
+        case .noNetwork: .noNetwork
+        case .suspended: .suspended
+        case .draining: .draining
+        case .closed: .closed
+        }
+    }
+
+    /// The name of the state, for events and metrics.
+    package var name: String { kind.rawValue }
+
+    /// The names of all states.
+    package static let names = Kind.allCases.map(\.rawValue)
 
     /// The state as text, with its endpoint, number or delay.
     public var description: String {

@@ -150,6 +150,8 @@ extension Link {
         var violation: FrameError?
         /// Whether something is to be written.
         var hasToWrite = false
+        /// Whether a ping was answered.
+        var hasPong = false
 
         /// Makes an event of the pushes.
         @inline(__always)
@@ -193,7 +195,10 @@ extension Link {
                 takePart(frame, &taken)
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where draining != nil: break
-            case .ping, .pong: if takeHeartbeat(frame, rules, at: now).hasToWrite { taken.hasToWrite = true }
+            case .ping, .pong:
+                let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: now)
+                if hasToWrite { taken.hasToWrite = true }
+                if meaning == .answer { taken.hasPong = true }
             case .goAway: if draining == nil { taken.lastFrame = frame }
             case .push: break  // handled above
             case .request, .cancel: taken.events.append(.unexpected)

@@ -152,8 +152,10 @@ extension Link {
 
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     ///
-    /// - Parameter observing: Whether the result names all requests that were written.
-    mutating func write(observing: Bool) -> WriteResult {
+    /// - Parameters:
+    ///   - observing: Whether the result names all requests that were written.
+    ///   - recorder: Records the frames whose first byte was written.
+    mutating func write(observing: Bool, _ recorder: FlightRecorder?) -> WriteResult {
         var result = WriteResult()
         guard finalReads == nil else { return result }
         if !heldWrites.isEmpty {
@@ -176,6 +178,12 @@ extension Link {
             }
             switch outcome {
             case .bytes(let written):
+                recorder?.sent(
+                    in: machine.outbound,
+                    within: written,
+                    session: machine.session,
+                    isHandshake: machine.phase == .handshaking
+                )
                 if notesSent { machine.outbound.forEachStarting(within: written) { codec._noteSent($0) } }
                 let firstNew = result.wrote.count
                 result.byteCount += written

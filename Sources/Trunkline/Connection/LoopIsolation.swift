@@ -102,18 +102,25 @@ final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private(set) lazy var timer = LoopTimer(target: self, grid: grid)
     private let grid: Duration
     private weak let connection: Connection?
+    private let name: String
     private let action: @Sendable (isolated Connection) -> Void
 
-    /// `grid`: see `LoopTimer.grid`.
+    /// `name` is for recordings. `grid`: see `LoopTimer.grid`.
     init(
         _ connection: Connection,
+        _ name: String,
         grid: Duration = .nanoseconds(1),
         _ action: @escaping @Sendable (isolated Connection) -> Void
     ) {
         self.connection = connection
+        self.name = name
         self.grid = grid
         self.action = action
     }
 
-    func timerFired() { connection?.onLoop(action) }
+    func timerFired() {
+        guard let connection else { return }
+        connection.recorder?.timerFired(name)
+        connection.onLoop(action)
+    }
 }

@@ -18,6 +18,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// The current time on this loop.
     var now: Instant { get }
 
+    /// The time since 1970 on the system's clock, for recordings; `nil` if there is none, as in a simulation.
+    var unixTime: Duration? { get }
+
     /// Whether the caller runs on this loop. The isolation of the actors on the loop relies on it: see `LoopActor`.
     var isCurrent: Bool { get }
 
@@ -81,14 +84,21 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// simulation.
     func randomSeed() -> UInt64
 
+    /// How long each turn took, without waiting, since the loop was started. Empty if turns take no time.
+    var turnDurations: LatencyHistogram { get }
+
     /// The monitor of the network that the sockets of this loop use.
     var pathMonitor: any PathMonitor { get }
 }
 
 extension EventLoop {
+    package var unixTime: Duration? { nil }
+
     package func expectNews() {}
 
     package var turnTime: Instant { now }
+
+    package var turnDurations: LatencyHistogram { LatencyHistogram() }
 
     package var pathMonitor: any PathMonitor { NoPathMonitor.shared }
 
@@ -122,6 +132,9 @@ package protocol Transport: AnyObject {
     /// The number of bytes received from the network, where it differs from what `read` returns, as with TLS records;
     /// otherwise 0.
     var receivedCount: Int { get }
+
+    /// The state of the TCP connection; `nil` if this is none, or if the system does not report it.
+    var tcpInformation: TCPInformation? { get }
 
     /// Whether the connection is broken, for example by a reset or by the kernel's keep-alive probes.
     ///
@@ -160,6 +173,7 @@ package protocol Transport: AnyObject {
 
 extension Transport {
     package var localAddress: SocketAddress? { nil }
+    package var tcpInformation: TCPInformation? { nil }
     package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }

@@ -25,6 +25,9 @@ extension SocketEventLoop {
         var canWatch: Bool
         var timers = TimerQueue()
         var turnTime = Instant(nanoseconds: 0)
+        /// When the present turn stopped working and began to wait, spinning or sleeping; `nil` if it did not wait.
+        var waitBegan: Instant?
+        var turns = Turns()
         var jobs: [Job] = []
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []
@@ -83,6 +86,31 @@ extension SocketEventLoop {
             disappointments = min(disappointments + 1, 8)
             ignored = 1 << disappointments
             return false
+        }
+    }
+
+    /// How long turns took. Most are short: these are only counted, which costs a few instructions.
+    struct Turns {
+        private var long = LatencyHistogram()
+        private var (shortCount, shortSum) = (0, Int64(0))
+
+        /// The nanoseconds from which a turn is recorded on its own: 65 µs.
+        private static let shortest: Int64 = 1 << 16
+
+        @inline(__always)
+        mutating func record(nanoseconds: Int64) {
+            if nanoseconds < Self.shortest {
+                shortCount &+= 1
+                shortSum &+= nanoseconds
+            } else {
+                long.record(nanoseconds: nanoseconds)
+            }
+        }
+
+        var durations: LatencyHistogram {
+            var all = long
+            if shortCount > 0 { all.record(nanoseconds: shortSum / Int64(shortCount), times: shortCount) }
+            return all
         }
     }
 

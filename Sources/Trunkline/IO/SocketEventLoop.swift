@@ -43,6 +43,7 @@ package final class SocketEventLoop: EventLoop {
     // MARK: From any thread
 
     package var now: Instant { monotonicNow() }
+    package var unixTime: Duration? { Duration.nanoseconds(wallClockNanoseconds()) }
 
     package var isCurrent: Bool { thread.load(ordering: .relaxed) == currentThread() }
 
@@ -93,6 +94,11 @@ package final class SocketEventLoop: EventLoop {
     package var turnTime: Instant {
         assertCurrent()
         return unsafe state.turnTime
+    }
+
+    package var turnDurations: LatencyHistogram {
+        assertCurrent()
+        return unsafe state.turns.durations
     }
 
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
@@ -215,6 +221,7 @@ package final class SocketEventLoop: EventLoop {
     private func turnOnBorrowedThread() {
         thread.store(currentThread(), ordering: .relaxed)
         defer { thread.store(0, ordering: .relaxed) }
+        unsafe state.turnTime = now
         turn(mayWait: false)
     }
 
@@ -237,7 +244,7 @@ package final class SocketEventLoop: EventLoop {
         }
         runEndOfTurn()
         if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
-        unsafe state.turnTime = now
+        beginTurn(at: now)
         unsafe state.receiveMemory.trim(at: state.turnTime)
         if unsafe !state.canWatch { _ = pollerFailure() }
         // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
@@ -245,6 +252,14 @@ package final class SocketEventLoop: EventLoop {
         runReady()
         if !carried.isEmpty { run(&carried) }
         runTimers()
+    }
+
+    /// Counts the time since the last turn began, without the time from `waitBegan` on.
+    @inline(__always)
+    private func beginTurn(at now: Instant) {
+        let end = unsafe exchange(&state.waitBegan, with: nil) ?? now
+        unsafe state.turns.record(nanoseconds: end.nanoseconds &- state.turnTime.nanoseconds)
+        unsafe state.turnTime = now
     }
 
     /// The capacity above which an array is not kept for the next turn, so that a burst does not leave its memory
@@ -316,6 +331,7 @@ package final class SocketEventLoop: EventLoop {
     /// just resumed need for their next call.
     private func awaitNews() -> Bool {
         guard unsafe state.expectation.take(), unsafe state.inNextTurn.isEmpty else { return false }
+        unsafe state.waitBegan = now  // spinning is waiting
         for _ in 0..<32 {
             yieldProcessor()
             if posted.withLock({ !($0.jobs.isEmpty && $0.work.isEmpty) }) { return unsafe state.expectation.fulfil() }
@@ -335,6 +351,9 @@ package final class SocketEventLoop: EventLoop {
             // Compared first: the time from a deadline in the farthest past to now does not fit in 64 bits.
             let now = now
             timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
+            if unsafe state.waitBegan == nil { unsafe state.waitBegan = now }
+        } else if unsafe state.waitBegan == nil {
+            unsafe state.waitBegan = now
         }
         if unsafe state.receiveMemory.hasLent {
             // An idle loop wakes up once or twice more, to release the memory of the last large bodies.

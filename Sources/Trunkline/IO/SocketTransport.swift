@@ -102,6 +102,9 @@ final class SocketTransport: Transport, WatchedSocket {
 
     var localAddress: SocketAddress? { isConnected && descriptor >= 0 ? knownAddress : nil }
 
+    /// Unix domain sockets have no option of this name, so the system rejects it.
+    var tcpInformation: TCPInformation? { isConnected && descriptor >= 0 ? readTCPInformation(descriptor) : nil }
+
     /// The descriptor, for reading socket options.
     var openDescriptor: Int32? { descriptor >= 0 ? descriptor : nil }
 

@@ -80,6 +80,31 @@ package func appliedOptions(of transport: any Transport) -> SocketOptions? {
     return options
 }
 
+/// Returns the state of the TCP connection of `descriptor`; `nil` if it is none.
+func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
+    #if os(Linux)
+        // `struct tcp_info` of linux/tcp.h, as words of 32 bits. The declaration of the C library ends before
+        // `tcpi_notsent_bytes`, and the kernel returns as many bytes as it knows.
+        var words = [UInt32](repeating: 0, count: 37)
+        let size = words.count * MemoryLayout<UInt32>.stride
+        var length = socklen_t(size)
+        let code = unsafe words.withUnsafeMutableBytes {
+            unsafe getsockopt(descriptor, tcp, Int32(TCP_INFO), $0.baseAddress, &length)
+        }
+        guard code == 0, length >= 104 else { return nil }
+        return TCPInformation(
+            smoothedRoundTripTime: .microseconds(words[17]),
+            roundTripTimeVariation: .microseconds(words[18]),
+            retransmissions: Int(words[25]),
+            unacknowledgedSegments: Int(words[6]),
+            congestionWindow: Int(words[20]),
+            unsentBytes: Int(length) >= size ? Int(words[36]) : nil
+        )
+    #else
+        return nil
+    #endif
+}
+
 private func option(_ descriptor: Int32, _ level: Int32, _ name: Int32) -> Int32 {
     var value: Int32 = 0
     var length = socklen_t(MemoryLayout<Int32>.size)

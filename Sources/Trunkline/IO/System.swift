@@ -40,6 +40,13 @@ func awakeNow() -> Instant {
 /// Seconds since 1970, the unit in which certificates are valid.
 package func wallClockSeconds() -> Int { time(nil) }
 
+/// Nanoseconds since 1970 on the system's clock, which may jump.
+package func wallClockNanoseconds() -> Int64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+}
+
 /// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process.
 package func writeToStandardError(_ text: String) {
     var rest = Array(text.utf8)[...]

@@ -13,8 +13,17 @@ extension Client {
     /// Tells the observers of the requests that were collected.
     func tellCollected() {
         guard tellsRequests, let observation = connection.observation else { return }
-        if !accepted.isEmpty { observation.add(.requestsAccepted(exchange(&accepted, with: [])), at: batchTime) }
-        if !answered.isEmpty { observation.add(.requestsAnswered(exchange(&answered, with: [])), at: loop.now) }
+        // The next lists will be about as long: one allocation for each instead of one for each doubling.
+        if !accepted.isEmpty {
+            let count = min(accepted.count, 1024)
+            observation.add(.requestsAccepted(exchange(&accepted, with: [])), at: batchTime)
+            accepted.reserveCapacity(count)
+        }
+        if !answered.isEmpty {
+            let count = min(answered.count, 1024)
+            observation.add(.requestsAnswered(exchange(&answered, with: [])), at: loop.now)
+            answered.reserveCapacity(count)
+        }
     }
 
     /// Notes that a request was accepted, and is on the link of `session` or, if that is 0, waits.
@@ -32,12 +41,19 @@ extension Client {
         _ id: RequestID,
         _ request: RequestQueue<Waiter>.Entry,
         _ status: UInt32,
+        isError: Bool,
         at now: Instant
     ) {
         guard tellsRequests else { return }
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         answered.append(
-            ClientEvent.AnsweredRequest(id: id, nanoseconds: nanoseconds, type: request.type, status: status)
+            ClientEvent.AnsweredRequest(
+                id: id,
+                nanoseconds: nanoseconds,
+                type: request.type,
+                status: status,
+                isError: isError
+            )
         )
     }
 
@@ -63,7 +79,25 @@ extension Client {
     }
 }
 
+extension Client {
+    /// What the log says about the requests when a limit is reached. Call this on the event loop.
+    nonisolated func load(at now: Instant) -> LogRules.Load {
+        onItsLoop { client in
+            var load = LogRules.Load()
+            load.waiting = client.queue.waitingCount
+            if client.queue.count <= 100_000 { load.oldest = client.queue.oldestOnLink.map { now.since($0) } }
+            client.connection.inCallOfOwner { $0.note(in: &load, at: now) }
+            return load
+        }
+    }
+}
+
 extension Connection {
+    fileprivate func note(in load: inout LogRules.Load, at now: Instant) {
+        (load.inFlight, load.abandoned) = (requestCount, held.0)
+        load.silence = ready.flatMap { links[$0].described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
+    }
+
     /// The limit because of which a request must wait; `nil` if there is none.
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }

@@ -15,8 +15,10 @@ extension Client {
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds)
+        let isTracked = waiter.isTracked
+        noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
-        if isSlow || waiter.isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
+        if isSlow || isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
     }
 
     /// Notes that a request has ended. `timeline` is its timeline.
@@ -28,8 +30,32 @@ extension Client {
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds)
+        noteTry(of: request, from: waiter.tracked?.rested, at: now)
         if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
         waiter.tracked?.options.recorder?.add(timeline)
+    }
+
+    /// Measures a try that has ended.
+    ///
+    /// - Parameter rested: The end of the back-off before it; `nil` for the first try.
+    @inline(__always)
+    func noteTry(of request: RequestQueue<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+        guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
+        if request.hasWaited { noteWait(of: request, from: rested) }
+        attemptDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
+    }
+
+    @inline(never)
+    private func noteWait(of request: RequestQueue<Waiter>.Entry, from rested: Instant?) {
+        counters.triesQueued += 1
+        queueDurations.record(from: rested ?? request.accepted, to: request.admitted)
+    }
+
+    @inline(never)
+    private func noteTryWithoutLink(of request: RequestQueue<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+        counters.triesWithoutLink += 1
+        if case .delayed = request.place { return counters.triesInBackOff += 1 }
+        queueDurations.record(from: rested ?? request.accepted, to: now)
     }
 
     @inline(never)

@@ -1,7 +1,9 @@
 /// Something that happened in a client, for a ``ClientObserver``.
 ///
 /// Every event has a ``name`` that does not change between versions, ``fields`` with its values, and a
-/// ``description`` in one line. None of them contains bytes of a body or the value of a named field.
+/// ``description`` in one line. None of them contains bytes of a body or the value of a named field. An error that your
+/// own code threw appears in them only with its type, because its text may contain anything; ``content-swift.property``
+/// has the error itself.
 public struct ClientEvent: Sendable {
     /// Groups of events. An observer names those that it wants.
     public struct Kinds: OptionSet, Sendable, Hashable {
@@ -13,6 +15,9 @@ public struct ClientEvent: Sendable {
 
         /// The beginning and the end of requests: accepted, answered, written (one-way), failed, refused.
         public static let requests = Kinds(rawValue: 1)
+        /// Only those events of ``requests`` that report a failure: failed, cancelled, refused. Requests that succeed
+        /// cost nothing.
+        public static let failures = Kinds(rawValue: 64)
         /// What happens to requests in between: waiting, admitted, written, first part, retrying, late response.
         public static let steps = Kinds(rawValue: 2)
         /// The state of the connection, and the ends of links.
@@ -68,13 +73,23 @@ public struct ClientEvent: Sendable {
     public struct AnsweredRequest: Sendable, Hashable {
         /// The number of the request among all requests of the client.
         public let id: UInt64
-        let nanoseconds: Int64
+        /// The duration in nanoseconds, times two, plus one for an error: in one word, because requests are frequent.
+        private let durationAndError: Int64
         /// The type number of the request.
         public let type: UInt32
         /// The status code of the response; 0 if the protocol has none.
         public let status: UInt32
         /// The time from the call to the response.
-        public var duration: Duration { .nanoseconds(nanoseconds) }
+        public var duration: Duration { .nanoseconds(durationAndError >> 1) }
+        /// Whether the caller received an error: `rejected` for an error response, or `protocolViolation` for a
+        /// malformed one.
+        public var isError: Bool { durationAndError & 1 == 1 }
+
+        @inline(__always)
+        init(id: UInt64, nanoseconds: Int64, type: UInt32, status: UInt32, isError: Bool) {
+            (self.id, self.type, self.status) = (id, type, status)
+            durationAndError = nanoseconds &<< 1 | (isError ? 1 : 0)
+        }
     }
 
     /// What happened. `id` is the number of the request among all requests of the client.
@@ -149,7 +164,15 @@ public struct ClientEvent: Sendable {
 }
 
 extension ClientEvent {
-    /// The group of the event.
+    /// The groups for which an observer receives the event.
+    var kinds: Kinds {
+        switch content {
+        case .requestFailed, .requestRefused: [.requests, .failures]
+        default: kind
+        }
+    }
+
+    /// The group of the event. For a failure it is `requests`, also if an observer wants only `failures`.
     public var kind: Kinds {
         switch content {
         case .requestsAccepted, .requestsAnswered, .messageWritten, .requestFailed, .requestRefused: .requests
@@ -193,7 +216,7 @@ extension ClientEvent {
         func list(_ ids: [UInt64]) -> Value { .text(ids.map { "\($0)" }.joined(separator: " ")) }
         func error(_ error: ClientError) -> [(name: String, value: Value)] {
             [("code", .text("\(error.code)")), ("fate", .text("\(error.fate)")), ("message", .text(error.message))]
-                + (error.cause.map { [("cause", .text("\($0)".asMessage))] } ?? [])
+                + (error.cause.map { [("cause", .text(LogText.of($0).asMessage))] } ?? [])
         }
         switch content {
         case .requestsAccepted(let requests): return [("ids", list(requests.map(\.id)))]
@@ -246,23 +269,6 @@ extension ClientEvent.Value: CustomStringConvertible {
 }
 
 extension ConnectionState {
-    /// The name of the state, for events.
-    fileprivate var name: String {
-        switch self {
-        case .idle: "idle"
-        case .resolving: "resolving"
-        case .connecting: "connecting"
-        case .securing: "securing"
-        case .handshaking: "handshaking"
-        case .ready: "ready"
-        case .waiting: "waiting"
-        case .noNetwork: "no_network"
-        case .suspended: "suspended"
-        case .draining: "draining"
-        case .closed: "closed"
-        }
-    }
-
     fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
         switch self {
         case .idle, .suspended, .draining, .closed: []
@@ -291,7 +297,7 @@ extension DisconnectReport {
             ("network_change", .flag(isNetworkChange)),
         ]
         if let isNetworkUp { fields.append(("network_up", .flag(isNetworkUp))) }
-        if let error { fields.append(("error", .text("\(error)".asMessage))) }
+        if let error { fields.append(("error", .text(LogText.of(error).asMessage))) }
         return fields
     }
 }

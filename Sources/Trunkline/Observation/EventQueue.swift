@@ -1,53 +1,71 @@
-/// The events that one observer has not received yet, in a bounded queue.
+/// The events or log records that one receiver has not received yet, in a bounded queue.
 ///
-/// While the queue is not empty, a task delivers its events. There is never more than one such task, so the observer
-/// receives the events in order.
-final class EventQueue: Sendable {
+/// While the queue is not empty, a task delivers its events. There is never more than one such task, so the receiver
+/// gets the events in order.
+final class EventQueue<Event: Sizable & Sendable>: Sendable {
     fileprivate struct State {
-        var events: [ClientEvent] = []
+        var events: [Event] = []
         /// The size of the events: a request in an event counts as an event.
         var size = 0
         /// The size of the events that did not fit after those in `events`.
         var missed = 0
         var isDelivering = false
+        /// To be called when everything is delivered.
+        var completions: [@Sendable () -> Void] = []
     }
 
     private let state = Lock(State())
-    private let observer: any ClientObserver
     private let capacity: Int
     private let loop: any EventLoop
+    /// Receives events, and the size of those that are missing after them.
+    private let receive: @Sendable ([Event], Int) -> Void
 
-    init(for observer: any ClientObserver, capacity: Int, on loop: any EventLoop) {
-        self.observer = observer
+    init(capacity: Int, on loop: any EventLoop, _ receive: @escaping @Sendable ([Event], Int) -> Void) {
         self.capacity = capacity
         self.loop = loop
+        self.receive = receive
     }
 
     /// Adds events as far as there is room, and counts the others.
-    func add(_ events: [ClientEvent]) {
+    func add(_ events: [Event]) {
         let begins = state.withLock { state in
             for event in events { state.add(event, capacity: capacity) }
             return !exchange(&state.isDelivering, with: true)
         }
-        guard begins else { return }
+        if begins { startDelivery() }
+    }
+
+    /// Calls `completion` when everything that is in the queue now has been delivered.
+    func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
+        let begins = state.withLock { state in
+            state.completions.append(completion)
+            return !exchange(&state.isDelivering, with: true)
+        }
+        if begins { startDelivery() }
+    }
+
+    private func startDelivery() {
         // It ends when the queue is empty, and keeps the queue alive until then, also after the client. Detached: the
         // caller's task-local values and priority are not those of the events.
         Task.detached(executorPreference: loop.callbackExecutor) { self.deliver() }
     }
 
     private func deliver() {
-        while let (events, missed) = next() {
-            if !events.isEmpty { observer.observe(events) }
-            if missed > 0 { observer.missed(missed) }
+        while let (events, missed, completions) = next() {
+            if !events.isEmpty || missed > 0 { receive(events, missed) }
+            for completion in completions { completion() }
         }
     }
 
     /// Takes everything from the queue. `nil` if there is nothing, in which case this delivery has ended.
-    private func next() -> (events: [ClientEvent], missed: Int)? {
+    private func next() -> (events: [Event], missed: Int, completions: [@Sendable () -> Void])? {
         state.withLock { state in
-            let next = (exchange(&state.events, with: []), exchange(&state.missed, with: 0))
+            let next = (
+                exchange(&state.events, with: []), exchange(&state.missed, with: 0),
+                exchange(&state.completions, with: [])
+            )
             state.size = 0
-            if next.0.isEmpty, next.1 == 0 {
+            if next.0.isEmpty, next.1 == 0, next.2.isEmpty {
                 state.isDelivering = false
                 return nil
             }
@@ -59,16 +77,22 @@ final class EventQueue: Sendable {
 extension EventQueue.State {
     /// Adds an event, or counts it as missed if it does not fit. After a gap nothing is added until the observer has been
     /// told about it. An empty queue takes an event of any size.
-    fileprivate mutating func add(_ event: ClientEvent, capacity: Int) {
+    fileprivate mutating func add(_ event: Event, capacity: Int) {
         let fits = missed == 0 && (events.isEmpty || size + event.size <= capacity)
         if fits { events.append(event) }
         if fits { size += event.size } else { missed += event.size }
     }
 }
 
-extension ClientEvent {
+/// An element of an `EventQueue`.
+protocol Sizable {
+    /// What the element counts against the capacity.
+    var size: Int { get }
+}
+
+extension ClientEvent: Sizable {
     /// The number of requests in the event, or 1.
-    fileprivate var size: Int {
+    var size: Int {
         switch content {
         case .requestsAccepted(let requests): requests.count
         case .requestsAnswered(let requests): requests.count

@@ -7,14 +7,20 @@ final class Observation: @unchecked Sendable {
         let observer: any ClientObserver
         let interests: ClientEvent.Kinds
         /// `nil` if the observer is called on the event loop.
-        let queue: EventQueue?
+        let queue: EventQueue<ClientEvent>?
     }
 
-    /// The events that any observer wants.
+    /// The events that any observer or the recorder wants.
     private let interests: ClientEvent.Kinds
     let wantsRequests: Bool
     let wantsSteps: Bool
+    /// Writes the log of the client; `nil` if it has none.
+    let log: ClientLog?
     private let audiences: [Audience]
+    /// Records every event except the most frequent ones; `nil` if there is no recorder.
+    private let recorder: FlightRecorder?
+    /// The events that any observer wants.
+    private let interestsOfObservers: ClientEvent.Kinds
     private let loop: any EventLoop
     /// The events that are not delivered yet. Exclusive access: see `LoopActor`.
     #if !DEBUG
@@ -23,28 +29,37 @@ final class Observation: @unchecked Sendable {
     @safe private var events: [ClientEvent] = []
     private var isDelivering = false
 
-    /// Returns `nil` if no observer wants any event.
-    init?(_ observers: [any ClientObserver], on loop: any EventLoop) {
+    /// Returns `nil` if no observer wants any event, and there is neither a log nor a recorder.
+    init?(_ options: ClientOptions, of endpoints: [Endpoint], _ recorder: FlightRecorder?, on loop: any EventLoop) {
         self.loop = loop
+        self.recorder = recorder
+        log = options.logging.map { ClientLog($0, of: endpoints, on: loop) }
+        let observers = options.observers + (log.map { [$0] } ?? [])
         audiences = observers.map { observer in
-            let capacity = observer.delivery.capacity
-            return Audience(
-                observer: observer,
-                interests: observer.interests,
-                queue: capacity.map { EventQueue(for: observer, capacity: $0, on: loop) }
-            )
+            let queue = observer.delivery.capacity.map { capacity in
+                EventQueue<ClientEvent>(capacity: capacity, on: loop) { events, missed in
+                    if !events.isEmpty { observer.observe(events) }
+                    if missed > 0 { observer.missed(missed) }
+                }
+            }
+            return Audience(observer: observer, interests: observer.interests, queue: queue)
         }
-        interests = audiences.reduce(into: []) { $0.formUnion($1.interests) }
-        (wantsRequests, wantsSteps) = (interests.contains(.requests), interests.contains(.steps))
+        let wanted: ClientEvent.Kinds = audiences.reduce(into: []) { $0.formUnion($1.interests) }
+        interestsOfObservers = wanted
+        interests = recorder == nil ? wanted : .all
+        (wantsRequests, wantsSteps) = (wanted.contains(.requests), wanted.contains(.steps))
         if interests.isEmpty { return nil }
     }
 
-    func wants(_ kind: ClientEvent.Kinds) -> Bool { interests.contains(kind) }
+    /// Whether any observer wants events of one of these kinds.
+    func wants(_ kinds: ClientEvent.Kinds) -> Bool { !interests.isDisjoint(with: kinds) }
 
     /// Adds an event. The caller has checked that it is wanted.
     @inline(__always)
     func add(_ content: consuming ClientEvent.Content, at now: Instant) {
-        events.append(ClientEvent(content, at: now))
+        let event = ClientEvent(content, at: now)
+        if let recorder { recorder.note(event) }
+        if recorder == nil || !interestsOfObservers.isDisjoint(with: event.kinds) { events.append(event) }
     }
 
     /// Adds an event of `kind`, if it is wanted.
@@ -63,8 +78,8 @@ final class Observation: @unchecked Sendable {
         while !events.isEmpty {
             let batch = exchange(&events, with: [])
             for audience in audiences {
-                let isAll = audience.interests == interests
-                let wanted = isAll ? batch : batch.filter { audience.interests.contains($0.kind) }
+                let isAll = audience.interests == interestsOfObservers
+                let wanted = isAll ? batch : batch.filter { !audience.interests.isDisjoint(with: $0.kinds) }
                 if wanted.isEmpty { continue }
                 if let queue = audience.queue { queue.add(wanted) } else { audience.observer.observe(wanted) }
             }

@@ -58,14 +58,18 @@ final class PushChannel: Sendable {
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
     /// Buffers or drops the pushes that the channel wants. Returns whether this buffer must suspend reading now and did
-    /// not before, and the number of pushes that were dropped because it was full.
-    func offer(_ pushes: [Frame]) -> (isNewlyFull: Bool, dropped: Int) {
+    /// not before, the number of pushes that entered the buffer, and the number of pushes, these or earlier ones, that
+    /// were dropped because it was full.
+    func offer(_ pushes: [Frame]) -> (isNewlyFull: Bool, taken: Int, dropped: Int) {
         let wanted = wanted(of: pushes)
-        guard !wanted.isEmpty else { return (false, 0) }
-        var (isNewlyFull, dropped) = (false, 0)
+        guard !wanted.isEmpty else { return (false, 0, 0) }
+        var (isNewlyFull, taken, dropped) = (false, 0, 0)
         update { state, served in
-            let before = state.buffer.overflowCount
-            defer { dropped = state.buffer.overflowCount - before }
+            let (takenBefore, droppedBefore) = (state.buffer.takenCount, state.buffer.overflowCount)
+            defer {
+                taken = state.buffer.takenCount - takenBefore
+                dropped = state.buffer.overflowCount - droppedBefore
+            }
             for push in wanted where !state.isFinished {
                 defer {
                     // At once, so that a push for a waiting reader takes no room from the next one.
@@ -82,7 +86,7 @@ final class PushChannel: Sendable {
                 }
             }
         }
-        return (isNewlyFull, dropped)
+        return (isNewlyFull, taken, dropped)
     }
 
     /// The pushes that the channel receives. A channel with a key is offered nothing else.

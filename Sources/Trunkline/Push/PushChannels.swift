@@ -11,6 +11,9 @@ struct PushChannels {
     /// The number of pushes that streams have dropped because their buffer was full. A push that several streams have
     /// dropped counts several times.
     private(set) var droppedCount = 0
+    /// The number of pushes that entered the buffer of a stream, including those that it has dropped later. It never
+    /// decreases, because exporters report it as a counter.
+    private(set) var deliveredCount = 0
 
     /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
@@ -61,8 +64,9 @@ struct PushChannels {
     }
 
     private mutating func offer(_ pushes: [Frame], to channel: PushChannel) -> Bool {
-        let (isNewlyFull, dropped) = channel.offer(pushes)
+        let (isNewlyFull, taken, dropped) = channel.offer(pushes)
         droppedCount += dropped
+        deliveredCount += taken
         if isNewlyFull, !full.contains(where: { $0 === channel }) { full.append(channel) }
         return isNewlyFull
     }

@@ -51,6 +51,12 @@ extension LoopbackServer {
         settle()
     }
 
+    /// Performs `reaction` on every open connection, as if a request had caused it.
+    func perform(_ reaction: Reaction) {
+        for link in sortedLinks where !link.isEnding { perform(reaction, for: Frame(.request), on: link) }
+        settle()
+    }
+
     // MARK: Connections
 
     /// Closes every connection. Clients may connect again.

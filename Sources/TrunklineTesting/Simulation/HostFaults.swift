@@ -9,6 +9,8 @@ struct HostFaults {
     private var swallowing: Set<HostAddress> = []
     private var conditions: [HostAddress: LinkTraits] = [:]
     private var defaultConditions: LinkTraits
+    /// How the next attempts to connect end, in order.
+    private var scripts: [HostAddress: ArraySlice<ScriptedConnect>] = [:]
 
     init(_ traits: LinkTraits) { defaultConditions = traits }
 
@@ -34,6 +36,11 @@ struct HostFaults {
         if swallows { swallowing.formUnion(hosts) } else { swallowing.subtract(hosts) }
     }
 
+    mutating func script(_ outcomes: [ScriptedConnect], _ host: HostAddress) { scripts[host] = outcomes[...] }
+
+    /// How the next attempt to connect to `host` ends; `nil` if that was not scripted.
+    mutating func nextConnect(to host: HostAddress) -> ScriptedConnect? { scripts[host]?.popFirst() }
+
     func traits(of host: HostAddress) -> LinkTraits { conditions[host] ?? defaultConditions }
 
     var resolutionDelay: ClosedRange<Int64> { defaultConditions.resolutionDelay }
@@ -47,4 +54,12 @@ struct HostFaults {
             defaultConditions = traits
         }
     }
+}
+
+/// How an attempt to connect ends.
+enum ScriptedConnect: Sendable {
+    case accept(after: Duration)
+    case refuse(TransportError, after: Duration)
+    /// The attempt gets no answer.
+    case swallow
 }

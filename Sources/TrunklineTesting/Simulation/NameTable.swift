@@ -6,6 +6,8 @@ struct NameTable {
     private var hosts = 0
     /// Answers other than `usual`. Accessed by key only, never iterated.
     private var manners: [String: [AddressFamily: NameAnswer]] = [:]
+    /// Whether the next lookups fail, in order.
+    private var scripts: [String: [AddressFamily: ArraySlice<Bool>]] = [:]
 
     /// The address of the host `name`. A host that does not exist is created: 10.0.0.1, 10.0.0.2 and so on.
     @discardableResult
@@ -25,8 +27,12 @@ struct NameTable {
         manners[name, default: [:]][family] = answer
     }
 
+    mutating func script(_ failures: [Bool], of name: String) {
+        scripts[name] = [.ipv6: failures[...], .ipv4: failures[...]]
+    }
+
     /// The answer to a lookup of `name` in one family, and its delay in nanoseconds; `nil` for never.
-    func answer(
+    mutating func answer(
         _ name: String,
         port: UInt16,
         family: AddressFamily,
@@ -34,6 +40,9 @@ struct NameTable {
         _ random: inout SeededGenerator
     ) -> (answer: NameLookup.Answer, delay: Int64?) {
         let delay = random.number(in: usualDelay)  // drawn in any case, so that `manners` do not change later draws
+        if scripts[name]?[family]?.popFirst() == true {
+            return (.failure(TransportError(.nameResolutionFailed, "the name \(name) was not found")), 0)
+        }
         let found = lookUp(name)
         let known: NameLookup.Answer =
             found.isEmpty

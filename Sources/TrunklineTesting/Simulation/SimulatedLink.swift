@@ -21,6 +21,8 @@ final class SimulatedLink: @unchecked Sendable {
     private var held: [(packet: Packet, side: Side)] = []
     /// Whether packets vanish.
     private var isVanished = false
+    /// How connecting ends; `nil` if that was not scripted.
+    private var scripted: ScriptedConnect?
 
     init(
         id: UInt64,
@@ -44,7 +46,13 @@ final class SimulatedLink: @unchecked Sendable {
 
     /// Starts connecting.
     func connect() {
-        let delay = network.random.number(in: traits.connectDelay) + network.random.number(in: traits.latency)
+        scripted = network.faults.nextConnect(to: serverHost)
+        let delay =
+            switch scripted {
+            case .accept(let delay)?, .refuse(_, let delay)?: max(0, delay.clampedNanoseconds)
+            case .swallow?, nil:
+                network.random.number(in: traits.connectDelay) + network.random.number(in: traits.latency)
+            }
         let time = Instant(nanoseconds: network.now.nanoseconds + delay)
         network.push(.arrival(.connect, link: id, at: .server), at: time)
     }
@@ -98,6 +106,11 @@ final class SimulatedLink: @unchecked Sendable {
     }
 
     private func connectArrives() {
+        switch scripted {
+        case .swallow?: return
+        case .refuse(let error, _)?: return send(.refuse(error), from: .server)
+        case .accept?, nil: break
+        }
         guard end(.client).failure == nil, !network.faults.swallows(serverHost) else { return }
         switch network.answer(to: end(.server).address) {
         case .failure(let error): send(.refuse(error), from: .server)

@@ -61,11 +61,7 @@ extension SimulatedNetwork {
     ///
     /// - Parameter host: A host, or `nil`, the default, for every host.
     public func reset(_ host: String? = nil) {
-        forEachLink(to: host) { link in
-            let error = TransportError(.reset, errno: 104, "connection reset by the network")
-            link.fail(.client, error)
-            link.fail(.server, error)
-        }
+        breakLinks(to: host, TransportError(.reset, errno: 104, "connection reset by the network"))
     }
 
     /// Makes every link to `host` half-open: its packets are lost from now on, in both directions, and neither end is
@@ -113,6 +109,22 @@ extension SimulatedNetwork {
             link.pumpBoth()
         }
         loop.confined { loop.network.faults.setTraits(traits, addresses(of: host)) }
+    }
+
+    /// Breaks every link to `host` with `error`, at both ends.
+    func breakLinks(to host: String?, _ error: TransportError) {
+        forEachLink(to: host) { link in
+            link.fail(.client, error)
+            link.fail(.server, error)
+        }
+    }
+
+    /// Makes the next lookups of `host` fail or not, and the next attempts to connect to it end, as listed.
+    func scriptAttempts(at host: String, lookupFailures: [Bool], _ connects: [ScriptedConnect]) {
+        loop.confined {
+            loop.network.names.script(lookupFailures, of: host)
+            for address in addresses(of: host) ?? [] { loop.network.faults.script(connects, address) }
+        }
     }
 
     private func setCut(_ isCut: Bool, _ host: String?) {

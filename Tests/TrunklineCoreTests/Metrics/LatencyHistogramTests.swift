@@ -59,13 +59,73 @@ import Testing
         #expect(a == all)
     }
 
+    @Test func removingLeavesTheOtherDurations() {
+        var (all, some) = (LatencyHistogram(), LatencyHistogram())
+        for microseconds in [10, 20, 20, 30_000] { all.record(.microseconds(microseconds)) }
+        for microseconds in [20, 30_000] { some.record(.microseconds(microseconds)) }
+        all.remove(some)
+        #expect(all.count == 2 && all.sum == .microseconds(30) && all.mean == .microseconds(15))
+        #expect(all.counts(upTo: [.microseconds(12), .microseconds(25), .seconds(1)]) == [1, 2, 2])
+        // More than there is: nothing is left.
+        all.remove(some)
+        some.record(.seconds(100))
+        all.remove(some)
+        for _ in 0..<2 {
+            some.record(.microseconds(10))
+            all.remove(some)
+        }
+        #expect(all.count == 0 && all.sum == .zero && all.mean == nil && all.percentile(50) == nil)
+    }
+
+    /// Of 10,000 durations, one is above the 99.99th percentile.
+    @Test func theRarestDurationsCanBeRead() throws {
+        var histogram = LatencyHistogram()
+        for _ in 0..<9998 { histogram.record(.milliseconds(1)) }
+        histogram.record(.milliseconds(100))
+        histogram.record(.seconds(10))
+        #expect(try #require(histogram.percentile(99.98)) < .milliseconds(2))
+        let rare = try #require(histogram.percentile(99.99))
+        #expect(rare >= .milliseconds(100) && rare <= .milliseconds(107))
+        #expect(try #require(histogram.percentile(100)) >= .seconds(10))
+    }
+
+    /// Compared with the exact counts, for the bounds that OpenTelemetry recommends.
+    @Test(arguments: seeds(50))
+    func boundsOfExportersCountEveryDurationThatDoesNotExceedThem(seed: UInt64) {
+        let bounds = [5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000].map {
+            Duration.milliseconds($0)
+        }
+        var generator = SeededGenerator(seed: seed)
+        var histogram = LatencyHistogram()
+        let durations = (0..<500).map { _ in
+            Duration.nanoseconds(
+                Int64.random(in: 0...(1 << Int.random(in: 12...34, using: &generator)), using: &generator)
+            )
+        }
+        for duration in durations + bounds { histogram.record(duration) }
+        for (bound, count) in zip(bounds, histogram.counts(upTo: bounds)) {
+            let exact = (durations + bounds).filter { $0 <= bound }.count
+            let most = (durations + bounds).filter { $0 <= bound + bound / 16 }.count
+            #expect(count >= exact && count <= most)
+        }
+    }
+
+    @Test func aDurationThatEqualsABoundCountsForIt() {
+        for milliseconds in [5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000] {
+            var histogram = LatencyHistogram()
+            histogram.record(.milliseconds(milliseconds))
+            #expect(histogram.counts(upTo: [.milliseconds(milliseconds)]) == [1])
+            #expect(histogram.counts(upTo: [.milliseconds(milliseconds) * 15 / 16]) == [0])
+        }
+    }
+
     @Test func boundsOfExportersCountTheBucketsBelowThem() {
         var histogram = LatencyHistogram()
         for milliseconds in [1, 2, 3, 100, 2000] { histogram.record(.milliseconds(milliseconds)) }
         let bounds: [Duration] = [.microseconds(500), .milliseconds(5), .milliseconds(250), .seconds(10)]
         #expect(histogram.counts(upTo: bounds) == [0, 3, 4, 5])
-        // The bucket of a millisecond ends at 1,015,808 ns.
-        #expect(histogram.counts(upTo: [.nanoseconds(1_015_807), .nanoseconds(1_015_808)]) == [0, 1])
+        // The bucket of a millisecond begins at 983,040 ns.
+        #expect(histogram.counts(upTo: [.nanoseconds(983_039), .nanoseconds(983_040)]) == [0, 1])
         #expect(histogram.mean == .microseconds(421_200))
     }
 }

@@ -152,6 +152,29 @@ struct OpenSSLServerTests {
     }
 
     @Test(.timeLimit(.minutes(5)), arguments: ["-tls1_2", "-tls1_3"])
+    func theProbeReportsTheServer(version: String) async throws {
+        try await run([version, "-alpn", "acme/1"], options: { tls, _ in tls.applicationProtocols = ["acme/1"] }) {
+            server,
+            client in
+            try await expectResponse(client)  // it listens
+            await client.suspend()  // it serves one client at a time
+            let probe = try await ProbeRun([
+                "--json", "--roots", server.credentials.root, "--alpn", "acme/1", "--interval", "1ms", "--timeout",
+                "60s", "--warn-days",
+                "0",
+                "\(server.endpoint)",
+            ])
+            #expect(probe.exitCode == 0, "\(probe)")
+            let document = try probe.document()
+            let session = try #require(document.list("addresses").first)["session"]
+            #expect(session.text("version") == (version == "-tls1_2" ? "TLSv1.2" : "TLSv1.3"))
+            #expect(session.text("application_protocol") == "acme/1")
+            #expect(document.certificates.first?.texts("names") == ["127.0.0.1"])
+            #expect(document["connections"].number("succeeded") == 5)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(5)), arguments: ["-tls1_2", "-tls1_3"])
     func theNextLinkResumesTheSession(version: String) async throws {
         try await run([version]) { server, client in
             try await expectResponse(client)

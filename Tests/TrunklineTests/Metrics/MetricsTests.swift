@@ -32,6 +32,15 @@ struct MetricsTests {
             ]
             #expect(metrics.failures == expected)
             #expect(metrics.refusals.isEmpty && metrics.abandoned == 2)
+            let durations = metrics.failureDurations
+            #expect(durations.mapValues(\.count) == [.rejected: 1, .timedOut: 1, .cancelled: 1])
+            #expect(try #require(durations[.timedOut]?.mean) >= .seconds(1))
+            // The rest are those of the calls that succeeded.
+            var successes = metrics.callDurations
+            for failures in durations.values { successes.remove(failures) }
+            let failed = durations.values.reduce(Duration.zero) { $0 + $1.sum }
+            #expect(successes.count == 5 && successes.sum + failed == metrics.callDurations.sum)
+            #expect(await client.audit() == [])
         }
     }
 
@@ -183,6 +192,180 @@ struct MetricsTests {
             try await expectEcho("again", by: client)
             #expect(await client.metrics.connection.handshakeDurations.count == 2)
             #expect(await client.metrics.callDurations.count == 1)  // without those of the handshake
+        }
+    }
+
+    // MARK: Waiting and links
+
+    @Test func waitingAndTheTimeOnALinkAreMeasuredApart() throws {
+        let options = ClientOptions { $0.requests.maximumInFlight = 1 }
+        try simulate(options: options, handler: { _ in .after(.seconds(1), .echo) }) { _, client in
+            try await client.connect()
+            let results = await client.send(all: (0..<4).map { ask($0) }, timeout: .seconds(60))
+            #expect(results.allSatisfy { $0.error == nil })
+            let metrics = await client.metrics
+            let (queueing, attempts) = (metrics.queueDurations, metrics.attemptDurations)
+            #expect(queueing.count == 4 && attempts.count == 4)
+            #expect(try #require(queueing.percentile(25)) < .milliseconds(100))
+            #expect(try #require(queueing.percentile(100)) >= .seconds(3))
+            #expect(try #require(attempts.percentile(1)) >= .seconds(1))
+            #expect(try #require(attempts.percentile(100)) < .milliseconds(1200))
+            #expect(queueing.sum + attempts.sum == metrics.callDurations.sum)
+            #expect(await client.audit() == [])
+        }
+    }
+
+    @Test func everyTryIsMeasuredWithoutItsBackOff() throws {
+        let options = ClientOptions {
+            $0.requests.retry = .idempotent(attempts: 2, backoff: Backoff(minimum: .seconds(4)))
+        }
+        try simulate(options: options, handler: { $0.body == "a" ? .noReply : .echo }) { service, client in
+            try await client.connect()
+            let handle = client.start(ask("a"), timeout: .seconds(60))
+            try await service.server.waitForRequests(1)
+            try await service.pass(.seconds(1))
+            service.network.reset("db")
+            try await service.server.waitForRequests(2)
+            #expect(await client.metrics.attemptDurations.count == 1)
+            handle.cancel()
+            _ = await failure(of: handle)
+            let metrics = await client.metrics
+            #expect(metrics.attemptDurations.count == 2 && metrics.queueDurations.count == 2)
+            #expect(try #require(metrics.queueDurations.percentile(100)) < .seconds(1))
+            let tries = metrics.queueDurations.sum + metrics.attemptDurations.sum
+            #expect(metrics.callDurations.sum - tries >= .seconds(4))
+            #expect(await client.audit() == [])
+        }
+    }
+
+    @Test func aRequestThatReachesNoLinkHasOnlyWaited() throws {
+        try simulate { service, client in
+            service.network.refuseConnections(to: "db")
+            let request = ask(filled(1000))
+            let handle = client.start(request, timeout: .seconds(5))
+            try await service.pass(.seconds(1))
+            #expect(await client.metrics.waitingBytes >= 1000)
+            _ = await failure(of: handle)
+            let metrics = await client.metrics
+            #expect(metrics.attemptDurations.count == 0 && metrics.waitingBytes == 0)
+            #expect(try #require(metrics.queueDurations.mean) >= .seconds(5))
+            #expect(await client.audit() == [])
+        }
+    }
+
+    /// A retry that is cancelled in its back-off has neither waited nor been on a link.
+    @Test func aTryThatEndsInItsBackOffIsNotMeasured() throws {
+        let options = ClientOptions {
+            $0.requests.retry = .idempotent(attempts: 2, backoff: Backoff(minimum: .seconds(10)))
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            let handle = client.start(ask("a"), timeout: .seconds(60))
+            try await service.server.waitForRequests(1)
+            service.network.reset("db")
+            try await service.pass(.seconds(1))
+            handle.cancel()
+            _ = await failure(of: handle)
+            let metrics = await client.metrics
+            #expect(metrics.attemptDurations.count == 1 && metrics.queueDurations.count == 1 && metrics.retries == 1)
+            #expect(await client.audit() == [])
+        }
+    }
+
+    @Test func bytesThatCannotBeWrittenYetAreCounted() throws {
+        var conditions = NetworkConditions()
+        conditions.bandwidth = 10_000
+        try simulate(conditions: conditions, overTLS: false) { service, client in
+            try await client.connect()
+            let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(500))
+            try await service.pass(.seconds(1))
+            let waiting = await client.metrics.connection.bytesToWrite
+            #expect(waiting > 100_000 && waiting <= 1_000_100)
+            _ = try await handle.value
+            #expect(await client.metrics.connection.bytesToWrite == 0)
+        }
+    }
+
+    @Test func failedAttemptsAndLostLinksAreCountedApart() throws {
+        try simulate { service, client in
+            service.network.refuseConnections(to: "db")
+            let handle = client.start(ask("a"), timeout: .seconds(60))
+            try await service.pass(.seconds(5))
+            var metrics = await client.metrics.connection
+            #expect(metrics.attemptFailures.keys.sorted { $0.rawValue < $1.rawValue } == [.refused])
+            #expect(metrics.attemptFailures[.refused] == metrics.failedAttempts && metrics.losses.isEmpty)
+            service.network.acceptConnections(to: "db")
+            try await expectBody("a", of: handle)
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            metrics = await client.metrics.connection
+            #expect(metrics.losses == [.reset: 1] && metrics.links == 2)
+            #expect(metrics.link?.endpoint == service.endpoint("db:7000") && metrics.state.isReady)
+            #expect(metrics.disconnects == [.refused: metrics.failedAttempts, .reset: 1])
+            #expect(await client.audit() == [])
+            await client.close()
+            metrics = await client.metrics.connection
+            #expect(
+                metrics.losses == [.reset: 1, .closedLocally: 1] && metrics.link == nil && metrics.state == .closed
+            )
+            #expect(await client.audit() == [])
+        }
+    }
+
+    @Test func theRoundTripsOfAllLinksAreMeasured() throws {
+        let options = ClientOptions { $0.liveness.interval = .seconds(1) }
+        try simulate(options: options) { service, client in
+            try await expectEcho("a", by: client)
+            try await service.pass(.seconds(10))
+            let first = await client.metrics.connection.pingDurations
+            #expect(first.count >= 5)
+            #expect(first.count == (await client.metrics.connection.pings))
+            service.network.reset("db")
+            try await expectEcho("b", by: client)
+            try await service.pass(.seconds(10))
+            let metrics = await client.metrics.connection
+            #expect(metrics.pingDurations.count >= first.count + 5)
+            let roundTripTime = try #require(await client.roundTripTime)
+            #expect(try #require(metrics.pingDurations.percentile(100)) >= roundTripTime.minimum)
+            // Only a real system has these.
+            #expect(metrics.tcp == nil && metrics.turnDurations.count == 0)
+        }
+    }
+
+    @Test func pushesAreCountedForEachStream() throws {
+        let handler: LoopbackServer.Handler = { request in
+            .sequence((0..<20).map { .push(Frame(.push, type: 2, body: Bytes("\($0)"))) } + [.echo])
+        }
+        try simulate(handler: handler) { service, client in
+            let all = client.pushes()
+            let few = client.pushes(buffering: PushBuffering(maximumCount: 5, overflow: .dropOldest))
+            let newest = client.pushes(buffering: PushBuffering(maximumCount: 5, overflow: .dropNewest))
+            let failing = client.pushes(buffering: PushBuffering(maximumCount: 5, overflow: .finish))
+            try await expectEcho("push", by: client)
+            try await service.pass(.seconds(1))
+            let metrics = await client.metrics
+            #expect(metrics.pushes == 20)
+            #expect(metrics.pushesDelivered == 20 + 20 + 5 + 5 && metrics.pushesDropped == 15 + 15 + 1)
+            withExtendedLifetime((all, few, newest, failing)) {}
+        }
+    }
+
+    /// A large push may take the place of many that have been counted.
+    @Test func theNumberOfDeliveredPushesNeverDecreases() throws {
+        let handler: LoopbackServer.Handler = { request in
+            let bodies = request.body == "large" ? [filled(100)] : (0..<10).map { Bytes("\($0)") }
+            return .sequence(bodies.map { .push(Frame(.push, type: 2, body: $0)) } + [.echo])
+        }
+        try simulate(handler: handler) { service, client in
+            let stream = client.pushes(buffering: PushBuffering(maximumBytes: 100, overflow: .dropOldest))
+            try await expectEcho("small", by: client)
+            try await service.pass(.seconds(1))
+            var metrics = await client.metrics
+            #expect(metrics.pushesDelivered == 10 && metrics.pushesDropped == 0)
+            try await expectEcho("large", by: client)
+            try await service.pass(.seconds(1))
+            metrics = await client.metrics
+            #expect(metrics.pushesDelivered == 11 && metrics.pushesDropped == 10)
+            withExtendedLifetime(stream) {}
         }
     }
 }

@@ -77,6 +77,31 @@ struct ObserverTests {
         }
     }
 
+    @Test func answersSayWhetherTheyAreErrors() throws {
+        let collector = EventCollector(.requests)
+        let options = ClientOptions { $0.observers = [collector] }
+        let handler: LoopbackServer.Handler = { request in
+            request.body == "error" ? .after(.seconds(2), .status(7)) : .after(.seconds(1), .echo)
+        }
+        try simulate(speaking: statusLayout, options: options, handler: handler) { service, client in
+            try await client.connect()
+            try await expectEcho("a", by: client)
+            _ = await failure { () throws(ClientError) in try await client.send(ask("error")) }
+            try await service.pass(.milliseconds(10))
+        }
+        let answered = collector.events.flatMap { event -> [ClientEvent.AnsweredRequest] in
+            if case .requestsAnswered(let requests) = event.content { requests } else { [] }
+        }
+        #expect(answered.map(\.isError) == [false, true])
+        #expect(answered.map(\.status) == [0, 7])
+        // The flag is packed with the duration, so that an event is not larger.
+        #expect(MemoryLayout<ClientEvent.AnsweredRequest>.size == 24)
+        let expected: [Duration] = [.seconds(1), .seconds(2)]
+        for (request, least) in zip(answered, expected) {
+            #expect(request.duration >= least && request.duration < least + .seconds(1))
+        }
+    }
+
     @Test func retriesLimitsAndLateResponsesAreTold() throws {
         let collector = EventCollector([.steps, .limits])
         let options = ClientOptions {
@@ -162,7 +187,7 @@ struct ObserverTests {
             (.requestsWritten(ids: [1, 2], session: 3), "requests.written ids=\"1 2\" session=3"),
             (.requestFirstPart(id: 1), "request.first_part id=1"),
             (
-                .requestsAnswered([.init(id: 1, nanoseconds: 5_000_000, type: 2, status: 0)]),
+                .requestsAnswered([.init(id: 1, nanoseconds: 5_000_000, type: 2, status: 0, isError: false)]),
                 "requests.answered ids=1 durations=0.005"
             ),
             (.messageWritten(id: 1, after: .milliseconds(5)), "message.written id=1 duration=0.005"),

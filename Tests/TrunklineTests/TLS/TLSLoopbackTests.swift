@@ -108,6 +108,40 @@ extension TransportError {
         await pair.end()
     }
 
+    @Test(
+        "the certificates of the server can be inspected, also those of a resumed session",
+        .timeLimit(.minutes(5))
+    )
+    func certificates() async throws {
+        let authority = try TestAuthority(named: "Acmé\n root")
+        let intermediate = try authority.intermediate(named: "below")
+        let names = ["127.0.0.1", "*.acme.example", "::1"]
+        let validity = Duration.seconds(-3600) ... .seconds(7200)
+        let identity = try intermediate.identity(forNames: names, validity: validity)
+        let pair = try await SecuredPair(identity, trusting: authority.root)
+        _ = try await pair.client.send(Request(type: 0x410))
+        let certificates = try #require(await pair.client.tlsSession?.certificates)
+        #expect(certificates.map(\.subject) == ["CN=127.0.0.1", "CN=below"])
+        // RFC 4514 escapes control characters in hexadecimal, with a backslash.
+        #expect(certificates.map(\.issuer) == ["CN=below", "CN=Acmé\\0A root"])
+        #expect(certificates.map(\.names) == [names, []])
+        for certificate in certificates {
+            #expect(certificate.fingerprint.count == 64)
+            let isHexadecimal = certificate.fingerprint.allSatisfy { $0.isHexDigit }
+            #expect(isHexadecimal)
+        }
+        let own = try #require(certificates.first)
+        #expect(own.notAfter - own.notBefore == 10_800)
+        #expect((Int64(wallClockSeconds()) - 7_200...Int64(wallClockSeconds())).contains(own.notBefore))
+
+        await pair.server.disconnectAll()
+        _ = try await pair.client.send(Request(type: 0x410), options: CallOptions(retry: .idempotent()))
+        let session = await pair.client.tlsSession
+        #expect(session?.isResumed == true)
+        #expect(session?.certificates == certificates)
+        await pair.end()
+    }
+
     @Test("both sides agree on an application protocol", .timeLimit(.minutes(5)))
     func applicationProtocol() async throws {
         let authority = try TestAuthority()

@@ -71,6 +71,9 @@ package struct EndpointRing: Sendable {
         return entries[index].endpoint
     }
 
+    /// The endpoint that `next` would return at `now`.
+    package func upcoming(at now: Instant) -> Endpoint? { nextIndex(at: now).map { entries[$0].endpoint } }
+
     /// Whether an endpoint that may be tried now has had no turn in this round.
     package func hasTurnLeft(at now: Instant) -> Bool {
         selected != nil || entries.contains { !$0.hadTurn && mayBeTried($0, at: now) }

@@ -206,6 +206,11 @@ package struct Liveness: Sendable {
         return .answer
     }
 
+    /// The round-trip time of the latest ping, if it was answered and measured.
+    package var measuredRoundTrip: Duration? {
+        ping.map { $0.isAnswered && $0.isMeasured } == true ? roundTripTime?.latest : nil
+    }
+
     /// Records a heartbeat in a protocol in which pings and pongs look alike.
     ///
     /// Within `deadline` of an unanswered ping it is the answer, unless it has another serial. Otherwise it is a ping

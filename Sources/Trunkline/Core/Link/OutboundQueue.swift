@@ -179,6 +179,31 @@ package struct OutboundQueue: Sendable {
         }
     }
 
+    /// As above, with what a recorder keeps of each frame, and the request that it belongs to. No frame is copied.
+    @inline(__always)
+    package func forEachHeadStarting(
+        within length: Int,
+        _ body: (FrameHead, RequestID, _ isReported: Bool, OutboundPosition) -> Void
+    ) {
+        let span = items.span
+        var start = writtenDone
+        for index in head..<head + encodedCount {
+            if start >= written + length { break }
+            if start >= written, !span[index].isRemoved {
+                let position = headPosition &+ UInt64(index &- head)
+                body(FrameHead(of: span[index].frame), span[index].id, span[index].reportsWritten, position)
+            }
+            start = span[index].end
+        }
+    }
+
+    /// The frame at `position`, which is not completely written; `nil` if it is, or was removed.
+    package func frame(at position: OutboundPosition) -> Frame? {
+        guard position >= headPosition, position < nextPosition else { return nil }
+        let item = items[head + Int(position - headPosition)]
+        return item.isRemoved ? nil : item.frame
+    }
+
     /// Records that `length` bytes were written. Appends to `reported` the IDs of the frames that are now complete and
     /// asked for a report. Returns the number of frames that are now complete.
     @discardableResult

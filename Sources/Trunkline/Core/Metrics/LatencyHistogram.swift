@@ -3,11 +3,11 @@
 /// The buckets are log-linear: 16 of equal width for each power of two of nanoseconds, from 2¹⁰ (about 1 µs) to 2⁴³
 /// (about 2.4 h). Shorter durations are in the first bucket, longer ones in the last.
 ///
-/// Memory is allocated for the powers of two that have occurred, and those between them: at most 4.3 KB.
+/// Memory is allocated for the buckets from the shortest to the longest duration: at most 4.3 KB.
 public struct LatencyHistogram: Sendable, Hashable {
     /// The counts of the buckets from `first` on.
     private var counts: [UInt64] = []
-    /// The bucket of `counts[0]`, a multiple of 16.
+    /// The bucket of `counts[0]`, a multiple of 4.
     private var first = 0
     private var nanoseconds: Int128 = 0
 
@@ -37,6 +37,16 @@ public struct LatencyHistogram: Sendable, Hashable {
         self.nanoseconds &+= Int128(max(0, nanoseconds))
     }
 
+    /// Counts a duration of `nanoseconds`, `times` times.
+    @inline(__always)
+    package mutating func record(nanoseconds: Int64, times: Int) {
+        guard times > 0 else { return }
+        let bucket = Self.bucket(nanoseconds)
+        if UInt(bitPattern: bucket &- first) >= UInt(bitPattern: counts.count) { makeRoom(for: bucket) }
+        counts[bucket &- first] &+= UInt64(truncatingIfNeeded: times)
+        self.nanoseconds &+= Int128(max(0, nanoseconds)) &* Int128(times)
+    }
+
     /// Returns the bucket of a duration. The four bits after the leading one choose among the 16 of a power of two.
     @inline(__always)
     private static func bucket(_ nanoseconds: Int64) -> Int {
@@ -50,12 +60,16 @@ public struct LatencyHistogram: Sendable, Hashable {
         Int64(16 + (bucket & 15) + 1) << ((bucket >> 4) + lowestPower - 4)
     }
 
-    /// Allocates the counts of the power of two of `bucket`, and those up to the others.
+    /// The first duration, in nanoseconds, that belongs to `bucket`.
+    private static func start(of bucket: Int) -> Int64 { bucket == 0 ? 0 : end(of: bucket - 1) }
+
+    /// Allocates the counts of `bucket` and its neighbors, and those up to the others. Few neighbors: idle clients have
+    /// histograms of one duration.
     @inline(never)
     private mutating func makeRoom(for bucket: Int) {
-        let wanted = bucket & ~15
+        let wanted = bucket & ~3
         let start = counts.isEmpty ? wanted : min(first, wanted)
-        let end = max(first + counts.count, wanted + 16)
+        let end = max(first + counts.count, wanted + 4)
         // A new array has exactly this size; one that grows may be twice as large.
         var grown = [UInt64](repeating: 0, count: end - start)
         for (index, number) in counts.enumerated() { grown[first - start + index] = number }
@@ -70,6 +84,16 @@ public struct LatencyHistogram: Sendable, Hashable {
             counts[bucket - first] += added
         }
         nanoseconds &+= other.nanoseconds
+    }
+
+    /// Removes the durations of `other`, which must be among those of this histogram; others are ignored.
+    package mutating func remove(_ other: LatencyHistogram) {
+        for (index, removed) in other.counts.enumerated() where removed > 0 {
+            let position = other.first + index - first
+            guard counts.indices.contains(position) else { continue }
+            counts[position] -= min(removed, counts[position])
+        }
+        nanoseconds = max(0, nanoseconds - other.nanoseconds)
     }
 
     // MARK: Reading
@@ -102,7 +126,10 @@ public struct LatencyHistogram: Sendable, Hashable {
     }
 
     /// The mean of all durations; `nil` if the histogram is empty.
-    public var mean: Duration? { counts.isEmpty ? nil : sum / count }
+    public var mean: Duration? {
+        let count = count
+        return count == 0 ? nil : sum / count
+    }
 
     /// The buckets that are not empty, in ascending order: the end of each, and the number of its durations.
     ///
@@ -113,18 +140,19 @@ public struct LatencyHistogram: Sendable, Hashable {
         }
     }
 
-    /// Returns, for each of `bounds`, the number of durations below it, for exporters with bounds of their own.
+    /// Returns, for each of `bounds`, the number of durations that do not exceed it, for exporters with bounds of their
+    /// own.
     ///
-    /// A bucket counts for a bound if it ends at the bound or before it. So durations that are less than 1/16 shorter
-    /// than a bound may be missing.
+    /// A bucket counts for a bound if it begins at the bound or before it. So a duration that equals a bound is counted,
+    /// and durations that are at most 1/16 longer than a bound may be counted too.
     ///
     /// - Parameter bounds: Durations in ascending order.
     public func counts(upTo bounds: [Duration]) -> [Int] {
-        let buckets = buckets
         var (index, total) = (0, 0)
         return bounds.map { bound in
-            while index < buckets.count, buckets[index].end <= bound {
-                total += buckets[index].count
+            let nanoseconds = bound.clampedNanoseconds
+            while index < counts.count, Self.start(of: first + index) <= nanoseconds {
+                total += Int(counts[index])
                 index += 1
             }
             return total

@@ -29,6 +29,8 @@ package struct PushBuffer: Sendable {
     private let policy: Overflow
     /// The number of pushes that were dropped because the buffer was full.
     package private(set) var overflowCount = 0
+    /// The number of pushes that entered the buffer, including those that were dropped later. It never decreases.
+    package private(set) var takenCount = 0
 
     package init(maximumCount: Int, maximumBytes: Int, policy: Overflow) {
         self.maximumCount = max(1, maximumCount)
@@ -62,6 +64,7 @@ package struct PushBuffer: Sendable {
             }
         }
         elements.append(.frame(frame))
+        takenCount += 1
         frameCount += 1
         byteCount += size
         let isNowFull = frameCount >= maximumCount || byteCount >= maximumBytes

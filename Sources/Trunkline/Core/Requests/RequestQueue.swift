@@ -21,6 +21,8 @@ package struct RequestQueue<Waiter> {
         package fileprivate(set) var place: Place
         /// The type number of the request.
         package let type: UInt32
+        /// Whether it has waited for a link or its turn.
+        package fileprivate(set) var hasWaited = false
         /// When its caller made it.
         package let accepted: Instant
         /// When it went to its link; `distantFuture` while it is on no link.
@@ -38,7 +40,7 @@ package struct RequestQueue<Waiter> {
     /// The number of requests that wait for a link or their turn.
     package private(set) var waitingCount = 0
     /// The estimated cost of the frames of the waiting requests, in bytes.
-    private var waitingBytes = 0
+    package private(set) var waitingBytes = 0
     private let maximumWaiting: Int
     private let maximumBytes: Int
 
@@ -57,6 +59,11 @@ package struct RequestQueue<Waiter> {
 
     /// The IDs of all requests, including those on links, in ascending order.
     package var ids: [RequestID] { entries.sorted.map(\.key) }
+
+    /// When the oldest request on a link was made. Takes time for each request.
+    package var oldestOnLink: Instant? {
+        entries.compactMap { if case .onLink = $0.place { $0.accepted } else { nil } }.min()
+    }
 
     /// The number of requests for which memory is allocated.
     package var capacity: Int { max(entries.capacity, slots.capacity, deadlines.capacity, delays.capacity) }
@@ -129,6 +136,7 @@ package struct RequestQueue<Waiter> {
         waitingBytes += request.cost
         var entry = entry
         entry.place = .waiting(start + slots.count)
+        entry.hasWaited = true
         entries.insert(entry, for: request.id)
         slots.append(consume request)
     }
@@ -187,6 +195,7 @@ package struct RequestQueue<Waiter> {
     private mutating func move(_ id: RequestID, to place: Place, at now: Instant = .distantFuture) {
         guard var entry = entries[id] else { return assertionFailure("a request without an entry") }
         (entry.place, entry.admitted) = (place, max(entry.accepted, now))
+        if now == .distantFuture { entry.hasWaited = true }
         entries.insert(entry, for: id)
     }
 

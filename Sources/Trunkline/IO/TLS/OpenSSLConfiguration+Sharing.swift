@@ -46,7 +46,7 @@ extension OpenSSLConfiguration {
             guard case .client(let verifies) = settings.role, settings.identity == nil else { return nil }
             self.verifies = verifies
             minimumVersion = settings.minimumVersion
-            systemRoots = settings.trustsSystem && verifies ? SystemRoots(library) : nil
+            systemRoots = settings.trustsSystem && settings.needsRoots ? SystemRoots(library) : nil
             roots = settings.roots
             applicationProtocols = settings.applicationProtocols
             pins = settings.pins

@@ -59,12 +59,15 @@ final class OpenSSLConfiguration: @unchecked Sendable {
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)
         _ = unsafe api.pointee.SSL_CTX_set_options(pointer, 1 << 30)  // SSL_OP_NO_RENEGOTIATION
         // SSL_VERIFY_PEER; for a server also SSL_VERIFY_FAIL_IF_NO_PEER_CERT.
-        unsafe api.pointee.SSL_CTX_set_verify(pointer, verifies ? (isServer ? 3 : 1) : pins.isEmpty ? 0 : 1, nil)
+        let mode: Int32 = verifies ? (isServer ? 3 : 1) : pins.isEmpty ? 0 : 1
+        unsafe api.pointee.SSL_CTX_set_verify(pointer, mode, OpenSSLEngine.noteRefused)
         // Not retained, here and below: a connection, which makes the callbacks, keeps this object alive.
         let this = unsafe Unmanaged.passUnretained(self).toOpaque()
         if !pins.isEmpty { unsafe api.pointee.SSL_CTX_set_cert_verify_callback(pointer, Self.verify, this) }
         if isServer { unsafe _ = api.pointee.SSL_CTX_set_session_id_context(pointer, Array("trunkline".utf8), 9) }
-        if settings.trustsSystem, verifies { unsafe _ = api.pointee.SSL_CTX_set_default_verify_paths(pointer) }
+        if settings.trustsSystem, settings.needsRoots {
+            unsafe _ = api.pointee.SSL_CTX_set_default_verify_paths(pointer)
+        }
         for text in settings.roots { try addRoots(text) }
         if let identity = settings.identity { try use(identity) }
         guard !protocols.isEmpty else { return }

@@ -6,8 +6,8 @@ import CTrunkline
 /// from the socket, and appends output to `outgoing`.
 @safe
 final class OpenSSLEngine: TLSEngine {
-    private let context: OpenSSLContext
-    private let ssl: OpaquePointer
+    let context: OpenSSLContext
+    let ssl: OpaquePointer
     private let name: String
     private let isServer: Bool
     package var outgoing = CiphertextBuffer()
@@ -15,6 +15,8 @@ final class OpenSSLEngine: TLSEngine {
     /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
     private(set) var awaitsVerdict = false
+    /// When the certificate of the peer that was refused first is valid, as text.
+    private var refusedValidity: String?
     /// How reading ends. OpenSSL reports it once, possibly in the same call as the last bytes.
     private var ending: TLSReadOutcome?
 
@@ -30,7 +32,7 @@ final class OpenSSLEngine: TLSEngine {
     /// Two per record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
     private static let takesAtOnce = 256
 
-    private var api: UnsafePointer<trunkline_openssl> { unsafe context.library.api }
+    var api: UnsafePointer<trunkline_openssl> { unsafe context.library.api }
 
     init(_ context: OpenSSLContext, name: String, isServer: Bool) throws(TransportError) {
         let library = context.library
@@ -113,6 +115,20 @@ final class OpenSSLEngine: TLSEngine {
         return 1
     }
 
+    /// Called by OpenSSL for each certificate that it checks. Notes when a certificate that it refuses is valid, because
+    /// it keeps no such certificate.
+    static let noteRefused: trunkline_certificate_callback = { isAccepted, store in
+        guard isAccepted == 0, let library = OpenSSL.loaded else { return isAccepted }
+        let api = unsafe library.api
+        let index = unsafe api.pointee.SSL_get_ex_data_X509_STORE_CTX_idx()
+        let ssl = unsafe OpaquePointer(api.pointee.X509_STORE_CTX_get_ex_data(store, index))
+        guard let ssl = unsafe ssl, let engine = unsafe engine(of: api.pointee.SSL_get_rbio(ssl), api),
+            engine.refusedValidity == nil
+        else { return isAccepted }
+        engine.refusedValidity = unsafe library.validity(of: api.pointee.X509_STORE_CTX_get_current_cert(store))
+        return isAccepted
+    }
+
     /// Processes what the server sends first: a session to resume, its first bytes, or a refusal.
     private func hearVerdict(_ input: inout UnsafeRawBufferPointer) throws(TransportError) {
         guard unsafe !input.isEmpty else { return }
@@ -144,14 +160,32 @@ final class OpenSSLEngine: TLSEngine {
         let verdict = isServer ? 0 : unsafe api.pointee.SSL_get_verify_result(ssl)
         let (reason, text) = context.library.takeErrors()
         // 134: certificate verify failed.
-        if verdict != 0, reason == 134 {
-            if verdict == OpenSSLConfiguration.noPin {
-                return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
-            }
-            let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
-            return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)")
+        if verdict != 0, reason == 134 { return verificationFailure(verdict, what) }
+        let failure = TLSFailure(reason: reason)
+        var message = "\(what): \(text.isEmpty ? "no reason given" : text.withoutOldVersion)"
+        // Alerts about the certificate of this side (RFC 8446 §6.2).
+        if case .alert(42...49) = failure,
+            let validity = unsafe context.library.validity(of: api.pointee.SSL_get_certificate(ssl))
+        {
+            let (peer, side) = isServer ? ("client", "server") : ("server", "client")
+            message += "; the \(peer) refused the certificate of this \(side): \(validity)"
         }
-        return TransportError(.tls(TLSFailure(reason: reason)), "\(what): \(text.isEmpty ? "no reason given" : text)")
+        return TransportError(.tls(failure), message)
+    }
+
+    /// Why the chain of the server does not pass verification, whether the handshake insists on that or not.
+    var verificationFailure: TransportError? {
+        let verdict = unsafe api.pointee.SSL_get_verify_result(ssl)
+        return verdict == 0 ? nil : verificationFailure(verdict, "the certificate of \(name) is not valid")
+    }
+
+    private func verificationFailure(_ verdict: Int, _ what: String) -> TransportError {
+        if verdict == OpenSSLConfiguration.noPin {
+            return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
+        }
+        let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
+        let validity = refusedValidity.map { " (\($0))" } ?? ""
+        return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)\(validity)")
     }
 
     // MARK: Bytes
@@ -303,6 +337,17 @@ struct RecordPosition {
 /// Copies a C string of the library; empty for a null pointer.
 func swiftString(_ string: UnsafePointer<CChar>?) -> String {
     unsafe string.map { unsafe String(cString: $0) } ?? ""
+}
+
+extension String {
+    /// The text without the version in which TLS introduced an alert (`sslv3 alert certificate expired`): it reads as if
+    /// the link used that version.
+    fileprivate var withoutOldVersion: String {
+        for version in ["sslv3 ", "tlsv1 ", "tlsv13 "] where hasPrefix(version + "alert") {
+            return String(dropFirst(version.count))
+        }
+        return self
+    }
 }
 
 // MARK: - What the library's numbers mean

@@ -53,6 +53,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
     package var localAddress: SocketAddress? { socket?.localAddress }
+    package var tcpInformation: TCPInformation? { socket?.tcpInformation }
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }
@@ -111,8 +112,16 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
     }
 
-    /// The agreed parameters; `nil` until the handshake is done.
-    package var session: TLSSession? { engine.session }
+    /// The agreed parameters, with the certificates of the peer, which are read from the library for each call; `nil`
+    /// until the handshake is done.
+    package var session: TLSSession? {
+        guard var session = engine.session else { return nil }
+        session.certificates = engine.peerCertificates
+        return session
+    }
+
+    /// See `TLSEngine.verificationFailure`.
+    package var verificationFailure: TransportError? { engine.verificationFailure }
 
     // MARK: Events
 

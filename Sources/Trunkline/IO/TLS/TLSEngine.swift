@@ -36,8 +36,15 @@ package protocol TLSEngine: AnyObject {
     /// The bytes to send, in order. The sender removes them.
     var outgoing: CiphertextBuffer { get set }
 
-    /// The agreed parameters; `nil` until the handshake is done.
+    /// The agreed parameters, without the certificates; `nil` until the handshake is done.
     var session: TLSSession? { get }
+
+    /// The certificates that the peer presented, its own first. Empty before the handshake is done.
+    var peerCertificates: [TLSCertificate] { get }
+
+    /// Why the peer's certificate chain does not pass verification; `nil` if it does. Of interest where the connection
+    /// goes on nevertheless: see `TLSSettings.examines`.
+    var verificationFailure: TransportError? { get }
 }
 
 package enum TLSReadOutcome {
@@ -66,6 +73,9 @@ public struct TLSSession: Sendable, Hashable {
     public let applicationProtocol: String?
     /// Whether the TLS session of an earlier link was resumed. The handshake then needs no certificates and signatures.
     public let isResumed: Bool
+    /// The certificates that the server presented: its own first, then those that lead to a root, as far as it sent them.
+    /// A resumed session has the certificates of the link that established it.
+    public internal(set) var certificates: [TLSCertificate] = []
 }
 
 /// Encrypted bytes on their way to the socket.

@@ -9,6 +9,9 @@ package struct TLSSettings: Sendable {
     }
 
     package var role: Role
+    /// Whether a client that does not verify the server loads its roots nevertheless, so that
+    /// `TLSEngine.verificationFailure` is what verification would have said.
+    package var examines = false
     package var minimumVersion = TLSVersion.tls12
     /// Whether the system's roots are trusted.
     package var trustsSystem = true
@@ -36,6 +39,13 @@ package struct TLSSettings: Sendable {
     }
 
     package init(_ role: Role) { self.role = role }
+
+    /// Whether the system's roots are of use.
+    var needsRoots: Bool {
+        switch role {
+        case .client(let verifies), .server(let verifies): verifies || examines
+        }
+    }
 }
 
 /// A version of TLS.

@@ -1,0 +1,27 @@
+/// The values of a frame's header and the size of its body, without the body: what a recorder keeps of a frame.
+package struct FrameHead: Sendable {
+    package var kind: Frame.Kind
+    package var type: UInt32
+    package var serial: SerialNumber
+    package var status: UInt32
+    package var isErrorResponse: Bool
+    package var isMalformed: Bool
+    package var endsLink: Bool
+    /// Whether the frame has named fields.
+    package var hasFields: Bool
+    package var bodyCount: Int
+
+    /// Reads single properties: passing the frame itself would copy it.
+    @inline(__always)
+    package init(of frame: borrowing Frame) {
+        kind = frame.kind
+        type = frame.type
+        serial = frame.serial
+        status = frame.status
+        isErrorResponse = frame.isErrorResponse
+        isMalformed = frame.malformedReason != nil
+        endsLink = frame.endsLink
+        hasFields = frame.namedFields != nil
+        bodyCount = frame.body.count
+    }
+}

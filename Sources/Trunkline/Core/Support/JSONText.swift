@@ -1,0 +1,42 @@
+/// JSON as text (RFC 8259), for values that are written in one place and never nested deeply.
+package enum JSONText {
+    /// The text in quotation marks, with everything escaped that JSON does not allow in a string.
+    package static func quoted(_ text: some StringProtocol) -> String {
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case "\u{0}"..<" ":
+                let digits = String(scalar.value, radix: 16)
+                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+package enum HexText {
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    package static func text(of bytes: some Sequence<UInt8>) -> String {
+        String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    /// `nil` if `text` is not an even number of hexadecimal digits.
+    package static func bytes(of text: some StringProtocol) -> [UInt8]? {
+        let values = text.utf8.map { Character(Unicode.Scalar($0)).hexDigitValue }
+        guard values.count.isMultiple(of: 2) else { return nil }
+        var bytes: [UInt8] = []
+        for index in stride(from: 0, to: values.count, by: 2) {
+            guard let high = values[index], let low = values[index + 1] else { return nil }
+            bytes.append(UInt8(high << 4 | low))
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,172 @@
+/// A JSON value (RFC 8259) as it was read. Numbers keep their text, so that none loses precision.
+package enum JSONValue: Sendable, Equatable {
+    case null
+    case flag(Bool)
+    case number(String)
+    case text(String)
+    case list([JSONValue])
+    case object([(name: String, value: JSONValue)])
+
+    /// Reads `text`, which must be one JSON value. `nil` if it is not, or if it is nested more than 16 levels deep.
+    package init?(_ text: some StringProtocol) {
+        var reader = JSONReader(Array(text.utf8))
+        guard let value = reader.value(depth: 0), reader.isAtEnd else { return nil }
+        self = value
+    }
+
+    /// The first member of an object with this name.
+    package subscript(name: String) -> JSONValue? {
+        guard case .object(let members) = self else { return nil }
+        return members.first { $0.name == name }?.value
+    }
+
+    package var members: [(name: String, value: JSONValue)] {
+        if case .object(let members) = self { members } else { [] }
+    }
+    package var text: String? { if case .text(let text) = self { text } else { nil } }
+    package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
+    package var number: String? { if case .number(let number) = self { number } else { nil } }
+
+    /// The number as an integer; `nil` if it is none, or out of range.
+    package func integer<Value: FixedWidthInteger>(_ type: Value.Type = Value.self) -> Value? {
+        number.flatMap { Value($0) }
+    }
+
+    package static func == (a: JSONValue, b: JSONValue) -> Bool {
+        switch (a, b) {
+        case (.null, .null): true
+        case (.flag(let a), .flag(let b)): a == b
+        case (.number(let a), .number(let b)), (.text(let a), .text(let b)): a == b
+        case (.list(let a), .list(let b)): a == b
+        case (.object(let a), .object(let b)): a.elementsEqual(b) { $0.name == $1.name && $0.value == $1.value }
+        default: false
+        }
+    }
+}
+
+/// Reads JSON from bytes. Every method skips white space first, and returns `nil` for malformed text.
+private struct JSONReader {
+    private let bytes: [UInt8]
+    private var place = 0
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    private var byte: UInt8? { place < bytes.count ? bytes[place] : nil }
+
+    var isAtEnd: Bool {
+        mutating get {
+            skipSpace()
+            return place == bytes.count
+        }
+    }
+
+    private mutating func skipSpace() {
+        while let byte, [0x20, 0x09, 0x0A, 0x0D].contains(byte) { place += 1 }
+    }
+
+    private mutating func take(_ character: Unicode.Scalar) -> Bool {
+        skipSpace()
+        guard byte == UInt8(ascii: character) else { return false }
+        place += 1
+        return true
+    }
+
+    mutating func value(depth: Int) -> JSONValue? {
+        skipSpace()
+        guard depth <= 16, let byte else { return nil }
+        switch byte {
+        case UInt8(ascii: "{"): return object(depth)
+        case UInt8(ascii: "["): return list(depth)
+        case UInt8(ascii: "\""): return string().map { .text($0) }
+        case UInt8(ascii: "t"): return word("true", .flag(true))
+        case UInt8(ascii: "f"): return word("false", .flag(false))
+        case UInt8(ascii: "n"): return word("null", .null)
+        default: return number()
+        }
+    }
+
+    private mutating func word(_ word: String, _ value: JSONValue) -> JSONValue? {
+        guard bytes[place...].starts(with: word.utf8) else { return nil }
+        place += word.utf8.count
+        return value
+    }
+
+    private mutating func number() -> JSONValue? {
+        let start = place
+        while let byte, (0x30...0x39).contains(byte) || "+-.eE".utf8.contains(byte) { place += 1 }
+        let text = String(decoding: bytes[start..<place], as: UTF8.self)
+        return Double(text) == nil ? nil : .number(text)
+    }
+
+    private mutating func object(_ depth: Int) -> JSONValue? {
+        place += 1
+        var members: [(name: String, value: JSONValue)] = []
+        if take("}") { return .object(members) }
+        repeat {
+            skipSpace()
+            guard byte == UInt8(ascii: "\""), let name = string(), take(":"), let value = value(depth: depth + 1) else {
+                return nil
+            }
+            members.append((name, value))
+        } while take(",")
+        return take("}") ? .object(members) : nil
+    }
+
+    private mutating func list(_ depth: Int) -> JSONValue? {
+        place += 1
+        var elements: [JSONValue] = []
+        if take("]") { return .list(elements) }
+        repeat {
+            guard let value = value(depth: depth + 1) else { return nil }
+            elements.append(value)
+        } while take(",")
+        return take("]") ? .list(elements) : nil
+    }
+
+    private mutating func string() -> String? {
+        place += 1
+        var text: [UInt8] = []
+        while let byte {
+            place += 1
+            switch byte {
+            case UInt8(ascii: "\""): return String(decoding: text, as: UTF8.self)
+            case UInt8(ascii: "\\"):
+                guard let scalar = escape() else { return nil }
+                text += Array(String(Character(scalar)).utf8)
+            case ..<0x20: return nil
+            default: text.append(byte)
+            }
+        }
+        return nil
+    }
+
+    /// The scalar of an escape, behind its backslash.
+    private mutating func escape() -> Unicode.Scalar? {
+        guard let byte else { return nil }
+        place += 1
+        switch Unicode.Scalar(byte) {
+        case "n": return "\n"
+        case "r": return "\r"
+        case "t": return "\t"
+        case "b": return "\u{8}"
+        case "f": return "\u{c}"
+        case "\"", "\\", "/": return Unicode.Scalar(byte)
+        case "u":
+            guard let high = unit() else { return nil }
+            guard (0xD800..<0xDC00).contains(high) else { return Unicode.Scalar(high) }
+            // A pair of surrogates.
+            guard bytes[place...].starts(with: "\\u".utf8) else { return nil }
+            place += 2
+            guard let low = unit(), (0xDC00..<0xE000).contains(low) else { return nil }
+            return Unicode.Scalar(0x10000 + (high - 0xD800) << 10 + (low - 0xDC00))
+        default: return nil
+        }
+    }
+
+    private mutating func unit() -> UInt32? {
+        guard place + 4 <= bytes.count else { return nil }
+        let digits = String(decoding: bytes[place..<place + 4], as: UTF8.self)
+        place += 4
+        return digits.allSatisfy(\.isHexDigit) ? UInt32(digits, radix: 16) : nil
+    }
+}

@@ -1,0 +1,426 @@
+/// The lines about links and attempts.
+///
+/// The first loss, the first failure of each kind, and the first recovery are written at once. They begin an episode, in
+/// which further ones are only counted, and summarised at intervals that grow from 10 s to 10 min. An episode ends when a
+/// link has lasted for a minute.
+struct LinkLog: Sendable {
+    /// What is known about a link that is ready.
+    struct Ready: Sendable {
+        var endpoint: Endpoint
+        var address: String?
+        var session: UInt64
+        var attempt: Int
+        /// The time from the beginning of its attempt.
+        var duration: Duration
+        var tlsVersion: String?
+    }
+
+    private enum Note: Sendable {
+        case ready(Ready)
+        case trouble(Trouble)
+    }
+
+    /// What may be the reason of a line.
+    fileprivate enum Trouble: Sendable {
+        /// An attempt failed, or a link ended.
+        case ended(DisconnectReport)
+        /// A link takes no more requests.
+        case drains(Endpoint, session: UInt64, DisconnectCause)
+    }
+
+    /// A time of trouble.
+    private struct Episode: Sendable {
+        var pace = LogPace(from: .seconds(10))
+        /// The kinds of failure that have a line.
+        var kinds: Set<String> = []
+        /// What is not written yet.
+        var unwritten = Counts()
+        /// When the latest line was written.
+        var writtenAt: Instant
+        /// When the latest line said that there is a link again.
+        var recoveryWrittenAt: Instant?
+    }
+
+    fileprivate struct Counts: Sendable {
+        var (failedAttempts, losses, drains, requestsLost, bytesUnsent) = (0, 0, 0, 0, 0)
+        var causes: [String: Int] = [:]
+        var latest: Trouble?
+        var level = LogRecord.Level.info
+        var hasRecovered = false
+
+        var isEmpty: Bool { latest == nil && !hasRecovered }
+    }
+
+    var upcoming: Ready?
+    var nextEndpoint: Endpoint?
+    private var notes: [(note: Note, at: Instant)] = []
+    private var state = ConnectionState.idle
+    /// When the state was told.
+    private var stateAt = Instant.distantPast
+    private var current: Ready?
+    private var hadLink = false
+    private var episode: Episode?
+    /// Since when there is no link; `nil` while there is one, and before the first failure.
+    private var withoutLinkSince: Instant?
+    /// The number of attempts that failed since then.
+    private var failedAttempts = 0
+
+    /// The number of kinds of failure that have a line of their own in an episode.
+    private static let maximumKinds = 8
+    private static let calm = Duration.seconds(60)
+
+    // MARK: Noting
+
+    mutating func changed(to state: ConnectionState, at now: Instant) {
+        if case .ready(let endpoint, let session) = state {
+            let plain = Ready(endpoint: endpoint, session: session, attempt: 1, duration: .zero)
+            let ready = upcoming?.session == session ? upcoming : nil
+            notes.append((.ready(ready ?? plain), now))
+            upcoming = nil
+        }
+        (self.state, stateAt) = (state, now)
+    }
+
+    mutating func drains(_ endpoint: Endpoint, _ session: UInt64, _ cause: DisconnectCause, at now: Instant) {
+        notes.append((.trouble(.drains(endpoint, session: session, cause)), now))
+    }
+
+    mutating func ended(_ report: DisconnectReport, at now: Instant) { notes.append((.trouble(.ended(report)), now)) }
+
+    // MARK: Writing
+
+    /// When to call `flush` next; `nil` if everything is written.
+    var nextFlush: Instant? {
+        guard let episode, !episode.unwritten.isEmpty else { return nil }
+        // At the latest when the link has lasted.
+        return episode.unwritten.hasRecovered && state.isReady
+            ? min(episode.pace.next, stateAt.advanced(by: Self.calm)) : episode.pace.next
+    }
+
+    mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
+        let notes = exchange(&notes, with: [])
+        for (index, (note, time)) in notes.enumerated() {
+            switch note {
+            case .ready(let ready):
+                var replaced: Trouble?
+                if index > 0, case .trouble(let before) = notes[index - 1].note, before.isDrain { replaced = before }
+                writeReady(ready, insteadOf: replaced, at: time, into: &sheet)
+            case .trouble(let trouble):
+                // In a planned change, the line about the next link is enough.
+                if trouble.isDrain, index + 1 < notes.count, case .ready = notes[index + 1].note { continue }
+                write(trouble, at: time, into: &sheet)
+            }
+        }
+        guard let episode, !episode.unwritten.isEmpty, isLast || nextFlush.map({ $0 <= now }) == true else {
+            return
+        }
+        writeSummary(of: episode, at: now, into: &sheet)
+    }
+
+    // MARK: Links that are ready
+
+    private mutating func writeReady(
+        _ ready: Ready,
+        insteadOf replaced: Trouble?,
+        at now: Instant,
+        into sheet: inout LogSheet
+    ) {
+        defer { (current, hadLink, withoutLinkSince, failedAttempts) = (ready, true, nil, 0) }
+        if let replaced {
+            let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.tls(ready))"
+            return sheet.add(.info, "link.replaced", at: now, text, readyFields(ready))
+        }
+        guard var episode else {
+            let event = hadLink ? "link.ready" : "client.ready"
+            let text =
+                "ready \(hadLink ? "again " : "")on \(Self.place(ready)) after \(ready.duration.text)\(Self.tls(ready))"
+            return sheet.add(.info, event, at: now, text, readyFields(ready))
+        }
+        defer { self.episode = episode }
+        if let written = episode.recoveryWrittenAt, now < max(episode.pace.next, written.advanced(by: .seconds(10))) {
+            episode.unwritten.hasRecovered = true
+            return
+        }
+        let gap = withoutLinkSince.map { "; there was no link for \(LogText.time(now.since($0)))" } ?? ""
+        let text =
+            "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(Self.tls(ready))"
+        var fields = readyFields(ready)
+        if let withoutLinkSince { fields.append(("outage", .seconds(now.since(withoutLinkSince).inSeconds))) }
+        sheet.add(.info, hadLink ? "link.ready" : "client.ready", at: now, text, fields)
+        // What was counted on the way is in this line.
+        if episode.unwritten.losses + episode.unwritten.drains == 0 { episode.unwritten = Counts() }
+        episode.recoveryWrittenAt = now
+    }
+
+    private var failedAttemptsText: String {
+        failedAttempts == 0 ? "" : " after \(LogText.count(failedAttempts, "failed attempt"))"
+    }
+
+    private static func place(_ ready: Ready) -> String {
+        let address = ready.address.map { "\($0), " } ?? ""
+        return "\(ready.endpoint) (\(address)session \(ready.session))"
+    }
+
+    private static func tls(_ ready: Ready) -> String { ready.tlsVersion.map { "; \($0)" } ?? "" }
+
+    private func readyFields(_ ready: Ready) -> LogSheet.Fields {
+        var fields: LogSheet.Fields = [("endpoint", .text("\(ready.endpoint)"))]
+        if let address = ready.address { fields.append(("address", .text(address))) }
+        fields += [
+            ("session", .integer(Int64(clamping: ready.session))), ("attempt", .integer(Int64(ready.attempt))),
+            ("duration", .seconds(ready.duration.inSeconds)), ("failed_attempts", .integer(Int64(failedAttempts))),
+        ]
+        if let version = ready.tlsVersion { fields.append(("tls", .text(version))) }
+        return fields
+    }
+
+    // MARK: Losses and failed attempts
+
+    private mutating func write(_ trouble: Trouble, at now: Instant, into sheet: inout LogSheet) {
+        if case .ended(let report) = trouble {
+            if report.isOrdinaryEnd { return }
+            if report.phase == .draining {
+                let text =
+                    "the draining link to \(report.endpoint) (session \(report.session)) ended with \(report.lostText):"
+                    + " \(report.reason)"
+                return sheet.add(.warning, "link.lost", at: now, text, report.logFields(next: nil))
+            }
+            // A link that has lasted ends the episode before.
+            if report.lifetime >= Self.calm, let episode {
+                if !episode.unwritten.isEmpty { writeSummary(of: episode, at: now, into: &sheet) }
+                self.episode = nil
+            }
+            if report.isOfAttempt { failedAttempts += 1 }
+        }
+        if withoutLinkSince == nil, !state.isReady { withoutLinkSince = now }
+        var episode = episode ?? Episode(writtenAt: now)
+        defer { self.episode = episode }
+        let level = trouble.level(hadLink: hadLink)
+        guard !episode.kinds.contains(trouble.kind), episode.kinds.count < Self.maximumKinds else {
+            return episode.unwritten.add(trouble, level)
+        }
+        if episode.kinds.isEmpty { episode.pace.wrote(at: now) } else { episode.pace.postpone(from: now) }
+        episode.kinds.insert(trouble.kind)
+        if episode.unwritten.isEmpty { episode.writtenAt = now }
+        let address = current?.session == trouble.session ? current?.address : nil
+        let text = "\(trouble.text(address, isFirst: true)); \(whatIsNext(at: now))\(trouble.todo)"
+        sheet.add(level, trouble.event, at: now, text, trouble.logFields(next: nextAttempt))
+    }
+
+    private mutating func writeSummary(of episode: Episode, at now: Instant, into sheet: inout LogSheet) {
+        var episode = episode
+        let counts = episode.unwritten
+        var parts: [String] = []
+        if counts.losses > 0 { parts.append("lost the link \(LogText.count(counts.losses, "more time"))") }
+        if counts.drains > 0 { parts.append("left the link \(LogText.count(counts.drains, "more time"))") }
+        if counts.failedAttempts > 0 { parts.append("\(LogText.count(counts.failedAttempts, "more attempt")) failed") }
+        var text = parts.joined(separator: ", ")
+        if let latest = counts.latest {
+            text += " in \(LogText.time(now.since(episode.writtenAt))) (\(LogText.list(counts.causes)))"
+            if counts.requestsLost > 0 { text += "; \(LogText.count(counts.requestsLost, "request")) lost" }
+            if counts.bytesUnsent > 0 { text += "; \(LogText.count(counts.bytesUnsent, "byte")) unsent" }
+            text += "; the latest: \(latest.text(nil, isFirst: false)); "
+        } else {
+            text += "ready again: "
+        }
+        if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
+        text += "\(whatIsNext(at: now))\(counts.latest?.todo ?? "")"
+        let event = counts.latest == nil ? "link.ready" : "links.unstable"
+        sheet.add(counts.level, event, at: now, text, summaryFields(counts, now))
+        if state.isReady { episode.recoveryWrittenAt = now }
+        (episode.unwritten, episode.writtenAt) = (Counts(), now)
+        episode.pace.wrote(at: now)
+        self.episode = episode
+    }
+
+    private func summaryFields(_ counts: Counts, _ now: Instant) -> LogSheet.Fields {
+        var fields: LogSheet.Fields = [
+            ("failed_attempts", .integer(Int64(counts.failedAttempts))), ("losses", .integer(Int64(counts.losses))),
+            ("requests_lost", .integer(Int64(counts.requestsLost))),
+            ("bytes_unsent", .integer(Int64(counts.bytesUnsent))),
+        ]
+        if let withoutLinkSince { fields.append(("outage", .seconds(now.since(withoutLinkSince).inSeconds))) }
+        return fields + (counts.latest?.logFields(next: nextAttempt) ?? [])
+    }
+
+    // MARK: What follows
+
+    /// The delay before the next attempt and its endpoint, if the client waits.
+    private var nextAttempt: (delay: Duration, endpoint: Endpoint?)? {
+        guard case .waiting(let delay, _, _) = state else { return nil }
+        return (delay, nextEndpoint)
+    }
+
+    private func whatIsNext(at now: Instant) -> String {
+        switch state {
+        case .waiting(let delay, _, _):
+            let left = max(.zero, delay - now.since(stateAt))
+            let time = left > .zero ? "in \(left.text)" : "now"
+            return "next attempt \(time)" + (nextEndpoint.map { " at \($0)" } ?? "")
+        case .resolving(let endpoint, _), .connecting(let endpoint, _), .securing(let endpoint, _),
+            .handshaking(let endpoint, _):
+            return "next attempt now at \(endpoint)"
+        case .ready(let endpoint, let session):
+            return "the link to \(endpoint) (session \(session)) is in use, for \(LogText.time(now.since(stateAt)))"
+        case .idle: return "no further attempt until a request needs a link"
+        case .noNetwork: return "no route leads to any endpoint; the next attempt begins when there is one"
+        case .suspended: return "the client is suspended"
+        case .draining, .closed: return "the client is being closed"
+        }
+    }
+}
+
+extension LinkLog.Counts {
+    fileprivate mutating func add(_ trouble: LinkLog.Trouble, _ level: LogRecord.Level) {
+        switch trouble {
+        case .drains: drains += 1
+        case .ended(let report):
+            if report.isOfAttempt { failedAttempts += 1 } else { losses += 1 }
+            requestsLost += report.requestsLost
+            bytesUnsent += report.bytesUnsent
+        }
+        causes[trouble.cause.rawValue, default: 0] += 1
+        (latest, self.level) = (trouble, max(self.level, level))
+    }
+}
+
+// MARK: - Texts
+
+extension LinkLog.Trouble {
+    fileprivate var isDrain: Bool { if case .drains = self { true } else { false } }
+
+    fileprivate var cause: DisconnectCause {
+        switch self {
+        case .ended(let report): report.cause
+        case .drains(_, _, let cause): cause
+        }
+    }
+
+    fileprivate var session: UInt64 {
+        switch self {
+        case .ended(let report): report.session
+        case .drains(_, let session, _): session
+        }
+    }
+
+    /// What distinguishes it from others of an episode.
+    fileprivate var kind: String {
+        switch self {
+        case .drains(let endpoint, _, let cause): "\(endpoint) drains \(cause)"
+        case .ended(let report):
+            "\(report.endpoint) \(report.phase) \(report.cause) \((report.error as? TransportError)?.code as Any)"
+        }
+    }
+
+    fileprivate var event: String {
+        switch self {
+        case .drains: "link.draining"
+        case .ended(let report): report.isOfAttempt ? "attempt.failed" : report.isOrderly ? "link.ended" : "link.lost"
+        }
+    }
+
+    fileprivate func level(hadLink: Bool) -> LogRecord.Level {
+        switch self {
+        case .drains(_, _, let cause): cause.isAbnormal ? .warning : .info
+        case .ended(let report): report.level(hadLink: hadLink)
+        }
+    }
+
+    /// `session 1 to a:1 (goAway: the server announced its shutdown)`.
+    fileprivate var shortText: String {
+        guard case .drains(let endpoint, let session, let cause) = self else { return "" }
+        return "session \(session) to \(endpoint) (\(cause.rawValue): \(cause.meaning))"
+    }
+
+    /// - Parameter isFirst: Whether the cause is explained.
+    fileprivate func text(_ address: String?, isFirst: Bool) -> String {
+        switch self {
+        case .ended(let report): return report.logText(address, isFirst: isFirst)
+        case .drains(let endpoint, let session, let cause):
+            let meaning = isFirst ? ": \(cause.meaning)" : ""
+            return "session \(session) to \(endpoint) takes no more requests: \(cause.rawValue)\(meaning)"
+        }
+    }
+
+    fileprivate var todo: String {
+        guard case .ended(let report) = self, let advice = report.advice else { return "" }
+        return "; to do: \(advice)"
+    }
+
+    fileprivate func logFields(next: (delay: Duration, endpoint: Endpoint?)?) -> LogSheet.Fields {
+        switch self {
+        case .ended(let report): return report.logFields(next: next)
+        case .drains(let endpoint, let session, let cause):
+            return [
+                ("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session))),
+                ("cause", .text(cause.rawValue)),
+            ]
+        }
+    }
+}
+
+extension DisconnectReport {
+    /// Whether an attempt failed, and no link ended.
+    fileprivate var isOfAttempt: Bool { phase != .ready && phase != .draining }
+
+    private var hasLost: Bool { requestsLost > 0 || bytesUnsent > 0 }
+
+    /// Whether it needs no line: the client ended it itself, or a draining link has finished.
+    fileprivate var isOrdinaryEnd: Bool {
+        cause == .closedLocally && error == nil || phase == .draining && !hasLost
+    }
+
+    fileprivate func level(hadLink: Bool) -> LogRecord.Level {
+        // While files are being replaced, one may not match the other for a moment.
+        let isReplacement = hadLink && (error as? TransportError)?.code == .tls(.configuration)
+        if advice != nil, !isReplacement { return .error }
+        return isOrderly ? .info : .warning
+    }
+
+    fileprivate var lostText: String {
+        var parts: [String] = []
+        if requestsLost > 0 { parts.append("\(LogText.count(requestsLost, "request")) lost") }
+        if bytesUnsent > 0 { parts.append("\(LogText.count(bytesUnsent, "byte")) unsent") }
+        return parts.isEmpty ? "nothing lost" : parts.joined(separator: ", ")
+    }
+
+    /// Whether nothing was lost, and neither side had a problem.
+    fileprivate var isOrderly: Bool { !cause.isAbnormal && !hasLost }
+
+    /// The cause, its meaning and the error.
+    fileprivate var reason: String { reason(isFirst: true) }
+
+    private func reason(isFirst: Bool) -> String {
+        // The message of a TLS error says that TLS failed.
+        let meaning = isFirst && (cause != .tls || error == nil) ? [cause.meaning] : []
+        var parts = meaning + (error.map { [LogText.of($0)] } ?? [])
+        if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
+        if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
+        return parts.isEmpty ? cause.rawValue : "\(cause.rawValue): \(parts.joined(separator: "; "))"
+    }
+
+    fileprivate func logText(_ address: String?, isFirst: Bool) -> String {
+        let reason = reason(isFirst: isFirst)
+        if isOfAttempt { return "attempt \(attempt) to \(endpoint) failed while \(phase.rawValue): \(reason)" }
+        let place = "\(endpoint) (\(address.map { "\($0), " } ?? "")session \(session))"
+        let what = isOrderly ? "the link to \(place) ended" : "lost the link to \(place)"
+        return "\(what) after \(LogText.time(lifetime)): \(reason); \(lostText)"
+    }
+
+    fileprivate func logFields(next: (delay: Duration, endpoint: Endpoint?)?) -> LogSheet.Fields {
+        var fields: LogSheet.Fields = [
+            ("endpoint", .text("\(endpoint)")), ("phase", .text(phase.rawValue)), ("cause", .text(cause.rawValue)),
+            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session))),
+            ("attempt", .integer(Int64(attempt))), ("lifetime", .seconds(lifetime.inSeconds)),
+            ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
+            ("network_change", .flag(isNetworkChange)),
+        ]
+        if let error { fields.append(("error", .text(LogText.of(error)))) }
+        if let advice { fields.append(("advice", .text(advice))) }
+        if let next {
+            fields.append(("next_delay", .seconds(next.delay.inSeconds)))
+            if let endpoint = next.endpoint { fields.append(("next_endpoint", .text("\(endpoint)"))) }
+        }
+        return fields
+    }
+}

@@ -1,0 +1,75 @@
+/// What the causes of failures mean, for a reader who does not know this package, and what to do about those that remain
+/// until someone acts.
+extension DisconnectCause {
+    /// The cause in plain English.
+    var meaning: String {
+        switch self {
+        case .nameResolution: "the name of the server could not be resolved"
+        case .refused: "no server listens at the address"
+        case .unreachable: "no route leads to the address"
+        case .pathLost: "the local address or interface of the link is gone"
+        case .timedOut: "no answer in time"
+        case .reset: "the server, or a device on the path, reset the connection"
+        case .closedByServer: "the server closed the connection"
+        case .goAway: "the server announced its shutdown"
+        case .halfOpen:
+            "nothing came back, not even the answer to a ping, and TCP reports no error. The server hangs, or the network"
+                + " drops the packets (a firewall, NAT or load balancer that has forgotten the connection)"
+        case .unanswered: "the server accepts requests and does not answer them"
+        case .exhausted:
+            "the server answers too slowly: requests that timed out or were cancelled, and that the server has not answered"
+                + " yet, hold at least half of the serial numbers, or of requests.maximumInFlight"
+        case .protocolViolation: "the server sent something that the protocol does not allow"
+        case .tls: "TLS failed"
+        case .handshakeRefused: "the handshake of the protocol failed"
+        case .closedLocally: "the client ended the link itself"
+        case .system: "the system reported an error"
+        }
+    }
+}
+
+extension DisconnectReport {
+    /// What to do about a failure that remains until someone acts; `nil` for any other.
+    var advice: String? {
+        switch error {
+        case let error as TransportError: error.advice
+        case let refusal as HandshakeRefusal:
+            refusal.isPermanent ? "check the credentials that options.handshake sends" : nil
+        case let error as ClientError:
+            switch error.code {
+            case .invalidRequest, .invalidResponse, .invalidArgument: "correct the closure options.handshake.perform"
+            default: nil
+            }
+        default: nil
+        }
+    }
+}
+
+extension TransportError {
+    fileprivate var advice: String? {
+        guard isPermanent else { return nil }
+        guard case .tls(let failure) = code else {
+            return "check the endpoint and options.connecting.sourceAddress"
+        }
+        return switch failure {
+        case .libraryMissing: "install the package"
+        case .configuration: "check options.tls and the files that it names"
+        case .untrusted: "check options.tls.roots, and that the server sends its intermediate certificates"
+        case .expired: "renew the certificate of the server; if it is not expired, check the clock of this host"
+        case .notYetValid: "check the clock of this host, and the certificate of the server"
+        case .nameMismatch: "check the name of the endpoint, or set options.tls.serverName"
+        case .wrongPurpose, .revoked: "replace the certificate of the server"
+        case .pinMismatch: "check the certificate of the server, and options.tls.pins"
+        case .protocolVersion: "check options.tls.minimumVersion, and the versions that the server supports"
+        case .noApplicationProtocol: "check options.tls.applicationProtocols"
+        case .notTLS: "check the port: the server does not speak TLS there"
+        case .alert(45): "renew the certificate of this client (options.tls.identity)"
+        case .alert(42...44), .alert(46): "replace the certificate of this client (options.tls.identity)"
+        case .alert(48):
+            "let the server trust the authority of this client's certificate, or replace options.tls.identity"
+        case .alert(49): "let the server admit this client's certificate"
+        case .alert(116): "set options.tls.identity: the server requires a certificate"
+        default: "check the TLS settings of both sides"
+        }
+    }
+}

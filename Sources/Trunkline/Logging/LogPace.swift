@@ -1,0 +1,28 @@
+/// Decides when a line about a repeated problem may be written: the first at once, a summary of those that follow after
+/// an interval that doubles while the problem goes on.
+struct LogPace: Sendable {
+    private let shortest: Duration
+    private let longest: Duration
+    private var interval: Duration
+    /// The instant of the next line.
+    private(set) var next = Instant.distantPast
+
+    init(from shortest: Duration, to longest: Duration = .seconds(600)) {
+        self.shortest = max(.seconds(1), shortest)
+        self.longest = max(self.shortest, longest)
+        interval = self.shortest
+    }
+
+    /// Whether a line may be written at `now`.
+    func isDue(at now: Instant) -> Bool { now >= next }
+
+    /// Notes that a line about something else was written at `now`, which a summary need not repeat soon.
+    mutating func postpone(from now: Instant) { next = now.advanced(by: interval) }
+
+    /// Notes that a line was written at `now`. If the problem had paused for an interval, the intervals start over.
+    mutating func wrote(at now: Instant) {
+        let isOver = next == .distantPast || now >= next.advanced(by: interval)
+        interval = isOver ? shortest : min(longest, interval * 2)
+        next = now.advanced(by: interval)
+    }
+}

@@ -1,0 +1,94 @@
+/// One line of the log of a client. See ``ClientLogging``.
+public struct LogRecord: Sendable {
+    /// The importance of a record. The raw values are names that other logging libraries use too.
+    public enum Level: String, Sendable, Hashable, Comparable, CaseIterable {
+        /// A single event, for the search for a fault.
+        case debug
+        /// What an operator wants to read in the log of a healthy client: its beginning, its end, and links that ended
+        /// in an orderly way.
+        case info
+        /// A problem that the client handles itself, such as a lost link, or that ends by itself.
+        case warning
+        /// A problem that remains until someone acts. The message says what to do.
+        case error
+
+        private var rank: Int {
+            switch self {
+            case .debug: 0
+            case .info: 1
+            case .warning: 2
+            case .error: 3
+            }
+        }
+
+        /// Whether `a` is less important than `b`.
+        public static func < (a: Level, b: Level) -> Bool { a.rank < b.rank }
+    }
+
+    /// The importance of the record.
+    public let level: Level
+    /// The name of the client (``ClientLogging/name``); empty if it has none.
+    public let client: String
+    /// The name of the event, which does not change between versions, such as `link.lost`. See <doc:Logging>.
+    public let event: String
+    /// What happened, in one line of plain English. Later versions may change it.
+    public let message: String
+    /// The facts of the message as names and values, in a fixed order. Durations are in seconds.
+    public let fields: [(name: String, value: ClientEvent.Value)]
+    /// When the record was made, on the clock of the client's event loop: see ``ClientEvent/time``.
+    public let time: Duration
+}
+
+extension LogRecord: CustomStringConvertible {
+    /// The level, the name of the client, the event and the message: `warning gateway link.lost: lost the link to …`.
+    public var description: String {
+        ([level.rawValue] + (client.isEmpty ? [] : [client.escaped()]) + [event]).joined(separator: " ") + ": "
+            + message
+    }
+}
+
+extension LogRecord: Sizable {
+    var size: Int { 1 }
+
+    /// The record that stands for `count` records that were not written.
+    static func missing(_ count: Int, client: String, after latest: LogRecord?) -> LogRecord {
+        LogRecord(
+            level: .warning,
+            client: client,
+            event: "log.missing",
+            message:
+                "\(LogText.count(count, "record is", "records are")) missing here: the log could not take them in time",
+            fields: [("count", .integer(Int64(count)))],
+            time: latest?.time ?? .zero
+        )
+    }
+}
+
+/// Collects the records of one client that reach its level.
+struct LogSheet: Sendable {
+    typealias Fields = [(name: String, value: ClientEvent.Value)]
+
+    let level: LogRecord.Level
+    let client: String
+    private(set) var records: [LogRecord] = []
+
+    init(_ level: LogRecord.Level, client: String) { (self.level, self.client) = (level, client) }
+
+    /// Adds a record. Its message and fields are made only if its level is wanted.
+    mutating func add(
+        _ level: LogRecord.Level,
+        _ event: String,
+        at now: Instant,
+        _ message: @autoclosure () -> String,
+        _ fields: @autoclosure () -> Fields = []
+    ) {
+        guard level >= self.level else { return }
+        let time = Duration.nanoseconds(now.nanoseconds)
+        let line = message().asMessage
+        records.append(
+            LogRecord(level: level, client: client, event: event, message: line, fields: fields(), time: time)
+        )
+    }
+
+    mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }
+}

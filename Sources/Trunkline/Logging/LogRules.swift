@@ -1,0 +1,178 @@
+/// Decides what a client logs: turns its events into records. A pure value; the time is a parameter.
+///
+/// Call `note` for each event, and `flush` after those of one step of the event loop. `flush` writes the lines that are
+/// due, so that one line can say what an event has led to. Then take the records, and call `flush` again at `nextFlush`.
+struct LogRules: Sendable {
+    /// What is known about the requests of a client when a limit is reached.
+    struct Load: Sendable {
+        /// The number of requests on links, without abandoned ones.
+        var inFlight = 0
+        /// The number of abandoned requests.
+        var abandoned = 0
+        /// The number of requests that wait for their turn.
+        var waiting = 0
+        /// The time since the call of the oldest request on a link; `nil` if there is none, or too many to look.
+        var oldest: Duration?
+        /// The time since the latest frame of the ready link; `nil` if there is no such link.
+        var silence: Duration?
+    }
+
+    private var sheet: LogSheet
+    private var links: LinkLog
+    private var limits: LimitLog
+    private var requests: RequestLog
+    private let createdAt: Instant
+    private var isClosed = false
+
+    init(_ logging: ClientLogging, of endpoints: [Endpoint], at now: Instant) {
+        sheet = LogSheet(logging.level, client: logging.name)
+        links = LinkLog()
+        limits = LimitLog(every: logging.summaryInterval)
+        requests = RequestLog(every: logging.summaryInterval)
+        createdAt = now
+        let list = Self.list(endpoints)
+        sheet.add(.info, "client.created", at: now, "created for \(list)", [("endpoints", .text(list))])
+    }
+
+    private static func list(_ endpoints: [Endpoint]) -> String {
+        let first = endpoints.prefix(8).map(\.description).joined(separator: ", ")
+        return endpoints.isEmpty ? "no endpoint" : first + (endpoints.count > 8 ? ", … (\(endpoints.count))" : "")
+    }
+
+    /// Notes what is known about a link that is about to be ready. The event of its state follows.
+    mutating func note(_ ready: LinkLog.Ready) { links.upcoming = ready }
+
+    /// Notes the endpoint of the attempt that follows the present wait. The event of its state follows.
+    mutating func noteNextEndpoint(_ endpoint: Endpoint?) { links.nextEndpoint = endpoint }
+
+    /// Whether the next `flush` at `now` needs a `Load`.
+    func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) }
+
+    mutating func note(_ event: ClientEvent) {
+        if isClosed { return }
+        if sheet.level == .debug { noteSingle(event) }
+        switch event.content {
+        case .requestFailed(let id, let error, _): requests.failed(id, error)
+        case .requestRefused(let error): requests.refused(error)
+        case .stateChanged(let state): links.changed(to: state, at: event.instant)
+        case .linkDraining(let endpoint, let session, let cause):
+            links.drains(endpoint, session, cause, at: event.instant)
+        case .linkEnded(let report): links.ended(report, at: event.instant)
+        case .limitReached(let limit): limits.reached(limit, at: event.instant)
+        case .limitCleared(let limit): limits.cleared(limit, at: event.instant)
+        case .pushesDropped(let count): requests.droppedPushes(count)
+        case .endpointsChanged(let endpoints):
+            let list = Self.list(endpoints)
+            let message = "the list of endpoints is now \(list)"
+            sheet.add(.info, "endpoints.changed", at: event.instant, message, [("endpoints", .text(list))])
+        case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
+            .requestsAnswered, .messageWritten, .requestRetrying, .lateResponse:
+            break
+        }
+    }
+
+    /// Notes that a file of `options.tls` has changed while there is a link.
+    mutating func noteChangedFiles(at now: Instant) {
+        let text = "a certificate or key file of options.tls has changed: the next link is established with it"
+        sheet.add(.info, "tls.files_changed", at: now, text)
+    }
+
+    /// Notes an error response.
+    mutating func noteRejected(type: UInt32, status: UInt32) { requests.rejected(type: type, status: status) }
+
+    /// At `debug`, each event is a record.
+    private mutating func noteSingle(_ event: ClientEvent) {
+        var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }
+        fields.removeAll { $0.name == "error" }
+        switch event.content {
+        case .requestFailed(_, let error, _), .requestRefused(let error):
+            fields.append(("error", .text(LogText.of(error))))
+        case .linkEnded(let report):
+            if let error = report.error { fields.append(("error", .text(LogText.of(error)))) }
+        default: break
+        }
+        let message = fields.map { "\($0.name)=\($0.value)" }.joined(separator: " ")
+        sheet.add(.debug, event.name, at: event.instant, message.isEmpty ? event.name : message, fields)
+    }
+
+    /// Writes the lines that are due.
+    mutating func flush(at now: Instant, _ load: Load? = nil) {
+        if isClosed { return }
+        links.flush(at: now, into: &sheet)
+        limits.flush(at: now, load, into: &sheet)
+        requests.flush(at: now, into: &sheet)
+    }
+
+    /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
+    var nextFlush: Instant? {
+        isClosed ? nil : [links.nextFlush, limits.nextFlush, requests.nextFlush].compactMap { $0 }.min()
+    }
+
+    /// Removes and returns the records.
+    mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
+
+    // MARK: The end
+
+    /// Writes what was only counted so far, and the last line.
+    mutating func close(_ metrics: Client.Metrics, at now: Instant) {
+        if isClosed { return }
+        finish(at: now)
+        let life = now.since(createdAt)
+        sheet.add(.info, "client.closed", at: now, Self.summary(of: metrics, life), Self.fields(of: metrics, life))
+    }
+
+    /// Writes the last line of a client that was deallocated without being closed.
+    mutating func deallocate(pending: Int, at now: Instant) {
+        if isClosed { return }
+        finish(at: now)
+        let lost = pending == 0 ? "" : "; \(LogText.count(pending, "request")) had not ended"
+        let message = "the client was deallocated without close() after \(LogText.time(now.since(createdAt)))\(lost)"
+        sheet.add(.warning, "client.deallocated", at: now, message, [("pending", .integer(Int64(pending)))])
+    }
+
+    private mutating func finish(at now: Instant) {
+        links.flush(at: now, isLast: true, into: &sheet)
+        limits.flush(at: now, nil, isLast: true, into: &sheet)
+        requests.flush(at: now, isLast: true, into: &sheet)
+        isClosed = true
+    }
+
+    private static func summary(of metrics: Client.Metrics, _ life: Duration) -> String {
+        var ends = ["\(LogText.grouped(metrics.responses)) answered"]
+        if metrics.written > 0 { ends.append("\(LogText.grouped(metrics.written)) one-way messages written") }
+        if metrics.failed > 0 { ends.append("\(LogText.grouped(metrics.failed)) failed") }
+        var parts = ["\(LogText.count(metrics.requests, "request")): \(ends.joined(separator: ", "))"]
+        if !metrics.failures.isEmpty {
+            parts.append("errors: " + LogText.list(metrics.failures.texts))
+        }
+        let refused = metrics.refusals.values.reduce(0, +)
+        if refused > 0 { parts.append("\(LogText.count(refused, "request")) not accepted") }
+        if let median = metrics.callDurations.percentile(50), let slow = metrics.callDurations.percentile(99) {
+            parts.append("p50 \(median.text), p99 \(slow.text)")
+        }
+        parts.append(LogText.count(metrics.connection.links, "link"))
+        let failedAttempts = metrics.connection.failedAttempts
+        if failedAttempts > 0 { parts.append(LogText.count(failedAttempts, "failed attempt")) }
+        if metrics.pushesDropped > 0 {
+            parts.append(LogText.count(metrics.pushesDropped, "dropped push", "dropped pushes"))
+        }
+        let disconnects = metrics.connection.disconnects.filter { $0.key != .closedLocally }
+        if !disconnects.isEmpty {
+            let causes = Dictionary<String, Int>(disconnects.map { ($0.key.rawValue, $0.value) }) { $0 + $1 }
+            parts.append("ends of links and attempts: \(LogText.list(causes))")
+        }
+        return "closed after \(LogText.time(life)); \(parts.joined(separator: "; "))"
+    }
+
+    private static func fields(of metrics: Client.Metrics, _ life: Duration) -> LogSheet.Fields {
+        func number(_ value: Int) -> ClientEvent.Value { .integer(Int64(value)) }
+        return [
+            ("lifetime", .seconds(life.inSeconds)), ("requests", number(metrics.requests)),
+            ("responses", number(metrics.responses)), ("written", number(metrics.written)),
+            ("failed", number(metrics.failed)), ("refused", number(metrics.refusals.values.reduce(0, +))),
+            ("retries", number(metrics.retries)), ("links", number(metrics.connection.links)),
+            ("failed_attempts", number(metrics.connection.failedAttempts)), ("pushes", number(metrics.pushes)),
+            ("pushes_dropped", number(metrics.pushesDropped)),
+        ]
+    }
+}

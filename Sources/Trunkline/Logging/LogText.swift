@@ -1,0 +1,51 @@
+/// Texts of errors for the log: without anything that code outside this package may have put into them.
+enum LogText {
+    /// The error in one line. Of an error that this package does not know, only its type: its description may contain
+    /// anything.
+    static func of(_ error: any Error) -> String {
+        switch error {
+        case let error as TransportError:
+            error.code == .tls(.noPassphrase) ? "the passphrase closure failed" : error.message
+        case let error as FrameError: "\(error)"
+        case let error as HandshakeRefusal: "\(error)"
+        case let error as ClientError: of(error)
+        default: "an error of the type \(type(of: error))".escaped()
+        }
+    }
+
+    private static func of(_ error: ClientError) -> String {
+        guard let cause = error.cause else { return "\(error)" }
+        return "\(error.changed { $0.cause = nil }); \(of(cause))"
+    }
+
+    /// `1 request`, `2 requests`.
+    static func count(_ number: Int, _ noun: String, _ plural: String? = nil) -> String {
+        number == 1 ? "1 \(noun)" : "\(grouped(number)) \(plural ?? noun + "s")"
+    }
+
+    /// The number with commas between groups of three digits.
+    static func grouped(_ number: Int) -> String {
+        var digits = "\(number.magnitude)"
+        var groups: [String] = []
+        while digits.count > 3 {
+            groups.insert(String(digits.suffix(3)), at: 0)
+            digits.removeLast(3)
+        }
+        return (number < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
+    }
+
+    /// `50 timedOut (unknown), 7 closed (notSent)`: the most frequent first.
+    static func list(_ counts: [String: Int]) -> String {
+        counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\(grouped($0.value)) \($0.key)" }
+            .joined(separator: ", ")
+    }
+
+    /// The duration in the unit that suits it, also minutes and hours.
+    static func time(_ duration: Duration) -> String {
+        let seconds = duration.inSeconds
+        if seconds < 120 { return duration.text }
+        let (value, unit) = seconds < 7200 ? (seconds / 60, "min") : (seconds / 3600, "h")
+        let rounded = (value * 10).rounded() / 10
+        return (rounded == rounded.rounded() ? "\(Int(rounded))" : "\(rounded)") + " " + unit
+    }
+}

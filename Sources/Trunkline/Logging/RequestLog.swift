@@ -1,0 +1,147 @@
+/// The lines about requests that failed, were refused or were rejected, and about dropped pushes: the first at once,
+/// summaries of what follows.
+struct RequestLog: Sendable {
+    /// What was counted since the latest line.
+    private struct Counts: Sendable {
+        var failed: [Client.Metrics.Failure: Int] = [:]
+        var refused: [ClientError.Code: Int] = [:]
+        /// The latest error, as an example, with the number of its request; 0 if it was refused.
+        var latest: (id: UInt64, error: ClientError)?
+    }
+
+    private struct Answer: Hashable, Sendable {
+        let type: UInt32
+        let status: UInt32
+    }
+
+    private var counts = Counts()
+    private var rejected: [Answer: Int] = [:]
+    /// The number of error responses of kinds that are not counted apart.
+    private var otherRejected = 0
+    private var dropped = 0
+    private var failurePace: LogPace
+    private var rejectionPace: LogPace
+    private var dropPace: LogPace
+    /// When the latest line of each kind was written; `nil` before the first one.
+    private var (failuresWritten, rejectionsWritten, dropsWritten): (Instant?, Instant?, Instant?) = (nil, nil, nil)
+
+    /// The number of different statuses and types that are counted apart.
+    private static let maximumKinds = 16
+
+    init(every interval: Duration) {
+        (failurePace, rejectionPace) = (LogPace(from: interval), LogPace(from: interval))
+        dropPace = LogPace(from: interval)
+    }
+
+    // MARK: Noting
+
+    /// Notes a request that failed. Cancellation by the caller is no failure.
+    mutating func failed(_ id: UInt64, _ error: ClientError) {
+        guard error.code != .cancelled else { return }
+        counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
+        counts.latest = (id, error)
+    }
+
+    mutating func refused(_ error: ClientError) {
+        counts.refused[error.code, default: 0] += 1
+        counts.latest = (0, error)
+    }
+
+    mutating func rejected(type: UInt32, status: UInt32) {
+        let answer = Answer(type: type, status: status)
+        if rejected[answer] != nil || rejected.count < Self.maximumKinds {
+            rejected[answer, default: 0] += 1
+        } else {
+            otherRejected += 1
+        }
+    }
+
+    mutating func droppedPushes(_ count: Int) { dropped += count }
+
+    // MARK: Writing
+
+    /// When something that was counted is due; `nil` if nothing was.
+    var nextFlush: Instant? {
+        var due: [Instant] = []
+        if counts.latest != nil { due.append(failurePace.next) }
+        if !rejected.isEmpty { due.append(rejectionPace.next) }
+        if dropped > 0 { due.append(dropPace.next) }
+        return due.min()
+    }
+
+    mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
+        if let latest = counts.latest, failurePace.isDue(at: now) || isLast {
+            sheet.add(.warning, "requests.failed", at: now, failureText(latest, at: now), failureFields(latest.error))
+            counts = Counts()
+            failurePace.wrote(at: now)
+            failuresWritten = now
+        }
+        if !rejected.isEmpty, rejectionPace.isDue(at: now) || isLast {
+            let count = rejected.values.reduce(otherRejected, +)
+            var kinds = Dictionary(
+                uniqueKeysWithValues: rejected.map {
+                    ("of type 0x\(String($0.key.type, radix: 16)) with status \($0.key.status)", $0.value)
+                }
+            )
+            if otherRejected > 0 { kinds["others"] = otherRejected }
+            let text =
+                "the server answered \(LogText.count(count, "request")) with an error\(Self.span(rejectionsWritten, now)):"
+                + " \(LogText.list(kinds))"
+            sheet.add(.info, "requests.rejected", at: now, text, [("count", .integer(Int64(count)))])
+            (rejected, otherRejected) = ([:], 0)
+            rejectionPace.wrote(at: now)
+            rejectionsWritten = now
+        }
+        if dropped > 0, dropPace.isDue(at: now) || isLast {
+            let text =
+                "\(LogText.count(dropped, "push was", "pushes were")) dropped\(Self.span(dropsWritten, now)): the buffer of"
+                + " a push stream was full, because its reader is slower than the pushes come"
+            sheet.add(.warning, "pushes.dropped", at: now, text, [("count", .integer(Int64(dropped)))])
+            dropped = 0
+            dropPace.wrote(at: now)
+            dropsWritten = now
+        }
+    }
+
+    /// ` in 30 s`: the time since the line before.
+    private static func span(_ written: Instant?, _ now: Instant) -> String {
+        written.map { " in \(LogText.time(now.since($0)))" } ?? ""
+    }
+
+    private func failureText(_ latest: (id: UInt64, error: ClientError), at now: Instant) -> String {
+        let failed = counts.failed.values.reduce(0, +)
+        let refused = counts.refused.values.reduce(0, +)
+        let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
+        let request = latest.id == 0 ? "a request" : "request \(latest.id)\(type)"
+        if failed + refused == 1 {
+            return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(LogText.of(latest.error))"
+        }
+        var parts: [String] = []
+        let span = Self.span(failuresWritten, now)
+        if failed > 0 {
+            parts.append("\(LogText.count(failed, "request")) failed\(span): \(LogText.list(counts.failed.texts))")
+        }
+        if refused > 0 {
+            let list = LogText.list(counts.refused.texts)
+            parts.append("\(LogText.count(refused, "request was", "requests were")) not accepted\(span): \(list)")
+        }
+        return parts.joined(separator: "; ") + "; the latest: \(request): \(LogText.of(latest.error))"
+    }
+
+    private func failureFields(_ latest: ClientError) -> LogSheet.Fields {
+        [
+            ("failed", .integer(Int64(counts.failed.values.reduce(0, +)))),
+            ("refused", .integer(Int64(counts.refused.values.reduce(0, +)))),
+            ("code", .text("\(latest.code)")), ("fate", .text("\(latest.fate)")),
+        ]
+    }
+}
+
+extension [Client.Metrics.Failure: Int] {
+    /// The counts, by the text of each failure.
+    var texts: [String: Int] { Dictionary<String, Int>(map { ("\($0.key)", $0.value) }) { $0 + $1 } }
+}
+
+extension [ClientError.Code: Int] {
+    fileprivate var texts: [String: Int] { Dictionary<String, Int>(map { ("\($0.key)", $0.value) }) { $0 + $1 } }
+}

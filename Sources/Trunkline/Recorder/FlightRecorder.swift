@@ -1,0 +1,236 @@
+/// Keeps the latest calls, frame headers and events of one client in fixed memory.
+///
+/// Unchecked `Sendable`: everything except `options` and `start` is accessed only on the event loop of the client.
+final class FlightRecorder: @unchecked Sendable {
+    let options: RecorderOptions
+    /// When the recorder was created, and the time since 1970 at that instant, if it is known.
+    let start: Instant
+    private let unixStart: Duration?
+    private let loop: any EventLoop
+    /// Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var ring: RecordRing
+    private var nextDump = Instant.distantPast
+
+    init(_ options: RecorderOptions, on loop: any EventLoop) {
+        self.options = options
+        self.loop = loop
+        start = loop.now
+        unixStart = loop.unixTime
+        ring = RecordRing(byteCount: options.byteCount)
+    }
+
+    // MARK: Hot
+
+    /// Records that the event loop has received a call.
+    @inline(__always)
+    func call(
+        _ id: RequestID,
+        _ type: UInt32,
+        _ bodyCount: Int,
+        _ expectsResponse: Bool,
+        isOpen: Bool,
+        _ accepted: Instant,
+        _ deadline: Instant?
+    ) {
+        let flags: UInt64 = (expectsResponse ? 0 : 1) | (isOpen ? 2 : 0)
+        let timeout = deadline.map { UInt64(clamping: $0.nanoseconds &- accepted.nanoseconds) } ?? .max
+        unsafe ring.append(RecordWords.callSize) { words in
+            unsafe words[0] = RecordWords.head(.call, RecordWords.callSize, flags, type)
+            unsafe words[1] = UInt64(bitPattern: accepted.nanoseconds)
+            unsafe words[2] = id
+            unsafe words[3] = timeout
+            unsafe words[4] = UInt64(bodyCount)
+        }
+    }
+
+    /// Records that the event loop has received the first `count` calls of a batch. No request is copied.
+    @inline(never)
+    func calls(_ requests: borrowing [Request], _ count: Int, first: RequestID, _ options: borrowing ResolvedOptions) {
+        let (expectsResponse, accepted, deadline) = (options.expectsResponse, options.accepted, options.deadline)
+        let span = requests.span
+        for index in 0..<count {
+            let (type, bodyCount) = (span[index].frame.type, span[index].frame.body.count)
+            call(first + RequestID(index), type, bodyCount, expectsResponse, isOpen: false, accepted, deadline)
+        }
+    }
+
+    /// Records a frame that was sent or received.
+    @inline(__always)
+    func frame(
+        _ head: FrameHead,
+        _ tag: RecordWords.Tag,
+        id: RequestID,
+        isOneWay: Bool = false,
+        session: UInt64,
+        at now: Instant
+    ) {
+        let flags = RecordWords.flags(of: head) | (isOneWay ? 128 : 0)
+        unsafe ring.append(RecordWords.frameSize) { words in
+            unsafe words[0] = RecordWords.head(tag, RecordWords.frameSize, flags, head.type)
+            unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
+            unsafe words[2] = head.serial
+            unsafe words[3] = UInt64(head.status) | UInt64(UInt32(clamping: head.bodyCount)) << 32
+            unsafe words[4] = session & 0xFF_FFFF | id << 24
+        }
+    }
+
+    /// Records the frames whose first byte is among the next `length` bytes of `queue`.
+    ///
+    /// - Parameter isHandshake: Whether the requests are those of a handshake, whose IDs are not those of calls.
+    func sent(in queue: borrowing OutboundQueue, within length: Int, session: UInt64, isHandshake: Bool) {
+        let now = loop.now
+        queue.forEachHeadStarting(within: length) { head, id, isReported, position in
+            // In a handshake, only messages without a response report that they are written.
+            let id = isHandshake || head.kind == .part ? 0 : id
+            frame(head, .sent, id: id, isOneWay: isHandshake && isReported, session: session, at: now)
+            if keepsContent(of: head), let frame = queue.frame(at: position) { content(of: frame) }
+        }
+    }
+
+    /// Records the frames that were decoded.
+    func received(_ frames: borrowing [Frame], session: UInt64, at now: Instant) {
+        let span = frames.span
+        for index in span.indices {
+            let head = FrameHead(of: span[index])
+            frame(head, .received, id: 0, session: session, at: now)
+            if keepsContent(of: head) { content(of: span[index]) }
+        }
+    }
+
+    // MARK: Cold
+
+    /// Whether more than the header of the frame is to be recorded.
+    @inline(__always)
+    func keepsContent(of head: FrameHead) -> Bool {
+        head.hasFields || head.bodyCount > 0 && options.bodies != .none && options.keepsBody(of: head.type)
+    }
+
+    /// Records the named fields of the frame that was recorded last, and its body, as far as the options allow.
+    @inline(never)
+    func content(of frame: Frame) {
+        var members: [String] = []
+        for field in frame.fields {
+            let name = JSONText.quoted(field.name)
+            switch field.value {
+            case .number(let number): members.append("\(name):\(number)")
+            case .bytes(let bytes) where options.fields.contains(field.name):
+                members.append("\(name):\(JSONText.quoted(hex(bytes)))")
+            case .bytes(let bytes): members.append("\(name):{\"bytes\":\(bytes.count)}")
+            }
+        }
+        var text = "\"fields\":{\(members.joined(separator: ","))}"
+        if !frame.body.isEmpty, options.keepsBody(of: frame.type) { text += ",\"body\":\"\(hex(frame.body))\"" }
+        add(.content, text, orIfTooLong: "\"cut\":true", at: .distantPast)
+    }
+
+    /// The first bytes, as many as the options allow and as surely fit into a record.
+    private func hex(_ bytes: Bytes) -> String {
+        HexText.text(of: bytes.prefix(min(max(0, options.maximumContentBytes), maximumTextSize / 8)))
+    }
+
+    /// Records an event, unless the calls and frames say the same.
+    func note(_ event: ClientEvent) {
+        switch event.content {
+        case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
+            .requestsAnswered, .messageWritten:
+            break
+        default:
+            let name = (name: "event", value: ClientEvent.Value.text(event.name))
+            add(
+                .event,
+                JSONText.members([name] + event.fields),
+                orIfTooLong: JSONText.members([name, ("cut", .flag(true))]),
+                at: event.instant
+            )
+        }
+        if case .linkEnded(let report) = event.content { dump(after: report) }
+    }
+
+    /// Records that a timer of the client has fired.
+    func timerFired(_ name: String) {
+        let text = JSONText.members([("event", .text("timer.fired")), ("timer", .text(name))])
+        add(.event, text, orIfTooLong: "", at: loop.now)
+    }
+
+    /// The maximum size of a text in bytes.
+    private var maximumTextSize: Int { (min(ring.maximumRecordSize, RecordWords.maximumSize) - 2) * 8 }
+
+    private func add(_ tag: RecordWords.Tag, _ text: String, orIfTooLong substitute: String, at now: Instant) {
+        var text = text.utf8.count <= maximumTextSize ? text : substitute
+        text.withUTF8 { bytes in
+            let size = 2 + (bytes.count + 7) / 8
+            unsafe ring.append(size) { words in
+                unsafe words[0] = RecordWords.head(tag, size, 0, UInt32(bytes.count))
+                unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
+                unsafe words[size - 1] = 0
+                if let first = bytes.baseAddress {
+                    unsafe UnsafeMutableRawPointer(words + 2).copyMemory(from: first, byteCount: bytes.count)
+                }
+            }
+        }
+    }
+
+    private func dump(after report: DisconnectReport) {
+        guard let dump = options.automaticDump, dump.causes.contains(report.cause), loop.now >= nextDump else { return }
+        nextDump = loop.now.advanced(by: dump.interval)
+        let snapshot = snapshot
+        // It ends when the recording is delivered. Detached: task-local values and priority are not those of the event.
+        Task.detached(executorPreference: loop.callbackExecutor) { dump.body(Recording(snapshot), report) }
+    }
+
+    /// A copy of the memory.
+    struct Snapshot: Sendable {
+        let words: [UInt64]
+        let start: Instant
+        let unixStart: Duration?
+        let hasOverwritten: Bool
+    }
+
+    var snapshot: Snapshot {
+        Snapshot(words: ring.words, start: start, unixStart: unixStart, hasOverwritten: ring.overwrittenCount > 0)
+    }
+}
+
+/// The format of the records in a `RecordRing`.
+///
+/// The first word of each record has the tag (8 bits), the number of words (16), flags (8), and the type number or, for
+/// text, the number of bytes (32). The second word is the time.
+enum RecordWords {
+    enum Tag: UInt8 {
+        case call = 1
+        case sent, received, event, content
+    }
+
+    static let callSize = 5
+    static let frameSize = 5
+    /// The maximum number of words of a record.
+    static let maximumSize = 0xFFFF
+
+    @inline(__always)
+    static func head(_ tag: Tag, _ size: Int, _ flags: UInt64, _ type: UInt32) -> UInt64 {
+        UInt64(tag.rawValue) | UInt64(size) << 8 | flags << 24 | UInt64(type) << 32
+    }
+
+    @inline(__always)
+    static func flags(of head: FrameHead) -> UInt64 {
+        UInt64(head.kind.rawValue) | (head.isErrorResponse ? 16 : 0) | (head.isMalformed ? 32 : 0)
+            | (head.endsLink ? 64 : 0)
+    }
+}
+
+extension Client {
+    /// What the flight recorder holds at present, oldest first; `nil` without ``ClientOptions/recorder``.
+    ///
+    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte. The caller's task
+    /// does the rest.
+    public nonisolated var recording: Recording? {
+        get async { await connection.recorderSnapshot.map { Recording($0) } }
+    }
+}
+
+extension Connection {
+    fileprivate var recorderSnapshot: FlightRecorder.Snapshot? { recorder?.snapshot }
+}

@@ -1,0 +1,419 @@
+extension Recording {
+    /// Returns the recording as a capture file in the pcapng format, which Wireshark and tshark open.
+    ///
+    /// Together with ``FrameLayout/wiresharkDissector(name:port:)``, Wireshark shows every frame with its header
+    /// fields: see <doc:FlightRecorder>. The network packets are synthesized. Each link is a TCP connection over IPv4, unencrypted
+    /// even if the link used TLS, from 10.0.0.1 and a port of its own to the server. The bytes of each frame are what
+    /// `codec` writes for its header; bodies and byte fields that were not recorded are zeros of the recorded size.
+    ///
+    /// - Each event is the comment of a packet. Events that say how a link began or ended are comments of its SYN, ACK,
+    ///   FIN or RST segments. Every other event has a syslog datagram of its own with the same text, sent from the port
+    ///   of its link, or from port 514.
+    /// - A frame that was malformed or cannot be encoded is an empty segment whose comment says so.
+    /// - A frame of more than about 64 KiB is not captured beyond its first 64 KiB. After 256 MiB of frames, only
+    ///   frames of up to 1 KiB are captured. The sizes and sequence numbers of the segments remain those of the whole frame.
+    /// - Calls are not in the capture, and neither are values that a handshake sets with
+    ///   ``Handshaker/setDefault(_:to:)-7ij7k``.
+    ///
+    /// - Parameters:
+    ///   - codec: The codec of the client.
+    ///   - port: The server's port in the capture. By default that of the endpoint, or 7000 if it has none. With
+    ///     several endpoints, pass the port of the dissector, so that it applies to all of them.
+    /// - Returns: The bytes of the file.
+    public func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil) -> [UInt8] {
+        pcapng(speaking: codec, port: port, room: 256 << 20)
+    }
+
+    /// - Parameter room: The number of bytes of frames after which larger frames are not captured.
+    func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
+        var capture = RecordingCapture(of: self, codec, port: port, room: room)
+        for entry in entries { capture.add(entry) }
+        return capture.file.bytes
+    }
+}
+
+/// Turns the entries of a recording into packets, one after another.
+private struct RecordingCapture {
+    /// A link, or an attempt to establish one.
+    private struct Link {
+        var connection: CapturedConnection
+        /// The codecs of both sides.
+        var client: any FrameCodec
+        var server: any FrameCodec
+        /// The endpoint and the number of the attempt, as events name them.
+        let endpoint: String?
+        let attempt: Int64?
+        /// Whether the TCP connection is established.
+        var isEstablished = false
+    }
+
+    /// The frame that a request was sent in.
+    private struct SentRequest {
+        let link: Int
+        let packet: Int
+        let description: String
+    }
+
+    private(set) var file: PcapngWriter
+    private let codec: any FrameCodec
+    private let start: Duration
+    private let servers: ServerAddresses
+    /// The endpoints of links that events name.
+    private var endpoints: [UInt64: String] = [:]
+    private var links: [Link] = []
+    /// The open links, by their session numbers.
+    private var open: [UInt64: Int] = [:]
+    /// The attempts whose session number is not known yet, oldest first.
+    private var attempts: [Int] = []
+    private var requests: [UInt64: SentRequest] = [:]
+    /// How many bytes of frames may still be captured.
+    private var room: Int
+    private var zeros = Bytes()
+
+    /// The largest frame that is captured as a whole: a body of 64 KiB, and its header.
+    private static let maximumCapture = 68 << 10
+    private static let maximumCaptureWithoutRoom = 1 << 10
+    private static let segmentSize = 32 << 10
+    /// The largest body or field that is encoded.
+    private static let maximumEncoded = 64 << 20
+    /// Ports that no protocol of Wireshark uses.
+    private static let clientPorts: ClosedRange<UInt16> = 49152...65535
+    private static let clientAddress: [UInt8] = [10, 0, 0, 1]
+    private static let syslogPort: UInt16 = 514
+
+    init(of recording: Recording, _ codec: some FrameCodec, port: UInt16?, room: Int) {
+        self.codec = codec
+        self.room = room
+        start = recording.start ?? .zero
+        var comments = [
+            "Made from a recording of Trunkline: the packets are synthesized, and what was not recorded is zeros."
+        ]
+        if !recording.isComplete { comments.append("The recording does not begin with the start of the client.") }
+        file = PcapngWriter(application: "Trunkline", interface: "trunkline", comments: comments)
+        let events = recording.entries.compactMap { entry -> Recording.Event? in
+            if case .event(let event) = entry.content { event } else { nil }
+        }
+        servers = ServerAddresses(events.compactMap { $0.text("endpoint") }, port: port)
+        for event in events {
+            if let session = event.session, let endpoint = event.text("endpoint") { endpoints[session] = endpoint }
+        }
+    }
+
+    mutating func add(_ entry: Recording.Entry) {
+        let time = UInt64(max(0, (start + entry.time).clampedNanoseconds))
+        switch entry.content {
+        case .call: break
+        case .sent(let header): add(header, from: .client, at: time)
+        case .received(let header): add(header, from: .server, at: time)
+        case .event(let event): add(event, at: time)
+        }
+    }
+
+    // MARK: Frames
+
+    private mutating func add(_ header: Recording.Header, from side: CapturedConnection.Side, at time: UInt64) {
+        let link = link(of: header.session, at: time)
+        if !links[link].isEstablished { establish(link, at: time) }
+        if side == .client, header.id != 0 {
+            requests[header.id] = SentRequest(
+                link: link,
+                packet: file.packetCount + 1,
+                description: "type 0x\(String(header.type, radix: 16)) serial \(header.serial)"
+            )
+        }
+        let output: SendBuffer
+        do {
+            output = try encode(header, from: side, on: link)
+        } catch {
+            return write(link, side, [.psh, .ack], at: time, ["not captured: \(header.summary): \(error.message)"])
+        }
+        let size = output.count
+        let limit = room > 0 ? Self.maximumCapture : Self.maximumCaptureWithoutRoom
+        // Whole segments only: a dissector would look for a frame in the captured part of any other segment.
+        let captured = size <= limit ? size : room > 0 ? min(size, 2 * Self.segmentSize) : 0
+        room -= captured
+        let bytes = output.prefix(captured)
+        for offset in stride(from: 0, to: size, by: Self.segmentSize) {
+            let count = min(Self.segmentSize, size - offset)
+            let isCut = captured < size && offset == 0
+            write(
+                link,
+                side,
+                [.psh, .ack],
+                offset < captured ? Array(bytes[offset..<offset + count]) : [],
+                size: count,
+                at: time,
+                isCut ? ["captured to \(captured) of \(size) bytes: \(header.summary)"] : []
+            )
+        }
+    }
+
+    /// Returns the bytes of a frame with this header.
+    private mutating func encode(
+        _ header: Recording.Header,
+        from side: CapturedConnection.Side,
+        on link: Int
+    ) throws(FrameError) -> SendBuffer {
+        if header.isMalformed { throw FrameError(.malformed, "the received frame was malformed") }
+        var frame = Frame(
+            header.kind,
+            type: header.type,
+            serial: header.serial,
+            status: header.status,
+            isErrorResponse: header.isErrorResponse,
+            body: try padded(header.body, to: header.bodyCount)
+        )
+        var codec = side == .client ? links[link].client : links[link].server
+        for field in header.fields {
+            switch field.value {
+            case .number(let number): frame[field.name] = number
+            case .size(let size): frame[bytes: field.name] = try padded(nil, to: size)
+            case .bytes(let bytes):
+                let size = (codec as? FrameLayout)?.size(ofField: field.name) ?? bytes.count
+                frame[bytes: field.name] = try padded(bytes, to: size)
+            }
+        }
+        var output = SendBuffer()
+        try codec.encode(frame, into: &output)
+        if output.isEmpty { throw FrameError(.malformed, "the codec wrote no bytes for it") }
+        if codec._notesSent { codec._noteSent(frame) }
+        if side == .client { links[link].client = codec } else { links[link].server = codec }
+        return output
+    }
+
+    /// Returns the first `count` bytes of `bytes`, followed by zeros if they are fewer.
+    private mutating func padded(_ bytes: Bytes?, to count: Int) throws(FrameError) -> Bytes {
+        guard count <= Self.maximumEncoded else {
+            throw FrameError(.illegalLength, "\(count) bytes are too many for a capture")
+        }
+        if let bytes, !bytes.isEmpty {
+            let missing = max(0, count - bytes.count)
+            return missing == 0 ? bytes.shared(0..<count) : bytes + Bytes(repeating: 0, count: missing)
+        }
+        if zeros.count < count { zeros = Bytes(repeating: 0, count: max(count, 4096)) }
+        return zeros.shared(0..<count)
+    }
+
+    // MARK: Events
+
+    private mutating func add(_ event: Recording.Event, at time: UInt64) {
+        let text = event.line
+        switch event.name {
+        case "connection.connecting":
+            // Several addresses may be tried in one attempt.
+            if let attempt = attempt(of: event) { return log(text, attempt, at: time) }
+            attempts.append(begin(event.text("endpoint"), event.integer("attempt"), at: time, [text]))
+        case "connection.securing", "connection.handshaking":
+            var link = attempt(of: event)
+            if link == nil {
+                link = begin(event.text("endpoint"), event.integer("attempt"), at: time)
+                attempts += link.map { [$0] } ?? []
+            }
+            guard let link else { return }
+            if links[link].isEstablished { log(text, link, at: time) } else { establish(link, at: time, [text]) }
+        case "connection.ready":
+            guard let session = event.session else { return log(text, at: time) }
+            let link = link(of: session, at: time)
+            if links[link].isEstablished { log(text, link, at: time) } else { establish(link, at: time, [text]) }
+        case "link.ended", "attempt.failed": addEnd(event, at: time)
+        default:
+            if let session = event.session, let link = open[session] { return log(text, link, at: time) }
+            let sent = event.integer("id").flatMap { requests[UInt64(clamping: $0)] }
+            let place = sent.map { ["the request was sent in packet \($0.packet): \($0.description)"] } ?? []
+            log(text, sent?.link, at: time, place)
+        }
+    }
+
+    /// Ends a link or an attempt.
+    private mutating func addEnd(_ event: Recording.Event, at time: UInt64) {
+        let (text, phase) = (event.line, event.text("phase"))
+        let cause = event.text("cause").flatMap { DisconnectCause(rawValue: $0) }
+        var found = event.session.flatMap { open[$0] } ?? attempt(of: event)
+        if found == nil, phase == DisconnectReport.Phase.resolving.rawValue { return log(text, at: time) }
+        if found == nil { found = begin(event.text("endpoint"), event.integer("attempt"), at: time) }
+        guard let link = found else { return }
+        attempts.removeAll { $0 == link }
+        if let session = event.session { open[session] = nil }
+        let isAttempt = phase == DisconnectReport.Phase.connecting.rawValue
+        if !links[link].isEstablished, !isAttempt { establish(link, at: time) }
+
+        let (side, isOrderly): (CapturedConnection.Side, Bool) =
+            switch cause {
+            case .closedByServer, .goAway, .handshakeRefused: (.server, true)
+            case .refused, .reset: (.server, false)
+            case .closedLocally: (.client, true)
+            default: (.client, false)
+            }
+        guard isOrderly, links[link].isEstablished else { return write(link, side, [.rst, .ack], at: time, [text]) }
+        let other: CapturedConnection.Side = side == .client ? .server : .client
+        write(link, side, [.fin, .ack], at: time, [text])
+        write(link, other, [.fin, .ack], at: time)
+        write(link, side, [.ack], at: time)
+    }
+
+    /// Returns the latest attempt to which `event` belongs.
+    private func attempt(of event: Recording.Event) -> Int? {
+        let (endpoint, number) = (event.text("endpoint"), event.integer("attempt"))
+        return attempts.last { links[$0].endpoint == endpoint && links[$0].attempt == number }
+    }
+
+    // MARK: Links
+
+    /// Returns the link of `session`. If it is new, it takes the place of the latest attempt at its endpoint.
+    private mutating func link(of session: UInt64, at time: UInt64) -> Int {
+        if let link = open[session] { return link }
+        let endpoint = endpoints[session]
+        let known = attempts.last { endpoint == nil || links[$0].endpoint == endpoint }
+        let link = known ?? begin(endpoint, nil, at: time)
+        attempts.removeAll { $0 == link }
+        open[session] = link
+        return link
+    }
+
+    private mutating func begin(
+        _ endpoint: String?,
+        _ attempt: Int64?,
+        at time: UInt64,
+        _ comments: [String] = []
+    ) -> Int {
+        let connection = CapturedConnection(client: nextClient(), server: servers[endpoint])
+        links.append(
+            Link(
+                connection: connection,
+                client: codec,
+                server: codec._serverSide(),
+                endpoint: endpoint,
+                attempt: attempt
+            )
+        )
+        write(links.count - 1, .client, [.syn], at: time, comments)
+        return links.count - 1
+    }
+
+    private mutating func establish(_ link: Int, at time: UInt64, _ comments: [String] = []) {
+        links[link].isEstablished = true
+        write(link, .server, [.syn, .ack], at: time)
+        write(link, .client, [.ack], at: time, comments)
+    }
+
+    /// The client of the next link. A port of a server would make a dissector confuse the directions.
+    private func nextClient() -> CapturedHost {
+        let ports = Self.clientPorts.count - servers.ports.count
+        var port = Self.clientPorts.lowerBound + UInt16(links.count % max(1, ports))
+        for taken in servers.ports where Self.clientPorts.contains(taken) && taken <= port { port += 1 }
+        return CapturedHost(address: Self.clientAddress, port: port)
+    }
+
+    // MARK: Packets
+
+    private mutating func write(
+        _ link: Int,
+        _ side: CapturedConnection.Side,
+        _ flags: CapturedConnection.Flags,
+        _ payload: [UInt8] = [],
+        size: Int = 0,
+        at time: UInt64,
+        _ comments: [String] = []
+    ) {
+        let packet = links[link].connection.segment(from: side, flags, payload, size: size)
+        let direction: PcapngWriter.Direction = side == .client ? .outbound : .inbound
+        file.add(packet.bytes, size: packet.size, at: time, direction, comments: comments)
+    }
+
+    /// Writes a syslog message (RFC 3164) from the port of `link`: facility local0, severity informational.
+    private mutating func log(_ text: String, _ link: Int? = nil, at time: UInt64, _ comments: [String] = []) {
+        let log = CapturedHost(address: Self.clientAddress, port: Self.syslogPort)
+        let source = link.map { links[$0].connection.client } ?? log
+        let packet = CapturedPacket.datagram(
+            from: source,
+            to: log,
+            Array("<134>trunkline: \(text)".utf8.prefix(60_000))
+        )
+        file.add(packet.bytes, size: packet.size, at: time, nil, comments: [text] + comments)
+    }
+}
+
+/// The addresses of servers in a capture.
+private struct ServerAddresses {
+    /// The ports, in ascending order.
+    let ports: [UInt16]
+    private let hosts: [String: CapturedHost]
+    private let unknown: CapturedHost
+
+    /// - Parameters:
+    ///   - endpoints: The endpoints as text.
+    ///   - port: The port of all servers, if it is not `nil`.
+    init(_ endpoints: [String], port: UInt16?) {
+        var hosts: [String: CapturedHost] = [:]
+        var unnamed: [String: [UInt8]] = [:]
+        var first: CapturedHost?
+        for text in endpoints where hosts[text] == nil {
+            guard case .host(let name, let number)? = (try? Endpoint(parsing: text))?.target else { continue }
+            var address = Self.address(name)
+            if address == nil {
+                // 10.0.0.2, and so on for other names.
+                address = unnamed[name] ?? [10, 0, 0, UInt8(2 + unnamed.count % 250)]
+                unnamed[name] = address
+            }
+            let host = CapturedHost(address: address ?? [10, 0, 0, 2], port: port ?? number)
+            hosts[text] = host
+            first = first ?? host
+        }
+        self.hosts = hosts
+        unknown = first ?? CapturedHost(address: [10, 0, 0, 2], port: port ?? 7000)
+        ports = Set(hosts.values.map(\.port) + [unknown.port]).sorted()
+    }
+
+    /// The server at `endpoint`. If it is not known, the first one of the recording.
+    subscript(endpoint: String?) -> CapturedHost { endpoint.flatMap { hosts[$0] } ?? unknown }
+
+    private static func address(_ host: String) -> [UInt8]? {
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
+        let bytes = parts.compactMap { $0 }
+        return parts.count == 4 && bytes.count == 4 ? bytes : nil
+    }
+}
+
+extension Recording.Header {
+    /// The header in words, for comments.
+    fileprivate var summary: String {
+        let status = status != 0 || isErrorResponse ? " status \(status)" : ""
+        return "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)\(status) (\(bodyCount) bytes)"
+    }
+}
+
+extension Recording.Event {
+    /// The event in one line, as ``ClientEvent/description`` writes it.
+    fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
+
+    fileprivate var session: UInt64? { integer("session").flatMap { UInt64(exactly: $0) } }
+
+    fileprivate func text(_ name: String) -> String? {
+        if case .text(let text)? = self[name] { text } else { nil }
+    }
+
+    fileprivate func integer(_ name: String) -> Int64? {
+        if case .integer(let integer)? = self[name] { integer } else { nil }
+    }
+}
+
+extension FrameLayout {
+    /// The size of the byte field of this name in the frames that this side sends.
+    fileprivate func size(ofField name: String) -> Int? {
+        outbound.shape.named.first { $0.name == name && $0.isBytes }?.slot.width
+    }
+}
+
+extension SendBuffer {
+    /// Returns the first `length` unwritten bytes, or all of them if they are fewer.
+    fileprivate func prefix(_ length: Int) -> [UInt8] {
+        // Safe: the pieces are valid during the call.
+        unsafe withUnwritten(limit: .max) { pieces in
+            var bytes: [UInt8] = []
+            for index in unsafe pieces.indices where bytes.count < length {
+                unsafe bytes.append(contentsOf: pieces[index].prefix(length - bytes.count))
+            }
+            return bytes
+        }
+    }
+}

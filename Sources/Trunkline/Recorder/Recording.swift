@@ -1,0 +1,274 @@
+/// What happened in a client: its calls, the headers of its frames, and its events, in order.
+///
+/// ``Client/recording`` reads it from a client with ``ClientOptions/recorder``. ``jsonLines`` writes it as text, and
+/// ``init(jsonLines:)`` reads that text. ``pcapng(speaking:port:)`` makes a capture file for Wireshark. The library
+/// `TrunklineTesting` replays it in a simulated network.
+public struct Recording: Sendable, Hashable {
+    /// Something that was recorded.
+    public struct Entry: Sendable, Hashable {
+        /// When it happened, counted from the creation of the client.
+        public let time: Duration
+        /// What happened.
+        public let content: Content
+    }
+
+    /// What was recorded.
+    @nonexhaustive
+    public enum Content: Sendable, Hashable {
+        /// The event loop received a call. The time of the entry is the time of the call.
+        case call(Call)
+        /// A frame was sent: the kernel accepted its first byte; over TLS, it was encrypted.
+        case sent(Header)
+        /// A frame was received.
+        case received(Header)
+        /// An event of the client, as an observer receives it.
+        case event(Event)
+    }
+
+    /// A request or one-way message that the event loop received.
+    public struct Call: Sendable, Hashable {
+        /// The number of the request among all requests of the client.
+        public let id: UInt64
+        /// The type number of the request.
+        public let type: UInt32
+        /// The number of bytes in the body of the request.
+        public let bodyCount: Int
+        /// The time that the call had until its deadline; `nil` for no limit.
+        public let timeout: Duration?
+        /// Whether it is a one-way message.
+        public let isOneWay: Bool
+        /// Whether it was made by ``Client/open(_:timeout:partTimeout:options:buffering:)``.
+        public let isOpen: Bool
+    }
+
+    /// A frame without its body.
+    public struct Header: Sendable, Hashable {
+        /// The session number of the link.
+        public let session: UInt64
+        /// The number of the request that was sent; 0 for other frames, for requests of a handshake, and for received
+        /// frames.
+        public let id: UInt64
+        /// The kind of the frame.
+        public let kind: Frame.Kind
+        /// The type number of the frame.
+        public let type: UInt32
+        /// The serial number of the frame.
+        public let serial: SerialNumber
+        /// The status code of the frame.
+        public let status: UInt32
+        /// Whether the server reported an error with this response.
+        public let isErrorResponse: Bool
+        /// Whether the frame was malformed.
+        public let isMalformed: Bool
+        /// Whether the frame was the last one on its link.
+        public let endsLink: Bool
+        /// Whether it is a one-way message of a handshake. Those of callers are known from their ``Call``.
+        var isOneWay = false
+        /// The number of bytes in the body.
+        public let bodyCount: Int
+        /// The named fields of the frame.
+        public internal(set) var fields: [Field] = []
+        /// The first bytes of the body, if the options of the recorder allow it; otherwise `nil`.
+        public internal(set) var body: Bytes?
+        /// Whether ``fields`` and ``body`` are missing because they did not fit into a record.
+        public internal(set) var isCut = false
+    }
+
+    /// A named field of a frame.
+    public struct Field: Sendable, Hashable {
+        /// The value of a named field.
+        @nonexhaustive
+        public enum Value: Sendable, Hashable {
+            /// An integer field.
+            case number(UInt64)
+            /// The first bytes of a byte field that the options of the recorder allow.
+            case bytes(Bytes)
+            /// The size of any other byte field.
+            case size(Int)
+        }
+
+        /// The name of the field.
+        public let name: String
+        /// The value of the field, as far as it was recorded.
+        public let value: Value
+    }
+
+    /// An event of the client: see ``ClientEvent``.
+    public struct Event: Sendable, Hashable {
+        /// The name of the event, such as `link.ended`.
+        public let name: String
+        /// The names and values of the event, in order.
+        public let fields: [EventField]
+
+        /// The value of the first field with this name.
+        public subscript(name: String) -> ClientEvent.Value? { fields.first { $0.name == name }?.value }
+    }
+
+    /// A field of an event.
+    public struct EventField: Sendable, Hashable {
+        /// The name of the field.
+        public let name: String
+        /// The value of the field.
+        public let value: ClientEvent.Value
+    }
+
+    /// The time from 1970 to the creation of the client; `nil` if it is not known, as in a simulation.
+    public let start: Duration?
+    /// Whether the recording begins with the creation of the client. If not, older entries were overwritten.
+    public let isComplete: Bool
+    /// The entries, oldest first.
+    public let entries: [Entry]
+
+    init(start: Duration?, isComplete: Bool, entries: [Entry]) {
+        self.start = start
+        self.isComplete = isComplete
+        self.entries = entries
+    }
+}
+
+// MARK: - From the memory of a recorder
+
+extension Recording {
+    init(_ snapshot: FlightRecorder.Snapshot) {
+        var entries: [Entry] = []
+        var words = snapshot.words[...]
+        while let head = words.first {
+            let size = Int(head >> 8 & 0xFFFF)
+            guard size >= 2, size <= words.count, let tag = RecordWords.Tag(rawValue: UInt8(truncatingIfNeeded: head))
+            else {
+                break
+            }
+            let record = Record(Array(words.prefix(size)))
+            words = words.dropFirst(size)
+            let time = Duration.nanoseconds(record.nanoseconds &- snapshot.start.nanoseconds)
+            switch tag {
+            case .call: entries.append(Entry(time: time, content: .call(record.call)))
+            case .sent: entries.append(Entry(time: time, content: .sent(record.header)))
+            case .received: entries.append(Entry(time: time, content: .received(record.header)))
+            case .event:
+                guard let object = JSONValue("{\(record.text)}"), let event = Event(object.members) else { continue }
+                entries.append(Entry(time: time, content: .event(event)))
+            case .content:
+                guard let object = JSONValue("{\(record.text)}"), let last = entries.popLast() else {
+                    continue
+                }
+                entries.append(Entry(time: last.time, content: last.content.with(object)))
+            }
+        }
+        self.init(
+            start: snapshot.unixStart,
+            isComplete: !snapshot.hasOverwritten,
+            // A call is recorded when the event loop receives it, but its time is that of the call.
+            entries: entries.enumerated().sorted { ($0.1.time, $0.0) < ($1.1.time, $1.0) }.map(\.1)
+        )
+    }
+
+    /// One record of the memory.
+    private struct Record {
+        private let words: [UInt64]
+
+        init(_ words: [UInt64]) { self.words = words }
+
+        var nanoseconds: Int64 { Int64(bitPattern: words[1]) }
+        private var flags: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 24) }
+        private var type: UInt32 { UInt32(truncatingIfNeeded: words[0] >> 32) }
+
+        var call: Call {
+            Call(
+                id: word(2),
+                type: type,
+                bodyCount: Int(clamping: word(4)),
+                timeout: word(3) == .max ? nil : .nanoseconds(Int64(clamping: word(3))),
+                isOneWay: flags & 1 != 0,
+                isOpen: flags & 2 != 0
+            )
+        }
+
+        var header: Header {
+            Header(
+                session: word(4) & 0xFF_FFFF,
+                id: word(4) >> 24,
+                kind: Frame.Kind(rawValue: flags & 15) ?? .pong,
+                type: type,
+                serial: word(2),
+                status: UInt32(truncatingIfNeeded: word(3)),
+                isErrorResponse: flags & 16 != 0,
+                isMalformed: flags & 32 != 0,
+                endsLink: flags & 64 != 0,
+                isOneWay: flags & 128 != 0,
+                bodyCount: Int(word(3) >> 32)
+            )
+        }
+
+        var text: String {
+            let bytes = words.dropFirst(2).flatMap { word in
+                (0..<8).map { UInt8(truncatingIfNeeded: word.littleEndian >> (8 * UInt64($0))) }
+            }
+            return String(decoding: bytes.prefix(Int(type)), as: UTF8.self)
+        }
+
+        private func word(_ index: Int) -> UInt64 { index < words.count ? words[index] : 0 }
+    }
+}
+
+extension Recording.Content {
+    /// The content with the fields and the body of `object`.
+    func with(_ object: JSONValue) -> Recording.Content {
+        func complete(_ header: Recording.Header) -> Recording.Header {
+            var header = header
+            header.fields = (object["fields"]?.members ?? []).compactMap { Recording.Field($0.name, $0.value) }
+            header.isCut = object["cut"]?.flag ?? false
+            header.body = object["body"]?.text.flatMap { HexText.bytes(of: $0) }.map { Bytes($0) }
+            return header
+        }
+        switch self {
+        case .sent(let header): return .sent(complete(header))
+        case .received(let header): return .received(complete(header))
+        case .call, .event: return self
+        }
+    }
+}
+
+extension Recording.Field {
+    init?(_ name: String, _ value: JSONValue) {
+        self.name = name
+        if let number = value.integer(UInt64.self) {
+            self.value = .number(number)
+        } else if let bytes = value.text.flatMap({ HexText.bytes(of: $0) }) {
+            self.value = .bytes(Bytes(bytes))
+        } else if let size = value["bytes"]?.integer(Int.self), size >= 0 {
+            self.value = .size(size)
+        } else {
+            return nil
+        }
+    }
+}
+
+extension Recording.Event {
+    /// The event of a JSON object whose first member is its name.
+    init?(_ members: [(name: String, value: JSONValue)]) {
+        guard let name = members.first(where: { $0.name == "event" })?.value.text else { return nil }
+        self.name = name
+        fields = members.filter { $0.name != "event" && $0.name != "t" }.compactMap { member in
+            ClientEvent.Value(member.value).map { Recording.EventField(name: member.name, value: $0) }
+        }
+    }
+}
+
+extension ClientEvent.Value {
+    fileprivate init?(_ value: JSONValue) {
+        switch value {
+        case .text(let text): self = .text(text)
+        case .flag(let flag): self = .flag(flag)
+        case .number(let number):
+            if let integer = Int64(number) {
+                self = .integer(integer)
+            } else if let seconds = Double(number) {
+                self = .seconds(seconds)
+            } else {
+                return nil
+            }
+        case .null, .list, .object: return nil
+        }
+    }
+}

@@ -1,0 +1,296 @@
+import Trunkline
+
+/// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
+extension Metric {
+    /// All metrics, in the order of the pages that the exporters make.
+    package static let all: [Metric] = calls + requests + pushes + cache + links + frames + connection
+
+    private static let calls = [
+        Metric(
+            "rpc.client.call.duration",
+            .histogram,
+            "s",
+            by: ["error.type"],
+            "The time from a call to its end, with waiting and retries; without error.type, the calls that succeeded"
+        ) { metrics in
+            var successes = metrics.callDurations
+            for failures in metrics.failureDurations.values { successes.remove(failures) }
+            let failed = metrics.failureDurations.map { (code: "\($0.key)", durations: $0.value) }
+            var points: [(values: [String?], value: Value)] = [(values: [nil], value: .durations(successes))]
+            for (code, durations) in failed.sorted(by: { $0.code < $1.code }) {
+                points.append((values: [code], value: .durations(durations)))
+            }
+            return points
+        },
+        Metric(
+            "trunkline.delay.duration",
+            .histogram,
+            "s",
+            by: ["trunkline.delay.type"],
+            "Where time passes: queueing, tries on a link, connecting, handshakes, pings, turns of the loop"
+        ) { metrics in
+            [
+                (["queue"], .durations(metrics.queueDurations)),
+                (["attempt"], .durations(metrics.attemptDurations)),
+                (["connect"], .durations(metrics.connection.connectDurations)),
+                (["handshake"], .durations(metrics.connection.handshakeDurations)),
+                (["ping"], .durations(metrics.connection.pingDurations)),
+                (["turn"], .durations(metrics.connection.turnDurations)),
+            ]
+        },
+    ]
+
+    private static let requests = [
+        Metric(
+            "trunkline.request.accepted",
+            .counter,
+            "{request}",
+            "Requests and one-way messages that the client accepted"
+        ) { $0.requests },
+        Metric(
+            "trunkline.request.ended",
+            .counter,
+            "{request}",
+            by: ["trunkline.outcome"],
+            "Accepted requests that ended: with a response, written (one-way messages), or failed"
+        ) { metrics in
+            [
+                (["response"], .integer(metrics.responses)), (["written"], .integer(metrics.written)),
+                (["failed"], .integer(metrics.failed)),
+            ]
+        },
+        Metric(
+            "trunkline.request.errors",
+            .counter,
+            "{request}",
+            by: ["error.type", "trunkline.fate"],
+            "Accepted requests that ended with an error, error responses included"
+        ) { metrics in
+            metrics.failures.map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
+                .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
+        },
+        Metric(
+            "trunkline.request.refused",
+            .counter,
+            "{request}",
+            by: ["error.type"],
+            "Requests that the client did not accept"
+        ) { counts(Dictionary(uniqueKeysWithValues: $0.refusals.map { ("\($0.key)", $0.value) })) },
+        Metric(
+            "trunkline.request.retries",
+            .counter,
+            "{request}",
+            by: ["trunkline.retry.decision"],
+            "Failed requests that were scheduled to be sent again, or were not because of the retry budget"
+        ) { metrics in
+            [(["allowed"], .integer(metrics.retries)), (["refused"], .integer(metrics.retriesRefused))]
+        },
+        Metric(
+            "trunkline.message.failed",
+            .counter,
+            "{message}",
+            "Messages that enqueue accepted and that failed later"
+        ) { $0.failedMessages },
+        Metric(
+            "trunkline.request.pending",
+            .gauge,
+            "{request}",
+            by: ["trunkline.wait.type"],
+            "Requests that have not ended, by what they wait for"
+        ) { metrics in
+            let waiting = metrics.waiting
+            return [
+                (["link"], .integer(waiting.forLink)), (["turn"], .integer(waiting.forTurn)),
+                (["backoff"], .integer(waiting.forBackOff)),
+                (["response"], .integer(metrics.pending - waiting.total)),
+            ]
+        },
+        Metric(
+            "trunkline.request.waiting.size",
+            .gauge,
+            "By",
+            "The size of the requests that wait for a link or their turn"
+        ) { $0.waitingBytes },
+        Metric(
+            "trunkline.request.abandoned",
+            .gauge,
+            "{request}",
+            "Abandoned requests that the server has not answered"
+        ) { $0.abandoned },
+        Metric("trunkline.serial.held", .gauge, "{serial}", "Serial numbers in use on all links") { $0.heldSerials },
+        Metric("trunkline.response.parts", .counter, "{part}", "Parts of replies that reached their request") {
+            $0.parts
+        },
+        Metric(
+            "trunkline.response.unmatched",
+            .counter,
+            "{response}",
+            by: ["trunkline.reason"],
+            "Responses to abandoned requests (late), and responses that no request was waiting for (unknown)"
+        ) { metrics in
+            [(["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses))]
+        },
+    ]
+
+    private static let pushes = [
+        Metric("trunkline.push.received", .counter, "{push}", "Pushes received") { $0.pushes },
+        Metric(
+            "trunkline.push.streamed",
+            .counter,
+            "{push}",
+            by: ["trunkline.outcome"],
+            "Pushes that entered the buffer of a stream (delivered), and those dropped because it was full"
+        ) { metrics in
+            [(["delivered"], .integer(metrics.pushesDelivered)), (["dropped"], .integer(metrics.pushesDropped))]
+        },
+    ]
+
+    private static let cache = [
+        Metric(
+            "trunkline.cache.calls",
+            .counter,
+            "{call}",
+            by: ["trunkline.cache.result"],
+            "Calls with a cache policy; a stale hit is also a miss or a share"
+        ) { metrics in
+            [
+                (["hit"], .integer(metrics.cache.hits)), (["miss"], .integer(metrics.cache.misses)),
+                (["share"], .integer(metrics.cache.shares)), (["stale_hit"], .integer(metrics.cache.staleHits)),
+            ]
+        },
+        Metric("trunkline.cache.responses", .gauge, "{response}", "Cached responses") { $0.cache.count },
+        Metric("trunkline.cache.size", .gauge, "By", "The size of the cached responses") { $0.cache.byteCount },
+    ]
+
+    private static let links = [
+        Metric("trunkline.link.attempts", .counter, "{attempt}", "Attempts to connect that began") {
+            $0.connection.attempts
+        },
+        Metric(
+            "trunkline.link.failures",
+            .counter,
+            "{attempt}",
+            by: ["trunkline.cause"],
+            "Attempts to connect that failed or that the client ended"
+        ) { counts($0.connection.attemptFailures) },
+        Metric("trunkline.link.established", .counter, "{link}", "Links that became ready") { $0.connection.links },
+        Metric(
+            "trunkline.link.losses",
+            .counter,
+            "{link}",
+            by: ["trunkline.cause"],
+            "Links that ended after they had been ready, on purpose or not"
+        ) { counts($0.connection.losses) },
+        Metric(
+            "trunkline.link.state",
+            .gauge,
+            "{state}",
+            by: ["trunkline.link.state"],
+            "1 for the present state of the connection, 0 for the other states"
+        ) { metrics in
+            ConnectionState.names.map { ([$0], .integer(metrics.connection.state.name == $0 ? 1 : 0)) }
+        },
+    ]
+
+    private static let frames = [
+        Metric("trunkline.ping.sent", .counter, "{ping}", "Pings sent") { $0.connection.pings },
+        Metric(
+            "trunkline.frames",
+            .counter,
+            "{frame}",
+            by: ["network.io.direction"],
+            "Frames of all kinds, those of handshakes included"
+        ) { metrics in
+            [
+                (["receive"], .integer(metrics.connection.framesReceived)),
+                (["transmit"], .integer(metrics.connection.framesSent)),
+            ]
+        },
+        Metric(
+            "trunkline.io",
+            .counter,
+            "By",
+            by: ["network.io.direction"],
+            "Bytes read and written; over TLS, before encryption and after decryption"
+        ) { metrics in
+            [
+                (["receive"], .integer(metrics.connection.bytesReceived)),
+                (["transmit"], .integer(metrics.connection.bytesSent)),
+            ]
+        },
+        Metric(
+            "trunkline.frame.unencodable",
+            .counter,
+            "{frame}",
+            "Frames without a caller that the codec could not encode"
+        ) { $0.connection.unencodableFrames },
+        Metric(
+            "trunkline.frame.unexpected",
+            .counter,
+            "{frame}",
+            "Received frames that a client does not use: requests and cancellations"
+        ) { $0.unexpectedFrames },
+        Metric("trunkline.outbound.size", .gauge, "By", "Bytes that wait to be written to the socket") {
+            $0.connection.bytesToWrite
+        },
+    ]
+
+    private static let server = ["server.address", "server.port", "network.peer.address"]
+
+    private static let connection = [
+        tcp("trunkline.tcp.rtt", "s", "The smoothed round-trip time that the kernel measures") {
+            .number($0.smoothedRoundTripTime.inSeconds)
+        },
+        tcp("trunkline.tcp.rtt.variation", "s", "The mean deviation of the round-trip time") {
+            .number($0.roundTripTimeVariation.inSeconds)
+        },
+        tcp("trunkline.tcp.retransmissions", "{segment}", "Segments that the present link has sent again") {
+            .integer($0.retransmissions)
+        },
+        tcp("trunkline.tcp.unacknowledged", "{segment}", "Segments sent and not acknowledged") {
+            .integer($0.unacknowledgedSegments)
+        },
+        tcp("trunkline.tcp.congestion_window", "{segment}", "The congestion window") {
+            .integer($0.congestionWindow)
+        },
+        tcp("trunkline.tcp.unsent", "By", "Bytes in the socket that the kernel has not sent") {
+            $0.unsentBytes.map { .integer($0) }
+        },
+    ]
+
+    /// A value of the present link. It has no point without a link, or if the system does not report it.
+    private static func tcp(
+        _ name: String,
+        _ unit: String,
+        _ help: String,
+        _ value: @escaping @Sendable (TCPInformation) -> Value?
+    ) -> Metric {
+        Metric(name, .gauge, unit, by: server, help) { metrics in
+            guard let tcp = metrics.connection.tcp, let value = value(tcp), let link = metrics.connection.link else {
+                return []
+            }
+            let (address, port): (String, String?) =
+                switch link.endpoint.target {
+                case .host(let host, let port): (host, "\(port)")
+                case .unix(let path): (path, nil)
+                }
+            return [([address, port, link.peerAddress], value)]
+        }
+    }
+
+    private static func counts(_ numbers: [DisconnectCause: Int]) -> [(values: [String?], value: Value)] {
+        counts(Dictionary(uniqueKeysWithValues: numbers.map { ($0.key.rawValue, $0.value) }))
+    }
+
+    private static func counts(_ numbers: [String: Int]) -> [(values: [String?], value: Value)] {
+        numbers.sorted { $0.key < $1.key }.map { ([$0.key], .integer($0.value)) }
+    }
+}
+
+extension Timeline.Link {
+    /// The IP address of the server, without the port.
+    fileprivate var peerAddress: String? {
+        guard let address, let colon = address.lastIndex(of: ":") else { return nil }
+        return String(address[..<colon].filter { $0 != "[" && $0 != "]" })
+    }
+}

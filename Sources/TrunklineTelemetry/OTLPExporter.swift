@@ -1,0 +1,173 @@
+public import Trunkline
+import TrunklineHTTP
+
+/// Sends the metrics of clients to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in JSON.
+///
+/// ```swift
+/// let exporter = OTLPExporter(to: "localhost:4318", resource: ["service.name": "shop"]) {
+///     [ClientSnapshot(of: await client.metrics, named: "users")]
+/// }
+/// await withTaskGroup { tasks in
+///     tasks.addTask { await exporter.run() }
+///     …
+/// }
+/// ```
+///
+/// Values are cumulative, so a report that is lost is made up for by the next one. At most one report is on its way at a
+/// time, and none is kept for later: a collector that is down or slow costs no memory.
+///
+/// The counts are said to begin when the exporter was created. Create it before its clients make requests.
+public struct OTLPExporter: Sendable {
+    /// Why a report did not arrive.
+    public struct Failure: Error, Sendable, CustomStringConvertible {
+        /// The HTTP status with which the collector refused the report; `nil` if it did not answer.
+        public let status: Int?
+        /// Why the collector did not answer; `nil` if it did.
+        public let error: ClientError?
+
+        /// The status or the error in one line.
+        public var description: String {
+            let reason = status.map { "the collector answered with status \($0)" } ?? error.map { "\($0)" } ?? "unknown"
+            return "metrics were not exported: \(reason)"
+        }
+    }
+
+    /// How long a report may take.
+    private static let timeout = Timeout.seconds(10)
+
+    /// The time between the beginnings of two reports.
+    private let interval: Duration
+    private let path: String
+    private let headers: [String: String]
+    private let resource: [String: String]
+    private let start: Int64
+    private let collector: Client
+    private let clock: any Clock<Duration>
+    private let now: @Sendable () -> Int64
+    private let snapshots: @Sendable () async -> [ClientSnapshot]
+    private let onFailure: @Sendable (Failure) -> Void
+
+    /// Creates an exporter. It does nothing before ``run()``.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The collector. Port 4318 is usual for OTLP over HTTP. With `tls://` before it, the link is secured.
+    ///   - path: The path of the request.
+    ///   - headers: Further fields of the request, such as `["Authorization": "…"]`.
+    ///   - resource: The attributes of this program, such as `service.name`.
+    ///   - interval: The time from one report to the next. At least 1 ms.
+    ///   - options: The options of the client that talks to the collector.
+    ///   - loops: The event loops of that client.
+    ///   - onFailure: Called after each report that did not arrive, in the task of ``run()``.
+    ///   - snapshots: Returns the metrics to report.
+    public init(
+        to endpoint: Endpoint,
+        path: String = "/v1/metrics",
+        headers: [String: String] = [:],
+        resource: [String: String] = [:],
+        every interval: Duration = .seconds(10),
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared,
+        onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
+        snapshots: @escaping @Sendable () async -> [ClientSnapshot]
+    ) {
+        self.init(
+            to: endpoint,
+            path: path,
+            headers: headers,
+            resource: resource,
+            every: interval,
+            options: options,
+            on: loops,
+            clock: ContinuousClock(),
+            now: wallClockNanoseconds,
+            onFailure: onFailure,
+            snapshots: snapshots
+        )
+    }
+
+    /// Creates an exporter whose time is that of `clock` and, in the report, of `now`.
+    package init(
+        to endpoint: Endpoint,
+        path: String = "/v1/metrics",
+        headers: [String: String] = [:],
+        resource: [String: String] = [:],
+        every interval: Duration,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops,
+        clock: any Clock<Duration>,
+        now: @escaping @Sendable () -> Int64,
+        onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
+        snapshots: @escaping @Sendable () async -> [ClientSnapshot]
+    ) {
+        self.interval = max(.milliseconds(1), interval)
+        (self.path, self.headers, self.resource) = (path, headers, resource)
+        (self.clock, self.now, self.start) = (clock, now, now())
+        (self.onFailure, self.snapshots) = (onFailure, snapshots)
+        let codec = HTTP1Codec { $0.host = Self.host(of: endpoint) }
+        collector = Client(to: endpoint, speaking: codec, options: options, on: loops)
+    }
+
+    /// The value of the field `Host`.
+    private static func host(of endpoint: Endpoint) -> String {
+        switch endpoint.target {
+        case .host(let host, let port): (host.contains(":") ? "[\(host)]" : host) + ":\(port)"
+        case .unix: "localhost"
+        }
+    }
+
+    /// Reports at once and after every interval, until the task is cancelled. Then reports once more, and returns.
+    ///
+    /// A report that takes longer than 10 s has failed. If a report takes longer than an interval, the next one follows
+    /// at once. The method returns at most 10 s after the cancellation. Call it once.
+    public func run() async {
+        while !Task.isCancelled {
+            let pause = pause(of: interval, by: clock)
+            await report()
+            await pause()
+        }
+        let (request, collector) = (await request(), collector)
+        // A task of its own, because this one is cancelled, which would end the report. It is awaited, and it ends at
+        // the timeout of the report.
+        let last = await Task(executorPreference: collector.executor) {
+            let outcome = await Self.send(request, to: collector)
+            await collector.close()
+            return outcome
+        }.value
+        note(last)
+    }
+
+    private func report() async { note(await Self.send(await request(), to: collector)) }
+
+    private func request() async -> HTTP1Request {
+        let json = OTLPRequest.json(of: await snapshots(), resource: resource, from: start, at: now())
+        var fields: HTTP1Headers = ["Content-Type": "application/json"]
+        for (name, value) in headers.sorted(by: { $0.key < $1.key }) { fields.append(name, value) }
+        return HTTP1Request(.post, path, headers: fields, body: Bytes(json))
+    }
+
+    private static func send(_ request: HTTP1Request, to collector: Client) async -> Result<HTTP1Response, ClientError>
+    {
+        do throws(ClientError) {
+            return .success(try await collector.send(request, timeout: timeout))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Calls `onFailure` if a report did not arrive.
+    private func note(_ outcome: Result<HTTP1Response, ClientError>) {
+        switch outcome {
+        case .success(let response) where (200..<300).contains(response.status): break
+        case .success(let response): onFailure(Failure(status: response.status, error: nil))
+        // The report that was on its way when `run` was cancelled. The last one, which follows, contains the same.
+        case .failure(let error) where error.code == .cancelled: break
+        case .failure(let error): onFailure(Failure(status: nil, error: error))
+        }
+    }
+}
+
+/// Returns a function that waits until `interval` from now, or until its task is cancelled.
+private func pause(of interval: Duration, by clock: some Clock<Duration>) -> () async -> Void {
+    let end = clock.now.advanced(by: interval)
+    return { try? await clock.sleep(until: end, tolerance: nil) }
+}

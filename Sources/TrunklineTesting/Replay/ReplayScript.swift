@@ -1,0 +1,213 @@
+import Trunkline
+
+/// What the servers, the network and the callers of a recording did, and when.
+struct ReplayScript {
+    /// How an attempt ended.
+    enum Attempt: Sendable {
+        case ready(after: Duration)
+        case failed(DisconnectCause, DisconnectReport.Phase, after: Duration)
+    }
+
+    /// Something that is done at a certain time.
+    enum Action: Sendable {
+        /// `connect()`: the client connected before its first call.
+        case connect
+        case call(Recording.Call, Request)
+        case cancel(UInt64)
+        case send(Frame, to: Endpoint)
+        /// Ends the links to the endpoint.
+        case end(Endpoint, DisconnectCause, by: DisconnectReport.Party)
+        case close
+    }
+
+    /// What is done, in the order of time. Time zero is the first entry of the recording.
+    private(set) var actions: [(time: Duration, action: Action)] = []
+    /// The attempts at each endpoint, in order.
+    private(set) var attempts: [Endpoint: [Attempt]] = [:]
+    /// The requests that each endpoint received, in order, with the replies.
+    private(set) var exchanges: [Endpoint: [Recording.Exchange]] = [:]
+    /// The endpoints, in the order in which they appear.
+    private(set) var endpoints: [Endpoint] = []
+    /// How long the client waited before its attempts.
+    private(set) var delays: [Duration] = []
+    /// The time from the first entry to the last one.
+    let length: Duration
+
+    init(_ recording: Recording) {
+        let start = recording.entries.first?.time ?? .zero
+        length = (recording.entries.last?.time ?? start) - start
+        readLinks(recording, start)
+        let requests = recording.requests
+        if let begin = recording.firstAttemptBegin { add(.connect, at: begin - start) }
+        for entry in recording.entries {
+            let time = entry.time - start
+            switch entry.content {
+            case .call(let call) where !call.isOpen: add(.call(call, request(of: call, requests[call.id])), at: time)
+            case .event(let event): read(event, at: time)
+            default: break
+            }
+        }
+        // In the order of time, and of the recording.
+        actions = actions.enumerated().sorted { ($0.1.time, $0.0) < ($1.1.time, $1.0) }.map(\.1)
+    }
+
+    private mutating func add(_ action: Action, at time: Duration) { actions.append((max(.zero, time), action)) }
+
+    private mutating func note(_ endpoint: Endpoint) { if !endpoints.contains(endpoint) { endpoints.append(endpoint) } }
+
+    /// The request of `call`, with what was recorded of its frame.
+    private func request(of call: Recording.Call, _ header: Recording.Header?) -> Request {
+        guard var frame = header?.frame else {
+            return Request(type: call.type, body: Recording.Header.filled(Bytes(), to: call.bodyCount))
+        }
+        frame.serial = 0
+        return Request(frame)
+    }
+
+    // MARK: Links
+
+    private mutating func readLinks(_ recording: Recording, _ start: Duration) {
+        var endpointOfSession: [UInt64: Endpoint] = [:]
+        for entry in recording.entries {
+            guard case .event(let event) = entry.content, let endpoint = event.endpoint else { continue }
+            note(endpoint)
+            if let session = event.session { endpointOfSession[session] = endpoint }
+        }
+        if endpoints.isEmpty { endpoints = ["server-7000:7000"] }
+        let (matched, unasked) = recording.exchanges
+        for exchange in matched {
+            exchanges[endpointOfSession[exchange.request.session] ?? endpoints[0], default: []].append(exchange)
+        }
+        // A response or part without a request belongs to one that is left out, or whose beginning was overwritten.
+        for (time, header) in unasked where header.kind != .response && header.kind != .part {
+            add(.send(header.frame, to: endpointOfSession[header.session] ?? endpoints[0]), at: time - start)
+        }
+        readHalfOpenLinks(recording, start, endpointOfSession)
+    }
+
+    /// A half-open link was so from its last received frame on: the client noticed later.
+    private mutating func readHalfOpenLinks(
+        _ recording: Recording,
+        _ start: Duration,
+        _ endpointOfSession: [UInt64: Endpoint]
+    ) {
+        var lastSign: [UInt64: Duration] = [:]
+        for entry in recording.entries {
+            switch entry.content {
+            case .received(let header): lastSign[header.session] = entry.time
+            case .event(let event):
+                guard let session = event.session else { continue }
+                if event.name == "connection.ready" { lastSign[session] = entry.time }
+                guard event.isEnd, event.cause == .halfOpen else { continue }
+                let endpoint = endpointOfSession[session] ?? endpoints[0]
+                let time = (lastSign[session] ?? start) - start
+                // After the frames of the same instant.
+                add(.end(endpoint, .halfOpen, by: .network), at: time + .nanoseconds(1))
+            case .call, .sent: break
+            @unknown default: break
+            }
+        }
+    }
+
+    // MARK: Events
+
+    /// When the present attempt began.
+    private var attemptBegin: Duration?
+
+    private mutating func read(_ event: Recording.Event, at time: Duration) {
+        switch event.name {
+        case "connection.resolving", "connection.connecting": attemptBegin = attemptBegin ?? time
+        case "connection.ready":
+            guard let endpoint = event.endpoint else { return }
+            attempts[endpoint, default: []].append(.ready(after: time - (exchange(&attemptBegin, with: nil) ?? time)))
+        case "connection.waiting":
+            if let delay = event.delay { delays.append(delay) }
+        case "attempt.failed": attemptFailed(event, at: time)
+        case "link.ended":
+            guard let endpoint = event.endpoint, let cause = event.cause, cause != .halfOpen, event.party != .client
+            else {
+                // The client ends a half-open link, or another one, by itself.
+                if event.cause == .protocolViolation, let endpoint = event.endpoint {
+                    add(.end(endpoint, .protocolViolation, by: .server), at: time)
+                }
+                return
+            }
+            add(.end(endpoint, cause, by: event.party ?? .network), at: time)
+        case "request.cancelled":
+            if case .integer(let id)? = event["id"] { add(.cancel(UInt64(bitPattern: id)), at: time) }
+        case "connection.draining": add(.close, at: time)
+        default: break
+        }
+    }
+
+    private mutating func attemptFailed(_ event: Recording.Event, at time: Duration) {
+        let duration = time - (exchange(&attemptBegin, with: nil) ?? time)
+        guard let endpoint = event.endpoint, let cause = event.cause, let phase = event.phase else { return }
+        switch phase {
+        case .handshaking where cause != .handshakeRefused:
+            attempts[endpoint, default: []].append(.ready(after: .zero))
+            if event.party != .client { add(.end(endpoint, cause, by: event.party ?? .network), at: time) }
+        case .handshaking: attempts[endpoint, default: []].append(.ready(after: .zero))
+        default: attempts[endpoint, default: []].append(.failed(cause, phase, after: duration))
+        }
+    }
+}
+
+extension Recording {
+    /// When the first attempt began, if that was before the first call.
+    fileprivate var firstAttemptBegin: Duration? {
+        for entry in entries {
+            switch entry.content {
+            case .call: return nil
+            case .event(let event) where ["connection.resolving", "connection.connecting"].contains(event.name):
+                return entry.time
+            default: break
+            }
+        }
+        return nil
+    }
+
+    /// The frames of requests by the number of their call. A request that was sent again has the same frame.
+    fileprivate var requests: [UInt64: Header] {
+        var requests: [UInt64: Header] = [:]
+        for entry in entries {
+            if case .sent(let header) = entry.content, header.kind == .request, header.id != 0 {
+                requests[header.id] = header
+            }
+        }
+        return requests
+    }
+}
+
+extension Recording.Event {
+    private func text(_ name: String) -> String? { if case .text(let text)? = self[name] { text } else { nil } }
+
+    /// The endpoint, as the replay names it.
+    var endpoint: Endpoint? { text("endpoint").flatMap { try? Endpoint(parsing: $0) }?.inReplay }
+    /// The delay before the next attempt; `nil` if it is absurd.
+    var delay: Duration? {
+        switch self["delay"] {
+        case .seconds(let seconds)? where (0...1e9).contains(seconds): .seconds(seconds)
+        case .integer(let seconds)? where (0...1_000_000_000).contains(seconds): .seconds(seconds)
+        default: nil
+        }
+    }
+    var cause: DisconnectCause? { text("cause").flatMap { DisconnectCause(rawValue: $0) } }
+    var phase: DisconnectReport.Phase? { text("phase").flatMap { DisconnectReport.Phase(rawValue: $0) } }
+    var party: DisconnectReport.Party? { text("ended_by").flatMap { DisconnectReport.Party(rawValue: $0) } }
+    var session: UInt64? {
+        if case .integer(let session)? = self["session"], session > 0 { UInt64(session) } else { nil }
+    }
+    var isEnd: Bool { name == "link.ended" || name == "attempt.failed" }
+}
+
+extension Endpoint {
+    /// The endpoint in plaintext, because a replay has no TLS. Its host has the port in its name: faults belong to a host,
+    /// and another endpoint may have the same one.
+    fileprivate var inReplay: Endpoint {
+        switch target {
+        case .host(let name, let port): .host("\(name)-\(port)", port: port)
+        case .unix: Endpoint(target: target)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import Trunkline
+
+/// What is sent and received on a usable link.
+struct ProbeExchange {
+    /// The format of the frames; `nil` to discard what is received.
+    var codec: FrameLayout?
+    fileprivate var received = ReceiveBuffer()
+    fileprivate var unsent: [UInt8] = []
+    fileprivate(set) var bytesReceived = 0
+    /// The number of received frames by kind, without pongs.
+    fileprivate(set) var frames: [String: Int] = [:]
+    /// How and when the link ended, unless the probe closed it.
+    fileprivate(set) var ending: (at: Instant, error: TransportError)?
+    /// Why the received bytes are not frames of the codec.
+    fileprivate(set) var malformation: FrameError?
+    /// The task that waits for the answer to a ping, or only for the end of the link.
+    fileprivate var waiting: Waiting?
+
+    fileprivate struct Waiting {
+        let begun: Instant
+        let isPing: Bool
+        let continuation: CheckedContinuation<ProbedLink.PingOutcome, Never>
+    }
+
+    /// The number of reads from the socket at once.
+    fileprivate static let readsAtOnce = 16
+}
+
+extension ProbedLink {
+    /// How a ping ended.
+    enum PingOutcome: Sendable {
+        case answered(Duration)
+        case unanswered
+        /// The link has ended, or the server does not speak the format.
+        case ended
+    }
+
+    /// Begins to read, so that pings can be answered and the end of the link is noticed.
+    func listen(speaking codec: FrameLayout?) {
+        exchange.codec = codec
+        transport?.isReading = true
+    }
+
+    /// Sends a ping and waits for its answer. Call this on the loop.
+    func ping(_ frame: Frame, within timeout: Duration) async -> PingOutcome {
+        await wait(for: timeout, afterSending: frame)
+    }
+
+    /// Waits for the end of the link, at most for `interval`. Call this on the loop.
+    func watch(for interval: Duration) async { _ = await wait(for: interval) }
+
+    private func wait(for timeout: Duration, afterSending ping: Frame? = nil) async -> PingOutcome {
+        let alarm = Alarm { [weak self] in self?.answer(.unanswered) }
+        let timer = LoopTimer(target: alarm)
+        let outcome: PingOutcome = await withCheckedContinuation { continuation in
+            guard transport != nil, exchange.ending == nil, exchange.malformation == nil else {
+                return continuation.resume(returning: .ended)
+            }
+            exchange.waiting = .init(begun: loop.now, isPing: ping != nil, continuation: continuation)
+            loop.arm(timer, at: loop.now.advanced(by: timeout))
+            if let ping { send(ping) }
+        }
+        loop.arm(timer, at: nil)
+        withExtendedLifetime(alarm) {}
+        return outcome
+    }
+
+    private func answer(_ outcome: PingOutcome) {
+        guard let waiting = exchange.waiting.take() else { return }
+        waiting.continuation.resume(returning: outcome)
+    }
+
+    private func end(_ error: TransportError) {
+        guard exchange.ending == nil else { return }
+        exchange.ending = (loop.now, error)
+        close()
+        answer(.ended)
+    }
+
+    // MARK: Out
+
+    private func send(_ frame: Frame) {
+        var output = SendBuffer()
+        do throws(FrameError) {
+            try exchange.codec?.encode(frame, into: &output)
+        } catch {
+            return end(TransportError(.system, "the ping cannot be encoded: \(error)"))
+        }
+        exchange.unsent += output.bytes
+        flush()
+    }
+
+    func flush() {
+        while !exchange.unsent.isEmpty {
+            let outcome = unsafe exchange.unsent.withUnsafeBytes { unsafe transport?.write([$0]) ?? .wouldBlock }
+            switch outcome {
+            case .bytes(let count): exchange.unsent.removeFirst(count)
+            case .wouldBlock:
+                transport?.awaitsWritable = true
+                return
+            case .failed(let error): return end(error)
+            }
+        }
+        transport?.awaitsWritable = transport?.isHoldingBytes ?? false
+    }
+
+    // MARK: In
+
+    /// Reads what is available, for a bounded time.
+    func readAll() {
+        for _ in 0..<ProbeExchange.readsAtOnce {
+            guard let transport else { return }
+            let (count, outcome) = unsafe exchange.received.fill { memory in
+                let outcome = unsafe transport.read(into: memory)
+                if case .bytes(let count) = outcome { return (count, outcome) }
+                return (0, outcome)
+            }
+            exchange.bytesReceived += count
+            decode()
+            switch outcome {
+            case .bytes: continue
+            case .wouldBlock: return
+            case .end: return end(TransportError(.closedByPeer, "the server closed the connection"))
+            case .failed(let error): return end(error)
+            }
+        }
+        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.readAll() })
+    }
+
+    private func decode() {
+        guard exchange.codec != nil, exchange.malformation == nil else {
+            exchange.received = ReceiveBuffer()
+            return
+        }
+        do throws(FrameError) {
+            while let frame = try exchange.codec?.decode(&exchange.received) { take(frame) }
+        } catch {
+            exchange.malformation = error
+            answer(.ended)
+        }
+    }
+
+    private func take(_ frame: Frame) {
+        let looksLikePong = frame.kind == .ping && exchange.codec?.pongsLookLikePings == true
+        if let waiting = exchange.waiting, waiting.isPing, frame.kind == .pong || looksLikePong {
+            return answer(.answered(loop.now.since(waiting.begun)))
+        }
+        exchange.frames[frame.kind == .goAway ? "go_away" : "\(frame.kind)", default: 0] += 1
+        if frame.kind == .ping, let pong = exchange.codec?.pong(answering: frame) { send(pong) }
+    }
+}
+
+/// Calls a closure when a timer fires.
+final class Alarm: TimerTarget {
+    private let body: @Sendable () -> Void
+
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+    func timerFired() { body() }
+}

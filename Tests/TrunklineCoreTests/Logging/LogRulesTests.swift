@@ -1,0 +1,482 @@
+import Testing
+
+@testable import Trunkline
+
+/// Which lines the events of a client become, in virtual time.
+@Suite struct LogRulesTests {
+    private struct Log {
+        var rules: LogRules
+        var now = Instant(nanoseconds: 0)
+        private(set) var records: [LogRecord] = []
+
+        init(_ level: LogRecord.Level = .info, to endpoints: [Endpoint] = ["a:1", "b:2"]) {
+            rules = LogRules(ClientLogging(level: level, name: "gateway") { _ in }, of: endpoints, at: now)
+            flush()
+            records = []
+        }
+
+        mutating func flush(_ load: LogRules.Load? = nil) {
+            rules.flush(at: now, load)
+            records += rules.takeRecords()
+        }
+
+        /// Adds events of one step.
+        mutating func add(_ contents: ClientEvent.Content..., load: LogRules.Load? = nil) {
+            for content in contents { rules.note(ClientEvent(content, at: now)) }
+            flush(load)
+        }
+
+        /// Lets time pass. Timers fire.
+        mutating func pass(_ duration: Duration, load: LogRules.Load? = nil) {
+            let end = now.advanced(by: duration)
+            while let next = rules.nextFlush, next <= end {
+                now = max(now, next)
+                let count = records.count
+                flush(load)
+                #expect(rules.nextFlush.map { $0 > now } ?? true, "a timer that fires for ever")
+                if records.count == count, rules.nextFlush == next { break }
+            }
+            now = end
+        }
+
+        mutating func becomesReady(_ session: UInt64, at endpoint: Endpoint = "a:1", tls: String? = nil) {
+            rules.note(
+                LinkLog.Ready(
+                    endpoint: endpoint,
+                    address: "10.0.0.8:1",
+                    session: session,
+                    attempt: 1,
+                    duration: .milliseconds(12),
+                    tlsVersion: tls
+                )
+            )
+            add(.stateChanged(.ready(endpoint, session: session)))
+        }
+
+        /// An attempt fails, and the next one follows after `delay`.
+        mutating func fails(_ number: Int, _ error: TransportError, delay: Duration = .milliseconds(120)) {
+            let cause = DisconnectCause(error)
+            rules.noteNextEndpoint("b:2")
+            add(
+                .linkEnded(report(.connecting, cause, error, attempt: number)),
+                .stateChanged(.waiting(delay: delay, attempt: number + 1, cause: cause))
+            )
+        }
+
+        func report(
+            _ phase: DisconnectReport.Phase,
+            _ cause: DisconnectCause,
+            _ error: (any Error)? = nil,
+            attempt: Int = 1,
+            lifetime: Duration = .zero,
+            lost: Int = 0,
+            unsent: Int = 0
+        ) -> DisconnectReport {
+            DisconnectReport(
+                endpoint: "a:1",
+                phase: phase,
+                endedBy: cause.party,
+                cause: cause,
+                error: error,
+                session: 4,
+                attempt: attempt,
+                lifetime: lifetime,
+                requestsLost: lost,
+                bytesUnsent: unsent,
+                pathBefore: .unknown,
+                pathAfter: .unknown
+            )
+        }
+
+        mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }
+        mutating func takeLines() -> [String] { takeAll().map(\.description) }
+        mutating func takeEvents() -> [String] { takeAll().map(\.event) }
+    }
+
+    private static let refused = TransportError(.refused, errno: 111, "a:1 refused the connection")
+
+    // MARK: Healthy lives
+
+    @Test func aHealthyLifeIsThreeLines() {
+        var rules = LogRules(ClientLogging(name: "gateway") { _ in }, of: ["a:1"], at: Instant(nanoseconds: 0))
+        var records = rules.takeRecords()
+        let ready = LinkLog.Ready(
+            endpoint: "a:1",
+            address: "10.0.0.8:1",
+            session: 1,
+            attempt: 1,
+            duration: .milliseconds(12),
+            tlsVersion: "TLSv1.3"
+        )
+        rules.note(ready)
+        let now = Instant(nanoseconds: 5_000_000_000)
+        for state in [ConnectionState.connecting("a:1", attempt: 1), .ready("a:1", session: 1)] {
+            rules.note(ClientEvent(.stateChanged(state), at: now))
+        }
+        rules.flush(at: now)
+        records += rules.takeRecords()
+        #expect(rules.nextFlush == nil)
+        var metrics = Client.Metrics()
+        (metrics.requests, metrics.responses) = (12_345, 12_345)
+        metrics.connection.links = 1
+        rules.close(metrics, at: Instant(nanoseconds: 7_200_000_000_000))
+        records += rules.takeRecords()
+        #expect(
+            records.map(\.description) == [
+                "info gateway client.created: created for a:1",
+                "info gateway client.ready: ready on a:1 (10.0.0.8:1, session 1) after 12 ms; TLSv1.3",
+                "info gateway client.closed: closed after 2 h; 12,345 requests: 12,345 answered; 1 link",
+            ]
+        )
+        #expect(records[1].fields.map(\.name).contains("tls") && records[1].time == .seconds(5))
+    }
+
+    @Test func aPlannedChangeIsOneLine() {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        log.rules.note(
+            LinkLog.Ready(endpoint: "b:2", address: nil, session: 2, attempt: 1, duration: .milliseconds(3))
+        )
+        log.add(.linkDraining("a:1", session: 1, .goAway), .stateChanged(.ready("b:2", session: 2)))
+        log.add(.linkEnded(log.report(.draining, .goAway)))
+        #expect(
+            log.takeLines() == [
+                "info gateway link.replaced: b:2 (session 2) replaces session 1 to a:1 (goAway: the server announced its shutdown)"
+            ]
+        )
+    }
+
+    // MARK: Losses
+
+    @Test func aLossIsOneLineWithCausePhaseLossesAndTheNextAttempt() throws {
+        var log = Log()
+        log.becomesReady(4)
+        _ = log.takeAll()
+        log.pass(.seconds(720))
+        log.rules.noteNextEndpoint("b:2")
+        let error = TransportError(.halfOpen, "no complete frame from a:1 within 10.0 seconds of a ping")
+        log.add(
+            .linkEnded(log.report(.ready, .halfOpen, error, lifetime: .seconds(720), lost: 3, unsent: 120)),
+            .stateChanged(.waiting(delay: .milliseconds(120), attempt: 2, cause: .halfOpen))
+        )
+        let record = try #require(log.takeAll().first)
+        #expect(record.level == .warning && record.event == "link.lost")
+        let parts = [
+            "lost the link to a:1 (10.0.0.8:1, session 4) after 12 min", "not even the answer to a ping",
+            "within 10.0 seconds of a ping",
+            "3 requests lost, 120 bytes unsent", "next attempt in 120 ms at b:2",
+        ]
+        for part in parts { #expect(record.message.contains(part)) }
+        let names = ["cause", "phase", "requests_lost", "bytes_unsent", "next_delay", "next_endpoint"]
+        for name in names { #expect(record.fields.contains { $0.name == name }) }
+        log.pass(.seconds(1))
+        log.becomesReady(5, at: "b:2")
+        #expect(
+            log.takeLines() == [
+                "info gateway link.ready: ready again on b:2 (10.0.0.8:1, session 5); there was no link for 1 s"
+            ]
+        )
+    }
+
+    @Test func anHourWithoutAServerIsAboutTwelveLines() {
+        var log = Log()
+        for number in 1...720 {
+            log.fails(number, Self.refused)
+            log.pass(.seconds(5))
+        }
+        let lines = log.takeAll()
+        #expect(lines.count <= 13 && lines.count >= 9)
+        #expect(lines[0].event == "attempt.failed" && lines.dropFirst().allSatisfy { $0.event == "links.unstable" })
+        #expect(lines[1].message.hasPrefix("1 more attempt failed in 10 s (1 refused); the latest: attempt 2 to a:1"))
+        log.becomesReady(800)
+        #expect(
+            log.takeLines().first?.hasSuffix(
+                "ready on a:1 (10.0.0.8:1, session 800) after 720 failed attempts; there was no link for 60 min"
+            ) == true
+        )
+    }
+
+    @Test func aNewKindOfFailureIsWrittenAtOnce() {
+        var log = Log()
+        log.fails(1, Self.refused)
+        log.pass(.seconds(1))
+        log.fails(2, Self.refused)
+        log.pass(.seconds(1))
+        log.fails(3, TransportError(.tls(.expired), "certificate has expired (/CN=a expired on 2026-01-01)"))
+        let records = log.takeAll()
+        #expect(
+            records.map(\.level) == [.warning, .error] && records.map(\.event) == ["attempt.failed", "attempt.failed"]
+        )
+        #expect(records[1].message.contains("to do: renew the certificate of the server"))
+    }
+
+    /// Seven kinds of failure in turn, and more: the number of lines stays bounded.
+    @Test func manyKindsOfFailureAreBounded() {
+        var log = Log()
+        for number in 1...200 {
+            log.add(
+                .linkEnded(log.report(.ready, DisconnectCause.allCases[number % 16], Self.refused, attempt: number))
+            )
+        }
+        #expect(log.takeAll().count <= 8)
+    }
+
+    @Test func aFlappingLinkIsSummarised() {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        for session in 2...400 {
+            log.rules.noteNextEndpoint("a:1")
+            log.add(
+                .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(1), lost: 2)),
+                .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
+            )
+            log.pass(.milliseconds(500))
+            log.becomesReady(UInt64(session))
+            log.pass(.seconds(1))
+        }
+        let records = log.takeAll()
+        #expect(records.count <= 12)
+        #expect(records.prefix(3).map(\.event) == ["link.lost", "link.ready", "links.unstable"])
+        #expect(records[2].message.contains("requests lost"))
+        // What was not said is said a while after the last loss, with the state of then.
+        log.pass(.seconds(1200))
+        #expect(log.takeAll().last?.message.contains("is in use") == true)
+        #expect(log.rules.nextFlush == nil)
+    }
+
+    @Test func anOrderlyEndIsNoWarning() throws {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        log.add(.linkEnded(log.report(.ready, .closedByServer, lifetime: .seconds(300))), .stateChanged(.idle))
+        let record = try #require(log.takeAll().first)
+        #expect(record.level == .info && record.event == "link.ended")
+        #expect(record.message.contains("nothing lost; no further attempt until a request needs a link"))
+    }
+
+    @Test func aRefusedLoginSaysWhatToDo() throws {
+        var log = Log()
+        log.add(
+            .linkEnded(log.report(.handshaking, .handshakeRefused, HandshakeRefusal("unknown user"))),
+            .stateChanged(.idle)
+        )
+        let record = try #require(log.takeAll().first)
+        #expect(record.level == .error && record.message.contains("the handshake was refused: unknown user"))
+        #expect(record.message.contains("to do: check the credentials"))
+    }
+
+    @Test func theFailureOfThePlannedChangeSaysThatTheLinkStays() throws {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        log.pass(.seconds(60))
+        let error = TransportError(.tls(.alert(45)), "alert certificate expired")
+        log.add(.linkEnded(log.report(.securing, .tls, error)))
+        let record = try #require(log.takeAll().first)
+        #expect(record.level == .error && record.message.contains("the link to a:1 (session 1) is in use, for 60 s"))
+        #expect(record.message.hasSuffix("to do: renew the certificate of this client (options.tls.identity)"))
+    }
+
+    // MARK: Requests
+
+    private func failure(_ code: ClientError.Code, _ fate: ClientError.Fate = .unknown) -> ClientEvent.Content {
+        .requestFailed(id: 7, ClientError(code, fate, "deadline exceeded"), after: .seconds(8))
+    }
+
+    @Test func failedRequestsAreSummarisedByCodeAndFate() {
+        var log = Log()
+        log.add(failure(.timedOut))
+        #expect(
+            log.takeLines() == [
+                "warning gateway requests.failed: request 7 failed: timedOut (unknown): deadline exceeded"
+            ]
+        )
+        for _ in 0..<1500 { log.add(failure(.timedOut)) }
+        log.add(failure(.timedOut, .notSent), .requestRefused(ClientError(.overloaded, .notSent, "full")))
+        #expect(log.takeAll().isEmpty)
+        log.pass(.seconds(30))
+        #expect(
+            log.takeLines() == [
+                "warning gateway requests.failed: 1,501 requests failed in 30 s: 1,500 timedOut (unknown), 1 timedOut (notSent);"
+                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest: a request: overloaded (notSent): full"
+            ]
+        )
+        #expect(log.rules.nextFlush == nil)
+    }
+
+    @Test func summariesOfFailuresBecomeRarerAndStartOverAfterAPause() {
+        var log = Log()
+        for _ in 0..<3600 {
+            log.add(failure(.timedOut))
+            log.pass(.seconds(1))
+        }
+        #expect(log.takeAll().count <= 10)
+        log.pass(.seconds(3600))
+        _ = log.takeAll()
+        log.add(failure(.timedOut))
+        log.pass(.seconds(29))
+        log.add(failure(.timedOut))
+        #expect(log.takeAll().count == 1)
+        log.pass(.seconds(1))
+        #expect(log.takeAll().count == 1)
+    }
+
+    @Test func cancelledRequestsAreNoFailures() {
+        var log = Log()
+        log.add(failure(.cancelled))
+        log.pass(.seconds(60))
+        #expect(log.takeAll().isEmpty)
+    }
+
+    @Test func errorResponsesAreCountedByTypeAndStatus() {
+        var log = Log()
+        for _ in 0..<3 { log.rules.noteRejected(type: 0x410, status: 500) }
+        log.flush()
+        for status in 0..<100 { log.rules.noteRejected(type: 1, status: UInt32(status)) }
+        log.pass(.seconds(30))
+        let records = log.takeAll()
+        #expect(
+            records[0].message == "the server answered 3 requests with an error: 3 of type 0x410 with status 500"
+        )
+        #expect(records[1].message.contains("100 requests") && records[1].message.contains("84 others"))
+        #expect(records.allSatisfy { $0.level == .info })
+    }
+
+    @Test func droppedPushesAreSummarised() {
+        var log = Log()
+        for _ in 0..<100 { log.add(.pushesDropped(5)) }
+        log.pass(.seconds(30))
+        #expect(log.takeAll().map { "\($0.fields[0].value)" } == ["5", "495"])
+    }
+
+    // MARK: Limits
+
+    @Test func aLimitIsWrittenWhenRequestsHaveWaitedForASecond() throws {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        log.add(.limitReached(.serials))
+        log.pass(.milliseconds(300))
+        log.add(.limitCleared(.serials))
+        log.pass(.seconds(10))
+        #expect(log.takeAll().isEmpty)
+        log.add(.limitReached(.serials))
+        let load = LogRules.Load(
+            inFlight: 250,
+            abandoned: 6,
+            waiting: 90,
+            oldest: .seconds(5),
+            silence: .milliseconds(3)
+        )
+        log.pass(.seconds(2), load: load)
+        let record = try #require(log.takeAll().first)
+        #expect(
+            record.description
+                == "warning gateway limit.reached: requests have waited for 1 s because all serial numbers of the link are in"
+                + " use; 250 in flight, the oldest for 5 s; 6 abandoned (timed out or cancelled, and not answered yet); 90"
+                + " waiting; the link works, its latest frame came 3 ms ago: the server answers more slowly than requests"
+                + " are made"
+        )
+        log.pass(.seconds(30), load: load)
+        #expect(log.takeLines().first?.contains("have waited for 30 s of the last 30 s because") == true)
+        log.add(.limitCleared(.serials))
+        log.pass(.seconds(100))
+        #expect(
+            log.takeLines() == [
+                "info gateway limit.cleared: requests no longer wait because all serial numbers of the link are in use; they"
+                    + " waited for 32.3 s in all"
+            ]
+        )
+        #expect(log.rules.nextFlush == nil)
+    }
+
+    @Test func aLimitThatComesAndGoesForAnHourIsFewLines() {
+        var log = Log()
+        for _ in 0..<18_000 {
+            log.add(.limitReached(.maximumInFlight))
+            log.pass(.milliseconds(100))
+            log.add(.limitCleared(.maximumInFlight))
+            log.pass(.milliseconds(100))
+        }
+        log.pass(.seconds(2000))
+        let records = log.takeAll()
+        #expect(records.count <= 12 && records.last?.event == "limit.cleared")
+        #expect(log.rules.nextFlush == nil)
+    }
+
+    @Test func anExhaustedRetryBudgetIsCounted() {
+        var log = Log()
+        for _ in 0..<100 { log.add(.limitReached(.retryBudget)) }
+        log.pass(.seconds(60))
+        #expect(log.takeAll().map { "\($0.fields[1].value)" } == ["1", "99"])
+        #expect(log.rules.nextFlush == nil)
+    }
+
+    // MARK: Levels and texts
+
+    @Test func atDebugEveryEventIsARecord() {
+        var log = Log(.debug)
+        log.add(failure(.timedOut), failure(.cancelled), .limitReached(.serials), .stateChanged(.idle))
+        #expect(
+            log.takeEvents() == [
+                "request.failed", "request.cancelled", "limit.reached", "connection.idle", "requests.failed",
+            ]
+        )
+    }
+
+    @Test func recordsBelowTheLevelAreNotMade() {
+        var log = Log(.error)
+        log.becomesReady(1)
+        log.add(failure(.timedOut), .linkEnded(log.report(.ready, .reset)))
+        #expect(log.takeAll().isEmpty)
+        log.add(.linkEnded(log.report(.securing, .tls, TransportError(.tls(.untrusted), "self-signed"))))
+        #expect(log.takeAll().map(\.level) == [.error])
+    }
+
+    /// An error of the caller's own may contain anything, such as a token.
+    @Test func errorsOfOthersAreNamedByTheirType() {
+        struct Own: Error, CustomStringConvertible { let description = "the token is hunter2" }
+        for level in [LogRecord.Level.debug, .info] {
+            var log = Log(level)
+            log.add(
+                .requestFailed(
+                    id: 1,
+                    ClientError(.invalidResponse, .answered, "cannot decode", cause: Own()),
+                    after: .zero
+                ),
+                .requestRefused(
+                    ClientError(.closed, .notSent, "closed", cause: ClientError(.closed, .notSent, "", cause: Own()))
+                ),
+                .linkEnded(log.report(.handshaking, .handshakeRefused, Own())),
+                .linkEnded(log.report(.securing, .tls, TransportError(.tls(.noPassphrase), "\(Own())")))
+            )
+            log.pass(.seconds(60))
+            let text = log.takeAll().map { "\($0) \($0.fields)" }.joined(separator: "\n")
+            #expect(!text.contains("hunter2") && text.contains("an error of the type Own"))
+        }
+    }
+
+    @Test func everyRecordIsOneLine() {
+        var log = Log()
+        log.add(.linkEnded(log.report(.handshaking, .handshakeRefused, HandshakeRefusal("bad\nnews"))))
+        #expect(log.takeLines().allSatisfy { !$0.contains("\n") })
+        #expect(LogText.grouped(1_234_567) == "1,234,567" && LogText.grouped(-12) == "-12")
+        #expect(LogText.time(.seconds(90)) == "90 s" && LogText.time(.seconds(5400)) == "90 min")
+        #expect(LogRecord.Level.debug < .info && LogRecord.Level.warning < .error)
+    }
+
+    @Test func whatWasCountedIsWrittenAtTheEnd() {
+        var log = Log()
+        log.add(failure(.timedOut))
+        log.add(failure(.closed))
+        log.fails(1, Self.refused)
+        log.fails(2, Self.refused)
+        _ = log.takeAll()
+        log.rules.deallocate(pending: 2, at: log.now)
+        log.rules.close(Client.Metrics(), at: log.now)
+        log.flush()
+        #expect(log.takeEvents() == ["links.unstable", "requests.failed", "client.deallocated"])
+    }
+}

@@ -1,0 +1,96 @@
+import Testing
+import Trunkline
+import TrunklineTelemetry
+
+@Suite struct PrometheusTextTests {
+    private func lines(of snapshots: [ClientSnapshot], with prefix: String) -> [String] {
+        PrometheusText.page(of: snapshots).split(separator: "\n").map(String.init).filter { $0.hasPrefix(prefix) }
+    }
+
+    @Test func aHistogramHasCumulativeBucketsASumAndACount() {
+        let name = "rpc_client_call_duration_seconds"
+        let found = lines(of: [sampleSnapshot()], with: name)
+        let bounds = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1 2.5 5 7.5 10 +Inf".split(separator: " ")
+        // The calls that succeeded, and one that failed.
+        let series = [
+            ("trunkline_client_name=\"users\"", [3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4], "0.11"),
+            (
+                "trunkline_client_name=\"users\",error_type=\"timedOut\"",
+                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "20"
+            ),
+        ]
+        let expected = series.flatMap { labels, counts, sum -> [String] in
+            let buckets = zip(bounds, counts).map { "\(name)_bucket{\(labels),le=\"\($0)\"} \($1)" }
+            return buckets + ["\(name)_sum{\(labels)} \(sum)", "\(name)_count{\(labels)} \(counts[14])"]
+        }
+        #expect(found == expected)
+    }
+
+    @Test func errorsHaveTheirCodeAndFate() {
+        let name = "trunkline_request_errors_total"
+        #expect(
+            lines(of: [sampleSnapshot()], with: name) == [
+                "\(name){trunkline_client_name=\"users\",error_type=\"cancelled\",trunkline_fate=\"notSent\"} 1",
+                "\(name){trunkline_client_name=\"users\",error_type=\"rejected\",trunkline_fate=\"answered\"} 2",
+                "\(name){trunkline_client_name=\"users\",error_type=\"timedOut\",trunkline_fate=\"unknown\"} 1",
+            ]
+        )
+    }
+
+    @Test func everyFamilyIsThereOnceForAllClients() {
+        let page = PrometheusText.page(of: [sampleSnapshot(), sampleSnapshot(named: "orders")])
+        let types = page.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }
+        #expect(types.count == Set(types).count)
+        #expect(types.contains("# TYPE trunkline_io_bytes_total counter"))
+        #expect(
+            lines(of: [sampleSnapshot(), sampleSnapshot(named: "orders")], with: "trunkline_push_received_total") == [
+                "trunkline_push_received_total{trunkline_client_name=\"users\"} 20",
+                "trunkline_push_received_total{trunkline_client_name=\"orders\"} 20",
+            ]
+        )
+    }
+
+    /// Each family is in one piece: its comments, then its values.
+    @Test func commentsComeBeforeTheirValues() {
+        var family = ""
+        for line in PrometheusText.page(of: [sampleSnapshot()]).split(separator: "\n") {
+            let words = line.split(separator: " ")
+            if line.hasPrefix("# TYPE ") { family = String(words[2]) }
+            if !line.hasPrefix("#") { #expect(line.hasPrefix(family)) }
+        }
+    }
+
+    @Test func labelsAreEscaped() {
+        let snapshot = sampleSnapshot(named: "a\"b\\c\nd", attributes: ["1st.team-name": "é"])
+        #expect(
+            lines(of: [snapshot], with: "trunkline_push_received_total") == [
+                #"trunkline_push_received_total{trunkline_client_name="a\"b\\c\nd",_1st_team_name="é"} 20"#
+            ]
+        )
+    }
+
+    /// A page with a label twice is invalid as a whole.
+    @Test func attributesOfTheSnapshotDoNotRepeatALabel() {
+        let attributes = [
+            "a.b": "1", "a_b": "2", "error.type": "3", "error_type": "4", "le": "5", "trunkline.client.name": "6",
+        ]
+        let page = PrometheusText.page(of: [sampleSnapshot(attributes: attributes)])
+        for line in page.split(separator: "\n") where !line.hasPrefix("#") {
+            guard let labels = line.split(separator: "{").last?.split(separator: "}").first else { continue }
+            let names = labels.split(separator: ",").compactMap { $0.split(separator: "=").first }
+            #expect(names.count == Set(names).count, "\(line)")
+            #expect(names.filter { $0 == "a_b" }.count == 1, "\(line)")
+        }
+        let common = "trunkline_client_name=\"users\",a_b=\"1\""
+        #expect(page.contains("trunkline_request_refused_total{\(common),le=\"5\",error_type=\"overloaded\"} 3\n"))
+        #expect(page.contains("rpc_client_call_duration_seconds_bucket{\(common),le=\"0.005\"} 3\n"))
+        #expect(page.contains("trunkline_push_received_total{\(common),error_type=\"3\",le=\"5\"} 20\n"))
+    }
+
+    @Test func aNewClientHasNoErrorsAndNoLink() {
+        let page = PrometheusText.page(of: [ClientSnapshot(of: Client.Metrics(), named: "new")])
+        #expect(!page.contains("trunkline_request_errors") && !page.contains("trunkline_tcp_"))
+        #expect(page.contains("trunkline_link_state{trunkline_client_name=\"new\",trunkline_link_state=\"idle\"} 1\n"))
+        #expect(PrometheusText.page(of: []).isEmpty)
+    }
+}

@@ -1,0 +1,227 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// The flight recorder, and its text.
+@Suite(.simulated) struct RecorderTests {
+    private func options(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions {
+            $0.recorder = .ring()
+            change(&$0)
+        }
+    }
+
+    @Test func callsFramesAndEventsAreRecordedInOrder() throws {
+        try simulate(options: options(), overTLS: false) { service, client in
+            _ = try await client.send(ask("hello"), timeout: .seconds(3))
+            try await client.post(ask("one-way"))
+            try await service.network.clock.sleep(for: .seconds(1))
+            let recording = try #require(await client.recording)
+            #expect(recording.isComplete)
+            #expect(recording.start == nil)
+            let calls = recording.calls
+            #expect(calls.map(\.id) == [1, 2])
+            #expect(calls.map(\.bodyCount) == [5, 7])
+            #expect(calls.map(\.timeout) == [.seconds(3), .seconds(8)])
+            #expect(calls.map(\.isOneWay) == [false, true])
+            let sent = recording.sent.filter { $0.kind == .request }
+            #expect(sent.map(\.id) == [1, 2])
+            #expect(sent.map(\.serial) == [50, 0])
+            #expect(sent.allSatisfy { $0.type == 0x410 && $0.session > 0 && $0.body == nil })
+            let received = try #require(recording.received.first { $0.kind == .response })
+            #expect(received.serial == 50)
+            #expect(received.bodyCount == 5)
+            #expect(received.session == sent[0].session)
+            #expect(recording.events.map(\.name).contains("connection.ready"))
+            #expect(recording.entries.map(\.time) == recording.entries.map(\.time).sorted())
+            #expect(recording.outcomes == [1: .answered(status: 0, isError: false), 2: .written])
+        }
+    }
+
+    @Test func batchesAreRecorded() throws {
+        try simulate(options: options(), overTLS: false) { _, client in
+            try await client.connect()
+            _ = await client.send(all: (0..<10).map { ask($0) }, timeout: .seconds(5))
+            let recording = try #require(await client.recording)
+            // `connect()` has the first number.
+            #expect(recording.calls.map(\.id) == Array(2...11))
+            #expect(recording.calls.allSatisfy { $0.timeout == .seconds(5) })
+            #expect(recording.sent.filter { $0.kind == .request }.map(\.id) == Array(2...11))
+            #expect(recording.outcomes.count == 10)
+        }
+    }
+
+    @Test func failuresAndLossesAreRecorded() throws {
+        try simulate(options: options(), overTLS: false, handler: { _ in .noReply }) { service, client in
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("x"), timeout: .milliseconds(100))
+            }
+            #expect(error?.code == .timedOut)
+            service.network.reset()
+            for await state in client.states { if case .waiting = state { break } }
+            let recording = try #require(await client.recording)
+            #expect(recording.outcomes == [1: .failed(code: "timedOut", fate: "unknown")])
+            #expect(recording.sent.map(\.kind).contains(.cancel))
+            let end = try #require(recording.events.first { $0.name == "link.ended" })
+            #expect(end["cause"] == .text("reset"))
+        }
+    }
+
+    /// Secrets are in bodies and byte fields.
+    @Test func bodiesAndByteFieldsAreKeptOnlyIfAllowed() throws {
+        let layout = FrameLayout {
+            Field.type(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.bytes("token", 4)
+            Field.bytes("trace", 2)
+            Field.integer("version", UInt8.self, default: 3)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        .roles(ping: 0x1, push: 2, serials: 1...)
+        @Sendable func request(_ type: UInt32) -> Request {
+            var request = Request(type: type, body: Bytes([UInt8](repeating: 0x41, count: 300)))
+            request[bytes: "token"] = "ABCD"
+            request[bytes: "trace"] = [1, 2]
+            return request
+        }
+        let options = options {
+            $0.recorder?.bodies = .types([0x20])
+            $0.recorder?.fields = ["trace"]
+        }
+        try simulate(speaking: layout, options: options, overTLS: false) { _, client in
+            _ = try await client.send(request(0x10))
+            _ = try await client.send(request(0x20))
+            let recording = try #require(await client.recording)
+            for frames in [recording.sent, recording.received].map({ $0.filter { $0.bodyCount > 0 } }) {
+                #expect(frames.map(\.body) == [nil, Bytes([UInt8](repeating: 0x41, count: 256))])
+                #expect(frames.map(\.bodyCount) == [300, 300])
+                for frame in frames {
+                    #expect(frame.fields.first { $0.name == "token" }?.value == .size(4))
+                    #expect(frame.fields.first { $0.name == "trace" }?.value == .bytes([1, 2]))
+                }
+            }
+            // Only what was allowed is in the text, which is all that leaves the process.
+            let text = recording.jsonLines
+            #expect(!text.contains("41424344"))
+            #expect(text.components(of: "414141") == 2)
+        }
+    }
+
+    @Test func theOldestEntriesAreOverwritten() throws {
+        let options = options { $0.recorder = .ring(bytes: 65_536) }
+        try simulate(options: options, overTLS: false) { _, client in
+            for _ in 0..<40 { _ = await client.send(all: (0..<100).map { ask($0) }) }
+            let recording = try #require(await client.recording)
+            #expect(!recording.isComplete)
+            let calls = recording.calls
+            #expect(calls.last?.id == 4000)
+            #expect(calls.map(\.id) == calls.map(\.id).sorted())
+            // 120 bytes for each request: at least 15/16 of the memory are in use.
+            #expect(recording.entries.count * 40 >= 65_536 * 14 / 16)
+            #expect(recording.entries.count * 40 <= 65_536)
+        }
+    }
+
+    @Test func textOfARecordingCanBeReadAgain() throws {
+        let options = options {
+            $0.recorder?.bodies = .all
+            $0.liveness.interval = .milliseconds(50)
+        }
+        try simulate(options: options, overTLS: false) { service, client in
+            _ = try await client.send(ask("hello"))
+            try await client.post(ask("one-way"))
+            _ = try await service.server.push(Frame(.push, type: 2, body: "news"))
+            try await service.network.clock.sleep(for: .seconds(1))
+            service.network.reset()
+            for await state in client.states { if case .waiting = state { break } }
+            _ = try? await client.send(ask("late"), timeout: .seconds(1))
+            let recording = try #require(await client.recording)
+            let again = try Recording(jsonLines: recording.jsonLines)
+            #expect(again == recording)
+            #expect(recording.entries.count > 20)
+        }
+    }
+
+    @Test(arguments: [
+        ("", 1), ("{}", 1), ("{\"recording\":2}", 1), ("{\"recording\":1}\n[1]", 2), ("{\"recording\":1}\n\n{", 3),
+        ("{\"recording\":1}\n{\"t\":1}", 2), ("{\"recording\":1}\n{\"t\":1,\"sent\":\"letter\"}", 2),
+        ("{\"recording\":1}\n{\"call\":1}", 2), ("{\"recording\":1}\n{\"t\":99999999999999999999,\"call\":1}", 2),
+    ])
+    func textThatIsNoRecordingIsRejected(_ text: String, line: Int) {
+        #expect { try Recording(jsonLines: text) } throws: { ($0 as? RecordingError)?.line == line }
+    }
+
+    @Test func negativeAndAbsurdValuesAreHarmless() throws {
+        let text = """
+            {"recording":1,"complete":false}
+            {"t":-1.5,"call":1,"type":-1,"bytes":-5,"timeout":-1.0}
+            {"t":0.000000001,"sent":"request","session":1,"id":1,"bytes":99999999999999999999}
+            {"t":1,"received":"response","fields":{"a":{"bytes":-1},"b":"zz","c":3},"body":"abc"}
+            {"t":2.0,"event":"made.up","list":[1],"text":"a\\nb"}
+            """
+        let recording = try Recording(jsonLines: text)
+        #expect(recording.entries.count == 4)
+        #expect(recording.entries[0].time == .milliseconds(-1500))
+        #expect(recording.calls.map(\.id) == [1])
+        #expect(recording.calls.map(\.bodyCount) == [0])
+        #expect(recording.calls.map(\.timeout) == [.seconds(-1)])
+        #expect(recording.received[0].fields.map(\.name) == ["c"])
+        #expect(recording.received[0].body == nil)
+        #expect(recording.events[0].fields.map(\.value) == [.text("a\nb")])
+        #expect(try Recording(jsonLines: recording.jsonLines) == recording)
+    }
+
+    @Test func aLossDumpsTheRecordingIfItsCauseWasChosen() throws {
+        let dumps = Dumps()
+        let options = options {
+            $0.recorder?.dumpsAutomatically(on: [.reset], atMostEvery: .seconds(60)) { recording, report in
+                dumps.add(recording, report)
+            }
+        }
+        try simulate(options: options, overTLS: false) { service, client in
+            for pause in [1, 1, 60] {
+                _ = try await client.send(ask("x"))
+                service.network.reset()
+                for await state in client.states { if case .waiting = state { break } }
+                try await service.network.clock.sleep(for: .seconds(pause))
+            }
+            // The second loss came too soon after the first.
+            _ = try await client.send(ask("x"))
+            service.network.reset()
+            for await state in client.states { if case .waiting = state { break } }
+            _ = try await client.send(ask("x"))
+            #expect(dumps.all.map(\.report.cause) == [.reset, .reset])
+            #expect(dumps.all.allSatisfy { $0.recording.events.last?.name == "link.ended" })
+            #expect(dumps.all.map(\.recording.calls.count) == [1, 4])
+        }
+    }
+
+    @Test func withoutARecorderThereIsNoRecording() throws {
+        try simulate { _, client in
+            _ = try await client.send(ask("x"))
+            #expect(await client.recording == nil)
+        }
+    }
+}
+
+/// The recordings that were dumped.
+private final class Dumps: Sendable {
+    private let dumps = Lock<[(recording: Recording, report: DisconnectReport)]>([])
+
+    func add(_ recording: Recording, _ report: DisconnectReport) { dumps.withLock { $0.append((recording, report)) } }
+
+    var all: [(recording: Recording, report: DisconnectReport)] { dumps.withLock { $0 } }
+}
+
+extension Recording {
+    var calls: [Call] { entries.compactMap { if case .call(let call) = $0.content { call } else { nil } } }
+    var sent: [Header] { entries.compactMap { if case .sent(let header) = $0.content { header } else { nil } } }
+    var received: [Header] { entries.compactMap { if case .received(let header) = $0.content { header } else { nil } } }
+    var events: [Event] { entries.compactMap { if case .event(let event) = $0.content { event } else { nil } } }
+}
+
+extension String {
+    /// The number of parts with `text` in it, counted by line.
+    fileprivate func components(of text: String) -> Int { split(separator: "\n").count { $0.contains(text) } }
+}

@@ -1,0 +1,227 @@
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Replaying a recording: the same calls end in the same way.
+@Suite(.simulated) struct ReplayTests {
+    /// Records `body` in one network, and replays it in another, from its text.
+    private func replay(
+        speaking codec: some FrameCodec = FrameLayout.standard,
+        options: ClientOptions = ClientOptions(),
+        handler: @escaping LoopbackServer.Handler = { _ in .echo },
+        _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+    ) throws -> Replay {
+        var recorded = options
+        recorded.recorder = .ring()
+        let text = Lock("")
+        try simulate(seed: 3, speaking: codec, options: recorded, overTLS: false, handler: handler) { service, client in
+            try await body(service, client)
+            let recording = try #require(await client.recording)
+            text.withLock { $0 = recording.jsonLines }
+        }
+        let recording = try Recording(jsonLines: text.withLock { $0 })
+        let network = SimulatedNetwork(seed: 9)
+        return try network.runBlocking { try await network.replay(recording, speaking: codec, options: options) }
+    }
+
+    @Test func aHealthyLifeIsReplayed() throws {
+        let replay = try replay { service, client in
+            for number in 0..<20 { _ = try await client.send(ask(number)) }
+            try await client.post(ask("one-way"))
+            _ = try await service.server.push(Frame(.push, type: 2, body: "news"))
+            try await service.network.clock.sleep(for: .seconds(1))
+        }
+        #expect(replay.differences == [])
+        #expect(replay.original.outcomes.count == 21)
+        #expect(replay.recording.received.map(\.kind).contains(.push))
+    }
+
+    @Test func timeoutsCancellationsAndErrorsAreReplayed() throws {
+        let replay = try replay(
+            speaking: statusLayout,
+            handler: { request in
+                switch request.body {
+                case "never": .noReply
+                case "error": .status(500)
+                case "late": .after(.milliseconds(300), .echo)
+                default: .after(.milliseconds(20), .echo)
+                }
+            },
+            { service, client in
+                for body: Bytes in ["ok", "never", "error", "late", "fine"] {
+                    _ = try? await client.send(ask(body), timeout: .milliseconds(200))
+                }
+                let handle = client.start(ask("never"))
+                try await service.network.clock.sleep(for: .milliseconds(50))
+                handle.cancel()
+                try await service.network.clock.sleep(for: .seconds(1))
+            }
+        )
+        #expect(replay.differences == [])
+        #expect(
+            replay.original.outcomes == [
+                1: .answered(status: 0, isError: false), 2: .failed(code: "timedOut", fate: "unknown"),
+                3: .answered(status: 500, isError: true), 4: .failed(code: "timedOut", fate: "unknown"),
+                5: .answered(status: 0, isError: false), 6: .failed(code: "cancelled", fate: "unknown"),
+            ]
+        )
+    }
+
+    @Test func aHalfOpenLinkIsReplayed() throws {
+        let options = ClientOptions {
+            $0.liveness.interval = .seconds(5)
+            $0.liveness.deadline = .seconds(2)
+        }
+        let replay = try replay(options: options) { service, client in
+            _ = try await client.send(ask("before"))
+            service.network.halfOpen()
+            _ = try? await client.send(ask("lost"), timeout: .seconds(20))
+            _ = try await client.send(ask("after"))
+        }
+        #expect(replay.differences == [])
+        #expect(replay.recording.events.contains { $0.name == "link.ended" && $0["cause"] == .text("halfOpen") })
+        #expect(replay.recording.outcomes[2] == .failed(code: "connectionLost", fate: "unknown"))
+    }
+
+    @Test func anOutageWithRefusedAttemptsIsReplayed() throws {
+        let replay = try replay { service, client in
+            _ = try await client.send(ask("before"))
+            service.network.refuseConnections(to: "db")
+            service.network.reset()
+            let waiting = client.start(ask("waiting"), timeout: .seconds(60))
+            try await service.network.clock.sleep(for: .seconds(20))
+            service.network.acceptConnections(to: "db")
+            _ = try await waiting.value
+        }
+        #expect(replay.differences == [])
+        #expect(replay.original.events.count { $0.name == "attempt.failed" } > 2)
+    }
+
+    @Test func serialsExhaustedBehindASlowServerAreReplayed() throws {
+        let replay = try replay(
+            speaking: standardLayout(serials: 50...53),
+            handler: { _ in .after(.seconds(3), .echo) },
+            { _, client in
+                let handles = (0..<12).map { client.start(ask($0), timeout: .seconds(5)) }
+                for handle in handles { _ = try? await handle.value }
+            }
+        )
+        #expect(replay.differences == [])
+        #expect(replay.recording.events.contains { $0.name == "limit.reached" && $0["limit"] == .text("serials") })
+        #expect(replay.original.outcomes.values.contains(.failed(code: "timedOut", fate: "notSent")))
+    }
+
+    @Test func aProtocolViolationIsReplayed() throws {
+        let replay = try replay(
+            handler: { $0.body == "bad" ? .garbage(Bytes([UInt8](repeating: 0xff, count: 64))) : .echo },
+            { service, client in
+                _ = try await client.send(ask("good"))
+                _ = try? await client.send(ask("bad"))
+                try await service.network.clock.sleep(for: .seconds(1))
+            }
+        )
+        #expect(replay.differences == [])
+        #expect(replay.recording.outcomes[2] == .failed(code: "protocolViolation", fate: "unknown"))
+    }
+
+    /// A difference is seen: the test of the tests above.
+    @Test func anotherTimeoutMakesADifference() throws {
+        let text = Lock("")
+        let recorded = ClientOptions { $0.recorder = .ring() }
+        try simulate(options: recorded, overTLS: false, handler: { _ in .noReply }) { _, client in
+            _ = try? await client.send(ask("x"), timeout: .seconds(2))
+            let recording = try #require(await client.recording)
+            text.withLock { $0 = recording.jsonLines }
+        }
+        let changed = text.withLock { $0.replacing("\"timeout\":2.0", with: "\"timeout\":5.0") }
+        let recording = try Recording(jsonLines: changed)
+        let network = SimulatedNetwork(seed: 9)
+        let replay = try network.runBlocking { try await network.replay(recording, speaking: FrameLayout.standard) }
+        let expected = "call 1: was failed(code: \"timedOut\", fate: \"unknown\"), now pending"
+        #expect(replay.differences == [expected])
+    }
+
+    /// Replays a recording of these lines.
+    private func replay(_ lines: [String], speaking codec: some FrameCodec = FrameLayout.standard) throws -> Replay {
+        let text = (["{\"recording\":1,\"complete\":true}"] + lines).joined(separator: "\n")
+        let recording = try Recording(jsonLines: text)
+        let network = SimulatedNetwork(seed: 1)
+        return try network.runBlocking { try await network.replay(recording, speaking: codec) }
+    }
+
+    private static let ready = [
+        #"{"t":0.0,"event":"connection.connecting","endpoint":"a:7000","attempt":1}"#,
+        #"{"t":0.1,"event":"connection.ready","endpoint":"a:7000","session":1}"#,
+    ]
+
+    @Test func absurdNumbersAreHarmless() throws {
+        let replay = try replay(
+            Self.ready + [
+                #"{"t":0.2,"call":1,"type":1040,"bytes":9223372036854775807,"timeout":1.0}"#,
+                #"{"t":0.2,"sent":"request","session":1,"id":1,"type":1040,"serial":50,"bytes":-7}"#,
+                #"{"t":0.3,"event":"connection.waiting","delay":1e300,"attempt":2,"cause":"reset"}"#,
+                #"{"t":0.3,"event":"connection.waiting","delay":1e999,"attempt":2,"cause":"reset"}"#,
+                #"{"t":0.4,"received":"push","session":1,"type":2,"bytes":4611686018427387904}"#,
+                #"{"t":0.5,"event":"link.ended","endpoint":"a:7000","session":18446744073709551615,"cause":"what"}"#,
+            ]
+        )
+        #expect(replay.recording.outcomes.count == 1)
+    }
+
+    /// The serial of a request that was never answered is used again after its quarantine.
+    @Test func aResponseBelongsToTheLatestRequestWithItsSerial() throws {
+        let replay = try replay(
+            Self.ready + [
+                #"{"t":1.0,"call":1,"type":1040,"timeout":1.0}"#,
+                #"{"t":1.0,"sent":"request","session":1,"id":1,"type":1040,"serial":50}"#,
+                #"{"t":2.0,"event":"request.failed","id":1,"code":"timedOut","fate":"unknown"}"#,
+                #"{"t":99.0,"call":2,"type":1041,"timeout":1.0}"#,
+                #"{"t":99.0,"sent":"request","session":1,"id":2,"type":1041,"serial":50}"#,
+                #"{"t":99.1,"received":"response","session":1,"type":1041,"serial":50}"#,
+            ]
+        )
+        let outcomes = replay.original.outcomes
+        #expect(outcomes[1] == .failed(code: "timedOut", fate: "unknown"))
+        #expect(outcomes[2] == .answered(status: 0, isError: false))
+        #expect(replay.differences == [])
+    }
+
+    /// Matched in order, a message of the handshake that has no response must not take that of the first call.
+    @Test func messagesOfTheHandshakeTakeNoResponse() throws {
+        let lines =
+            Self.ready.prefix(1) + [
+                #"{"t":0.1,"sent":"request","session":1,"one_way":true,"bytes":5}"#, Self.ready[1],
+                #"{"t":0.2,"call":1,"bytes":3,"timeout":1.0}"#,
+                #"{"t":0.2,"sent":"request","session":1,"id":1,"bytes":3}"#,
+                #"{"t":0.3,"received":"response","session":1,"bytes":2}"#,
+            ]
+        let replay = try replay(Array(lines), speaking: DelimitedCodec(delimiter: [0xff]))
+        #expect(replay.original.outcomes == [1: .answered(status: 0, isError: false)])
+        #expect(replay.differences == [])
+    }
+
+    /// Two servers on one host: the attempts of each end as they did.
+    @Test func endpointsOfOneHostAreReplayedApart() throws {
+        let text = Lock("")
+        let network = SimulatedNetwork(seed: 5)
+        try network.runBlocking {
+            let server = try await network.startServer(at: "db:7001", speaking: .standard)
+            let options = ClientOptions { $0.recorder = .ring() }
+            let endpoints: [Endpoint] = ["db:7000", "db:7001"]
+            let client = Client(to: endpoints, speaking: .standard, options: options, on: network.loops)
+            for number in 0..<3 { _ = try await client.send(ask(number)) }
+            await server.disconnectAll(reset: true)
+            try await network.clock.sleep(for: .seconds(5))
+            _ = try await client.send(ask("after"))
+            let recording = await client.recording
+            text.withLock { $0 = recording?.jsonLines ?? "" }
+            await client.close()
+            await server.stop()
+        }
+        let recording = try Recording(jsonLines: text.withLock { $0 })
+        let other = SimulatedNetwork(seed: 6)
+        let replay = try other.runBlocking { try await other.replay(recording, speaking: FrameLayout.standard) }
+        #expect(replay.differences == [])
+        #expect(recording.events.contains { $0.name == "attempt.failed" && $0["endpoint"] == .text("db:7000") })
+    }
+}
