@@ -1,30 +1,41 @@
-// A link is established, lost and established again; the log has a record of each, with its fields as metadata.
+// A link is established, lost and established again; the logger has a record of each, with its fields as metadata.
 import InMemoryLogging
 import Logging
 import Trunkline
 import TrunklineTesting
 
+struct LoginError: Error, CustomStringConvertible { var description: String { "no login with secret" } }
+
 var handler = InMemoryLogHandler()
-handler.logLevel = .debug
+handler.logLevel = .info
 let log = handler
 let logger = Logger(label: "client", factory: { _ in log })
 let server = try await LoopbackServer.start(speaking: .standard)
-let options = ClientOptions { $0.observers = [LoggingObserver(logger: logger)] }
+let options = ClientOptions { $0.logging = ClientLogging(to: logger) }
+precondition(options.logging?.level == .info)
 let client = Client(to: server.endpoint, speaking: .standard, options: options)
 _ = try await client.send(Request(type: 0x410, body: "secret"))
-await server.disconnectAll()
+await server.disconnectAll(reset: true)
 _ = try await client.send(Request(type: 0x410, body: "secret"), options: CallOptions(retry: .idempotent()))
-await client.close()
-// A task of the client logs.
-while !log.entries.contains(where: { $0.message == "connection.closed" }) { await Task.yield() }
+await client.close()  // returns when the log is written
 
-let ready = log.entries.filter { $0.message == "connection.ready" }
-precondition(ready.map(\.level) == [.info, .info], "\(log.entries)")
-precondition(ready.map { $0.metadata["session"] } == ["1", "2"], "\(ready)")
-precondition(ready.allSatisfy { $0.metadata["endpoint"] == "\(server.endpoint)" }, "\(ready)")
-let ended = log.entries.filter { $0.message == "link.ended" }
-precondition(ended.map(\.level) == [.warning, .info], "\(ended)")
-precondition(ended.map { $0.metadata["cause"] } == ["closedByServer", "closedLocally"], "\(ended)")
-precondition(!"\(log.entries)".contains("secret"))
+func records(_ event: String) -> [InMemoryLogHandler.Entry] {
+    log.entries.filter { $0.metadata["event"] == .string(event) }
+}
+precondition(records("client.ready").map(\.level) == [.info], "\(log.entries)")
+precondition(records("client.ready").allSatisfy { $0.metadata["endpoint"]?.description == "\(server.endpoint)" })
+let lost = records("link.lost")
+precondition(lost.map(\.level) == [.warning] && lost[0].metadata["cause"]?.description == "reset", "\(log.entries)")
+precondition(records("client.closed").count == 1, "\(log.entries)")
+
+// An error of the program's own code appears only with its type.
+let failing = ClientOptions {
+    $0.logging = ClientLogging(to: logger)
+    $0.handshake.perform = { _ in throw LoginError() }
+}
+let other = Client(to: server.endpoint, speaking: .standard, options: failing)
+_ = try? await other.send(Request(type: 0x410, body: "secret"), timeout: .milliseconds(200))
+await other.close()
+precondition("\(log.entries)".contains("LoginError") && !"\(log.entries)".contains("secret"), "\(log.entries)")
 await server.stop()
 print("logged")
