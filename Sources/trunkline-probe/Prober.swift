@@ -209,8 +209,8 @@ actor Prober {
         for number in 0..<arguments.pings {
             guard let ping = codec.ping(number: UInt64(number)) else { break }
             if number > 0 { await link.watch(for: arguments.interval) }
+            if link.exchange.ending != nil { break }
             let outcome = await link.ping(ping, within: arguments.timeout)
-            if case .ended = outcome, link.exchange.ending != nil { break }
             pings.sent += 1
             // After an unanswered ping, its late answer would be taken for that of the next one.
             guard case .answered(let time) = outcome else { break }

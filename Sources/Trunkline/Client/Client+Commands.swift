@@ -121,7 +121,7 @@ extension Client: LoopActor, CommandQueueOwner {
                 directRoom -= 1
                 counters.requests += 1
                 noteAccepted(id, type, expectsResponse, on: session)
-                connection.recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isPart, accepted, deadline)
+                connection.recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, at: batchTime)
                 if expectsResponse, isPart { parts.begin(id, type: type) }
                 return queue.register(
                     id,
@@ -143,8 +143,8 @@ extension Client: LoopActor, CommandQueueOwner {
         noteAccepted(id, frame.type, expectsResponse, on: 0)
         if let recorder = connection.recorder {
             let deadline = deadline ?? waiter.batch?.options.deadline
-            let isOpen = frame.kind == .part
-            recorder.call(id, frame.type, frame.body.count, expectsResponse, isOpen: isOpen, accepted, deadline)
+            let (type, bodyCount, isOpen) = (frame.type, frame.body.count, frame.kind == .part)
+            recorder.call(id, type, bodyCount, expectsResponse, isOpen: isOpen, deadline, at: batchTime)
         }
         tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
         if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
@@ -173,7 +173,7 @@ extension Client: LoopActor, CommandQueueOwner {
             )
             directRoom -= admitted
             counters.requests += admitted
-            connection.recorder?.calls(requests, admitted, first: first, options)
+            connection.recorder?.calls(requests, admitted, first: first, options, at: batchTime)
             if tellsRequests {
                 for index in 0..<admitted {
                     noteAccepted(first + RequestID(index), requests[index].type, options.expectsResponse, on: session)
@@ -307,7 +307,6 @@ extension Client: TimerTarget {
     private func takeTime() {
         armed = nil
         let now = loop.now
-        connection.recorder?.timerFired("requests")
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)
         endRests(at: now)

@@ -117,6 +117,8 @@ public actor Connection {
     var isPaused = false
     /// The latest state sent to the readers of `states`.
     var publishedState = ConnectionState.idle
+    /// The end of the wait that `publishedState` describes; `nil` if it is no wait.
+    private var publishedWaitEnd: Instant?
     var stateReaders = Broadcast<ConnectionState>()
     var disconnectReaders = Broadcast<DisconnectReport>()
 
@@ -234,9 +236,11 @@ public actor Connection {
 
     func publishState() {
         publishPath()
+        // The rest of a wait shrinks all the time: its end tells whether it is the same wait.
+        let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
         let state = state
-        guard state != publishedState else { return }
-        publishedState = state
+        guard state != publishedState, end == nil || end != publishedWaitEnd else { return }
+        (publishedState, publishedWaitEnd) = (state, end)
         if let log = observation?.log, case .waiting(let until, _, _) = machine.state {
             log.willTry(machine.ring.upcoming(at: until))
         }

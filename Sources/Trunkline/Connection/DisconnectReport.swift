@@ -91,8 +91,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public var description: String {
         var text = "\(endpoint): \(cause.rawValue) while \(phase.rawValue), by the \(endedBy.rawValue)"
         text += " (session \(session), attempt \(attempt)"
-        if lifetime > .zero { text += ", ready for \(lifetime)" }
-        if requestsLost > 0 { text += ", \(requestsLost) requests lost" }
+        if lifetime > .zero { text += ", ready for \(lifetime.text)" }
+        if requestsLost > 0 { text += ", \(requestsLost) \(requestsLost == 1 ? "request" : "requests") lost" }
         if isNetworkChange {
             text += ", path: \(pathBefore), now \(pathAfter)"
         } else if case .route = pathAfter {

@@ -50,7 +50,8 @@ public struct Timeline: Sendable, Hashable {
         public var timeWithoutLink: Duration {
             min(waited, .nanoseconds(withoutLink))
         }
-        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``. It
+        /// includes the time until the event loop took the call, usually less than 0.1 ms.
         public var timeQueued: Duration { waited - timeWithoutLink }
 
         private var waited: Duration { max(.zero, (admitted ?? endedAt).since(rested ?? started)) }
@@ -162,7 +163,10 @@ extension Timeline.Attempt: CustomStringConvertible {
         let waits = [
             (timeInBackOff, "for the end of a back-off"), (timeWithoutLink, "for a link"), (timeQueued, "for its turn"),
         ]
-        let waited = waits.filter { $0.0 >= .microseconds(100) }.map { "\($0.0.text) \($0.1)" }
+        // A short wait for the turn is only the way to the event loop.
+        let waited = waits.filter { $0.0 >= ($0.1 == "for its turn" ? .milliseconds(1) : .microseconds(100)) }.map {
+            "\($0.0.text) \($0.1)"
+        }
         var phrases = waited.isEmpty ? [] : ["waited " + waited.joined(separator: ", ")]
         guard let link else {
             if admission != nil { phrases.append("on a link that has ended") }

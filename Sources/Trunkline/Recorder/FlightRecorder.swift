@@ -32,14 +32,14 @@ final class FlightRecorder: @unchecked Sendable {
         _ bodyCount: Int,
         _ expectsResponse: Bool,
         isOpen: Bool,
-        _ accepted: Instant,
-        _ deadline: Instant?
+        _ deadline: Instant?,
+        at now: Instant
     ) {
         let flags: UInt64 = (expectsResponse ? 0 : 1) | (isOpen ? 2 : 0)
-        let timeout = deadline.map { UInt64(clamping: $0.nanoseconds &- accepted.nanoseconds) } ?? .max
+        let timeout = deadline.map { UInt64(clamping: $0.nanoseconds &- now.nanoseconds) } ?? .max
         unsafe ring.append(RecordWords.callSize) { words in
             unsafe words[0] = RecordWords.head(.call, RecordWords.callSize, flags, type)
-            unsafe words[1] = UInt64(bitPattern: accepted.nanoseconds)
+            unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
             unsafe words[2] = id
             unsafe words[3] = timeout
             unsafe words[4] = UInt64(bodyCount)
@@ -48,12 +48,18 @@ final class FlightRecorder: @unchecked Sendable {
 
     /// Records that the event loop has received the first `count` calls of a batch. No request is copied.
     @inline(never)
-    func calls(_ requests: borrowing [Request], _ count: Int, first: RequestID, _ options: borrowing ResolvedOptions) {
-        let (expectsResponse, accepted, deadline) = (options.expectsResponse, options.accepted, options.deadline)
+    func calls(
+        _ requests: borrowing [Request],
+        _ count: Int,
+        first: RequestID,
+        _ options: borrowing ResolvedOptions,
+        at now: Instant
+    ) {
+        let (expectsResponse, deadline) = (options.expectsResponse, options.deadline)
         let span = requests.span
         for index in 0..<count {
             let (type, bodyCount) = (span[index].frame.type, span[index].frame.body.count)
-            call(first + RequestID(index), type, bodyCount, expectsResponse, isOpen: false, accepted, deadline)
+            call(first + RequestID(index), type, bodyCount, expectsResponse, isOpen: false, deadline, at: now)
         }
     }
 

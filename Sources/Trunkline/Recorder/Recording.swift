@@ -15,7 +15,7 @@ public struct Recording: Sendable, Hashable {
     /// What was recorded.
     @nonexhaustive
     public enum Content: Sendable, Hashable {
-        /// The event loop received a call. The time of the entry is the time of the call.
+        /// The event loop received a call.
         case call(Call)
         /// A frame was sent: the kernel accepted its first byte; over TLS, it was encrypted.
         case sent(Header)
@@ -33,7 +33,7 @@ public struct Recording: Sendable, Hashable {
         public let type: UInt32
         /// The number of bytes in the body of the request.
         public let bodyCount: Int
-        /// The time that the call had until its deadline; `nil` for no limit.
+        /// The time that the call had left until its deadline; `nil` for no limit.
         public let timeout: Duration?
         /// Whether it is a one-way message.
         public let isOneWay: Bool
@@ -158,8 +158,7 @@ extension Recording {
         self.init(
             start: snapshot.unixStart,
             isComplete: !snapshot.hasOverwritten,
-            // A call is recorded when the event loop receives it, but its time is that of the call.
-            entries: entries.enumerated().sorted { ($0.1.time, $0.0) < ($1.1.time, $1.0) }.map(\.1)
+            entries: entries
         )
     }
 

@@ -111,6 +111,7 @@ struct ReplayScript {
 
     // MARK: Events
 
+    private var hasClosed = false
     /// When the present attempt began.
     private var attemptBegin: Duration?
 
@@ -120,8 +121,7 @@ struct ReplayScript {
         case "connection.ready":
             guard let endpoint = event.endpoint else { return }
             attempts[endpoint, default: []].append(.ready(after: time - (exchange(&attemptBegin, with: nil) ?? time)))
-        case "connection.waiting":
-            if let delay = event.delay { delays.append(delay) }
+        case "connection.waiting": if let delay = event.delay { delays.append(delay) }
         case "attempt.failed": attemptFailed(event, at: time)
         case "link.ended":
             guard let endpoint = event.endpoint, let cause = event.cause, cause != .halfOpen, event.party != .client
@@ -135,7 +135,9 @@ struct ReplayScript {
             add(.end(endpoint, cause, by: event.party ?? .network), at: time)
         case "request.cancelled":
             if case .integer(let id)? = event["id"] { add(.cancel(UInt64(bitPattern: id)), at: time) }
-        case "connection.draining": add(.close, at: time)
+        case "connection.draining", "connection.closed":
+            if !hasClosed { add(.close, at: time) }
+            hasClosed = true
         default: break
         }
     }

@@ -7,8 +7,17 @@ public struct Replay: Sendable {
     /// The recording of the client in the simulation.
     public let recording: Recording
 
+    /// How each call ended in the original and in the replay, in the order of the calls. The numbers are those of the
+    /// original; in the replay a call may have another one. `nil` if the call was not made.
+    public var outcomes: [(id: UInt64, original: Recording.Outcome, replayed: Recording.Outcome?)] {
+        let now = recording.outcomesInOrder
+        return original.outcomesInOrder.enumerated().map { index, was in
+            (was.id, was.outcome, index < now.count ? now[index].outcome : nil)
+        }
+    }
+
     /// The calls that ended differently, and the ends of links that differ, each as a line. Empty if the client did the
-    /// same as in the original.
+    /// same as in the original. Times are not compared.
     public var differences: [String] {
         let (was, now) = (original.outcomesInOrder, recording.outcomesInOrder)
         var differences = zip(was, now).filter { $0.0.outcome != $0.1.outcome }.map { was, now in
@@ -35,7 +44,8 @@ extension SimulatedNetwork {
     /// This is not replayed:
     ///
     /// - TLS. Links are in plaintext, and attempts that failed in the TLS handshake end with `reset` instead.
-    /// - Call options other than the timeout: retry policies of single calls, `waitsForReady`, caches.
+    /// - Call options other than the timeout: retry policies of single calls, `waitsForReady`, caches. The back-off before
+    ///   a request is sent again is drawn anew.
     /// - Subscriptions, which are single requests in a recording, and requests of `open`, which are left out.
     /// - What happened before the first entry, if the recording is not complete.
     ///
@@ -43,7 +53,8 @@ extension SimulatedNetwork {
     ///   - recording: The recording.
     ///   - codec: The codec of the recorded client.
     ///   - options: The options of the recorded client. The TLS options, the reconnect policy and the recorder are
-    ///     replaced.
+    ///     replaced. Interceptors, observers and the log are left out: the recorded requests have passed the interceptors
+    ///     already.
     /// - Returns: The recording of the new client, to compare.
     /// - Throws: `TransportError` if a server cannot be started, because this network has one with the same address.
     public func replay(
@@ -64,6 +75,8 @@ extension SimulatedNetwork {
 
         var options = options
         options.tls = ClientOptions.TLS()
+        // The recorded requests have passed the interceptors. Logs and observers are those of the recorded client.
+        (options.interceptors, options.observers, options.logging) = ([], [], nil)
         options.reconnecting.policy = options.reconnecting.policy.map { RecordedDelays(script.delays, then: $0) }
         // The same entries take about as much memory as their text.
         options.recorder = .ring(bytes: max(4 << 20, 2 * recording.jsonLines.utf8.count))

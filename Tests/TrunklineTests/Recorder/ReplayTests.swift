@@ -124,6 +124,54 @@ import TrunklineTesting
         #expect(replay.recording.outcomes[2] == .failed(code: "protocolViolation", fate: "unknown"))
     }
 
+    /// The client waits between its attempts as long as it did.
+    @Test func backOffsAreReplayed() throws {
+        let replay = try replay { service, client in
+            _ = try await client.send(ask("before"))
+            service.network.refuseConnections(to: "db")
+            service.network.reset()
+            let waiting = client.start(ask("waiting"), timeout: .seconds(60))
+            try await service.network.clock.sleep(for: .seconds(10))
+            service.network.acceptConnections(to: "db")
+            _ = try await waiting.value
+        }
+        func delays(_ recording: Recording) -> [ClientEvent.Value?] {
+            recording.events.filter { $0.name == "connection.waiting" }.map { $0["delay"] }
+        }
+        #expect(delays(replay.original).count > 3)
+        #expect(delays(replay.recording) == delays(replay.original))
+    }
+
+    @Test func aRecordingThatWasReadAfterTheCloseIsReplayed() throws {
+        let replay = try replay { _, client in
+            _ = try await client.send(ask("a"))
+            await client.close()
+        }
+        #expect(replay.differences == [])
+        #expect(replay.original.events.contains { $0.name == "connection.closed" })
+        #expect(replay.outcomes.map(\.original) == [.answered(status: 0, isError: false)])
+        #expect(replay.outcomes.map(\.replayed) == [.answered(status: 0, isError: false)])
+    }
+
+    /// The recorded requests have passed the interceptors already.
+    @Test func interceptorsAndObserversAreLeftOut() throws {
+        struct Doubling: ClientInterceptor {
+            func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion? {
+                call.request.body = Bytes(Array(call.request.body) + Array(call.request.body))
+                return nil
+            }
+        }
+        let lines = Lock(0)
+        let options = ClientOptions {
+            $0.interceptors = [Doubling()]
+            $0.logging = ClientLogging { _ in lines.withLock { $0 += 1 } }
+        }
+        let replay = try replay(options: options) { _, client in _ = try await client.send(ask("abc")) }
+        #expect(replay.differences == [])
+        #expect(replay.recording.sent.first { $0.kind == .request }?.bodyCount == 6)
+        #expect(lines.withLock { $0 } == 3)
+    }
+
     /// A difference is seen: the test of the tests above.
     @Test func anotherTimeoutMakesADifference() throws {
         let text = Lock("")
