@@ -173,7 +173,7 @@ extension Int64 {
         return (self < 0 ? "-" : "") + "\(seconds)." + String(repeating: "0", count: 9 - digits.count) + digits
     }
 
-    /// Reads a number of seconds as nanoseconds. `nil` if it is none, or out of range.
+    /// Reads a number of seconds as nanoseconds. `nil` if the text is not a number, or out of range.
     fileprivate init?(seconds text: String) {
         let parts = text.drop { $0 == "-" }.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard text.count - text.drop(while: { $0 == "-" }).count <= 1, let whole = UInt64(parts[0]) else { return nil }

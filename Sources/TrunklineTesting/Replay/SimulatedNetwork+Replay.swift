@@ -81,7 +81,7 @@ extension SimulatedNetwork {
         // The same entries take about as much memory as their text.
         options.recorder = .ring(bytes: max(4 << 20, 2 * recording.jsonLines.utf8.count))
         let client = Client(to: script.endpoints, speaking: codec, options: options, on: loops)
-        try await perform(script, client, servers, codec)
+        try await perform(script, client, servers)
         guard let replayed = await client.recording else { preconditionFailure("the client has a recorder") }
         client.cancelAll()
         await client.close()
@@ -93,8 +93,7 @@ extension SimulatedNetwork {
     private func perform(
         _ script: ReplayScript,
         _ client: Client,
-        _ servers: [Endpoint: LoopbackServer],
-        _ codec: some FrameCodec
+        _ servers: [Endpoint: LoopbackServer]
     ) async throws {
         let start = clock.now
         var calls: [UInt64: PendingRequest<Response>] = [:]

@@ -27,7 +27,7 @@ package enum JSONValue: Sendable, Equatable {
     package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
     package var number: String? { if case .number(let number) = self { number } else { nil } }
 
-    /// The number as an integer; `nil` if it is none, or out of range.
+    /// The number as an integer; `nil` if it is not an integer, or out of range.
     package func integer<Value: FixedWidthInteger>(_ type: Value.Type = Value.self) -> Value? {
         number.flatMap { Value($0) }
     }
