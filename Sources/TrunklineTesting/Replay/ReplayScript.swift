@@ -16,7 +16,7 @@ struct ReplayScript {
         case cancel(UInt64)
         case send(Frame, to: Endpoint)
         /// Ends the links to the endpoint.
-        case end(Endpoint, DisconnectCause, by: DisconnectReport.Party)
+        case end(Endpoint, DisconnectCause)
         case close
     }
 
@@ -102,7 +102,7 @@ struct ReplayScript {
                 let endpoint = endpointOfSession[session] ?? endpoints[0]
                 let time = (lastSign[session] ?? start) - start
                 // After the frames of the same instant.
-                add(.end(endpoint, .halfOpen, by: .network), at: time + .nanoseconds(1))
+                add(.end(endpoint, .halfOpen), at: time + .nanoseconds(1))
             case .call, .sent: break
             @unknown default: break
             }
@@ -128,11 +128,11 @@ struct ReplayScript {
             else {
                 // The client ends a half-open link, or another one, by itself.
                 if event.cause == .protocolViolation, let endpoint = event.endpoint {
-                    add(.end(endpoint, .protocolViolation, by: .server), at: time)
+                    add(.end(endpoint, .protocolViolation), at: time)
                 }
                 return
             }
-            add(.end(endpoint, cause, by: event.party ?? .network), at: time)
+            add(.end(endpoint, cause), at: time)
         case "request.cancelled":
             if case .integer(let id)? = event["id"] { add(.cancel(UInt64(bitPattern: id)), at: time) }
         case "connection.draining", "connection.closed":
@@ -148,7 +148,7 @@ struct ReplayScript {
         switch phase {
         case .handshaking where cause != .handshakeRefused:
             attempts[endpoint, default: []].append(.ready(after: .zero))
-            if event.party != .client { add(.end(endpoint, cause, by: event.party ?? .network), at: time) }
+            if event.party != .client { add(.end(endpoint, cause), at: time) }
         case .handshaking: attempts[endpoint, default: []].append(.ready(after: .zero))
         default: attempts[endpoint, default: []].append(.failed(cause, phase, after: duration))
         }

@@ -111,11 +111,11 @@ extension SimulatedNetwork {
                 }
             case .cancel(let id): calls[id]?.cancel()
             case .send(let frame, let endpoint): _ = try? await servers[endpoint]?.broadcast(frame)
-            case .end(let endpoint, .closedByServer, _): await servers[endpoint]?.disconnectAll()
-            case .end(_, .goAway, _): break  // the server has announced it, and the client closes the link
-            case .end(let endpoint, .protocolViolation, _): await servers[endpoint]?.perform(.absurdLength)
-            case .end(let endpoint, .halfOpen, _): halfOpen(endpoint.hostName)
-            case .end(let endpoint, let cause, _): breakLinks(to: endpoint.hostName, cause.transportError)
+            case .end(let endpoint, .closedByServer): await servers[endpoint]?.disconnectAll()
+            case .end(_, .goAway): break  // the server has announced it, and the client closes the link
+            case .end(let endpoint, .protocolViolation): await servers[endpoint]?.perform(.absurdLength)
+            case .end(let endpoint, .halfOpen): halfOpen(endpoint.hostName)
+            case .end(let endpoint, let cause): breakLinks(to: endpoint.hostName, cause.transportError)
             case .close: Task(executorPreference: executor) { await client.close() }  // ends with the client
             }
         }
