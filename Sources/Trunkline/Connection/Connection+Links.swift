@@ -171,7 +171,7 @@ extension Connection {
     /// Writes as much as the socket takes, and counts it.
     @discardableResult
     func write(_ index: Int) -> Link.WriteResult {
-        let result = links[index].write(observing: rules.stepObservation != nil, recorder)
+        let result = links[index].write(completed: rules.stepObservation?.spareIDs(), recorder)
         counts.bytesSent += result.byteCount
         counts.framesSent += result.frameCount
         if isOwned { links[index].machine.noteWrites(at: loop.now) }
@@ -192,8 +192,7 @@ extension Connection {
             }
         }
         if !result.completed.isEmpty {
-            let written = ClientEvent.Content.requestsWritten(ids: result.completed, session: links[index].session)
-            rules.stepObservation?.add(written, at: loop.now)
+            rules.stepObservation?.add(written: result.completed, on: links[index].session)
         }
         for id in result.wrote {
             if let (waiter, position) = links[index].machine.written(id) {

@@ -153,10 +153,12 @@ extension Link {
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     ///
     /// - Parameters:
-    ///   - observing: Whether the result names all requests that were written.
+    ///   - completed: An empty list, for the requests that were written; `nil` if that is not observed.
     ///   - recorder: Records the frames whose first byte was written.
-    mutating func write(observing: Bool, _ recorder: FlightRecorder?) -> WriteResult {
+    mutating func write(completed: consuming [RequestID]?, _ recorder: FlightRecorder?) -> WriteResult {
         var result = WriteResult()
+        let observing = completed != nil
+        if let completed { result.completed = completed }
         guard finalReads == nil else { return result }
         if !heldWrites.isEmpty {
             // Bytes that TLS holds go first.

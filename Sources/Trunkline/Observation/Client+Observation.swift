@@ -13,17 +13,8 @@ extension Client {
     /// Tells the observers of the requests that were collected.
     func tellCollected() {
         guard tellsRequests, let observation = connection.observation else { return }
-        // The next lists will be about as long: one allocation for each instead of one for each doubling.
-        if !accepted.isEmpty {
-            let count = min(accepted.count, 1024)
-            observation.add(.requestsAccepted(exchange(&accepted, with: [])), at: batchTime)
-            accepted.reserveCapacity(count)
-        }
-        if !answered.isEmpty {
-            let count = min(answered.count, 1024)
-            observation.add(.requestsAnswered(exchange(&answered, with: [])), at: loop.now)
-            answered.reserveCapacity(count)
-        }
+        if !accepted.isEmpty { observation.add(accepted: &accepted, at: batchTime) }
+        if !answered.isEmpty { observation.add(answered: &answered) }
     }
 
     /// Notes that a request was accepted, and is on the link of `session` or, if that is 0, waits.

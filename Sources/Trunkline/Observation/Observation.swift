@@ -27,6 +27,11 @@ final class Observation: @unchecked Sendable {
         @exclusivity(unchecked)
     #endif
     @safe private var events: [ClientEvent] = []
+    /// Empty arrays whose memory is used for the next events. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var spare = Spare()
     private var isDelivering = false
 
     /// Returns `nil` if no observer wants any event, and there is neither a log nor a recorder.
@@ -67,6 +72,24 @@ final class Observation: @unchecked Sendable {
         if wants(kind) { add(content(), at: loop.now) }
     }
 
+    /// Adds an event for requests that were accepted. The list is empty then.
+    func add(accepted requests: inout [ClientEvent.AcceptedRequest], at now: Instant) {
+        add(.requestsAccepted(exchange(&requests, with: exchange(&spare.accepted, with: []))), at: now)
+    }
+
+    /// Adds an event for requests that were answered. The list is empty then.
+    func add(answered requests: inout [ClientEvent.AnsweredRequest]) {
+        add(.requestsAnswered(exchange(&requests, with: exchange(&spare.answered, with: []))), at: loop.now)
+    }
+
+    /// Adds an event for requests that were written.
+    func add(written ids: [RequestID], on session: UInt64) {
+        add(.requestsWritten(ids: ids, session: session), at: loop.now)
+    }
+
+    /// Returns an empty list with memory, for requests that are written.
+    func spareIDs() -> [RequestID] { exchange(&spare.written, with: []) }
+
     /// Delivers the events.
     @inline(__always)
     func deliver() { if !events.isEmpty, !isDelivering { deliverAll() } }
@@ -76,14 +99,52 @@ final class Observation: @unchecked Sendable {
         isDelivering = true
         // An observer may cause further events.
         while !events.isEmpty {
-            let batch = exchange(&events, with: [])
-            for audience in audiences {
-                let isAll = audience.interests == interestsOfObservers
-                let wanted = isAll ? batch : batch.filter { !audience.interests.isDisjoint(with: $0.kinds) }
-                if wanted.isEmpty { continue }
-                if let queue = audience.queue { queue.add(wanted) } else { audience.observer.observe(wanted) }
-            }
+            var batch = exchange(&events, with: exchange(&spare.events, with: []))
+            deliver(batch)
+            reclaim(&batch)
         }
         isDelivering = false
+    }
+
+    private func deliver(_ batch: [ClientEvent]) {
+        for audience in audiences {
+            let isAll = audience.interests == interestsOfObservers
+            let wanted = isAll ? batch : batch.filter { !audience.interests.isDisjoint(with: $0.kinds) }
+            if wanted.isEmpty { continue }
+            if let queue = audience.queue { queue.add(wanted) } else { audience.observer.observe(wanted) }
+        }
+    }
+
+    /// Keeps the memory of delivered events for the next ones. If an observer keeps the events, this allocates as much.
+    private func reclaim(_ batch: inout [ClientEvent]) {
+        for event in batch {
+            switch event.content {
+            case .requestsAccepted(let requests): spare.accepted = requests
+            case .requestsAnswered(let requests): spare.answered = requests
+            case .requestsWritten(let ids, _): spare.written = ids
+            default: break
+            }
+        }
+        spare.events = exchange(&batch, with: [])
+        spare.empty()
+    }
+}
+
+extension Observation {
+    /// Empty arrays with memory for the next events.
+    private struct Spare {
+        var events: [ClientEvent] = []
+        var accepted: [ClientEvent.AcceptedRequest] = []
+        var answered: [ClientEvent.AnsweredRequest] = []
+        var written: [RequestID] = []
+
+        /// Empties the arrays. They keep their memory, unless it is large.
+        mutating func empty() {
+            // The events first: they hold the other arrays.
+            events.removeAll(keepingCapacity: events.count <= 8192)
+            accepted.removeAll(keepingCapacity: accepted.count <= 8192)
+            answered.removeAll(keepingCapacity: answered.count <= 8192)
+            written.removeAll(keepingCapacity: written.count <= 8192)
+        }
     }
 }

@@ -162,6 +162,30 @@ struct ObserverTests {
         }
     }
 
+    /// The memory of events is used again, unless an observer has kept them.
+    @Test(arguments: [EventDelivery.onEventLoop, .queued()])
+    func keptEventsDoNotChange(_ delivery: EventDelivery) throws {
+        let collector = EventCollector(.all, delivery)
+        let options = ClientOptions { $0.observers = [collector, EventCollector(.links)] }
+        try simulate(options: options) { _, client in
+            for turn in 1...50 {
+                _ = await client.send(all: (0..<turn).map { _ in ask("a") })
+            }
+        }
+        var (accepted, written, answered): ([UInt64], [UInt64], [UInt64]) = ([], [], [])
+        for event in collector.events {
+            switch event.content {
+            case .requestsAccepted(let requests): accepted += requests.map(\.id)
+            case .requestsWritten(let ids, _): written += ids
+            case .requestsAnswered(let requests): answered += requests.map(\.id)
+            default: break
+            }
+        }
+        #expect(accepted.count == 1275 && Set(accepted).count == 1275)
+        #expect(written == accepted)
+        #expect(answered == accepted)
+    }
+
     @Test func anObserverReceivesOnlyWhatItWants() throws {
         let (links, requests) = (EventCollector(.links), EventCollector(.requests))
         let nothing = EventCollector([])
