@@ -147,3 +147,14 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
         )
     )
 }
+
+// With TRUNKLINE_OMIT_TESTS, some tests are left out: one test target, or file in `Tests`, per line. The step `sanitizer` of
+// `.ci/run` sets the variable.
+if let omitted = Context.environment["TRUNKLINE_OMIT_TESTS"]?.split(separator: "\n").map(String.init) {
+    package.targets.removeAll { omitted.contains($0.name) }
+    for target in package.targets where target.type == .test {
+        target.exclude += omitted.filter { $0.hasPrefix("\(target.name)/") }.map {
+            String($0.dropFirst(target.name.count + 1))
+        }
+    }
+}

@@ -3,7 +3,7 @@
     python3 .ci/counts.py           prints the counts; fails if one is above its ceiling in .ci/ceilings.json
     python3 .ci/counts.py --update  writes the ceilings: what was counted, and a margin
 
-It needs a release build of the benchmark, and valgrind for the instructions. Times are not compared: they depend on the
+It needs the benchmark that `bash .ci/run benchmark` builds, and valgrind for the instructions. Times are not compared: they depend on the
 machine. Instructions are the difference between running a path n times and 2n times, so that the start does not count.
 """
 
@@ -55,8 +55,7 @@ def instructions_over_socket(bench, load):
 
 
 def count():
-    where = subprocess.run(["swift", "build", "-c", "release", "--show-bin-path"], check=True, stdout=subprocess.PIPE, text=True)
-    bench = f"{where.stdout.strip()}/trunkline-bench"
+    bench = ".build-bench/release/trunkline-bench"
     counts = json.loads(subprocess.run([bench, "counts"], check=True, stdout=subprocess.PIPE, text=True).stdout)
     for path, n in PATHS.items():
         single, double = (instructions([bench, "path", path, str(requests)]) for requests in (n, 2 * n))

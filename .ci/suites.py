@@ -3,6 +3,8 @@
 
     suites.py targets realThreads          prints the test targets that have suites with the tag
     suites.py filter realThreads TARGET    prints a regular expression for --filter: the suites of a target with the tag
+    suites.py without realThreads          prints the test targets that have no suite with the tag, and the files of the
+                                           other targets that contain nothing else and that no other file needs
     suites.py check                        fails if a suite that uses real sockets or threads does not have the tag
 
 A suite is a type at the top level of a file that contains tests, directly or in an extension. Its tags also apply to nested
@@ -15,6 +17,9 @@ import sys
 tests = pathlib.Path(__file__).resolve().parent.parent / "Tests"
 declaration = re.compile(r"^(?:@(?!testable)|(?:\w+ )*(?:struct|class|actor|enum|extension) )")
 name_of = re.compile(r"\b(?:struct|class|actor|enum|extension) (\w+)")
+
+# A declaration that other files can use.
+shared = re.compile(r"^(?:@\w+(?:\([^)]*\))? )*(?!.*\b(?:file)?private\b)(?:\w+ )*(?:struct|class|actor|enum|extension|protocol|func|let|var|typealias) `?(\w+)")
 
 # Awaits that involve no other thread of this process.
 harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
@@ -68,6 +73,20 @@ def tagged(target, tag):
     return sorted(name for name, suite in suites(target).items() if suite.has(tag))
 
 
+def without(tag):
+    for target in targets():
+        tags = {name: suite.has(tag) for name, suite in suites(target).items()}
+        if not any(tags.values()):
+            yield target.name
+            continue
+        texts = {file: file.read_text() for file in sorted(target.rglob("*.swift"))}
+        for file, text in texts.items():
+            declared = {match[1] for line in text.splitlines() if (match := shared.match(line))}
+            others = "\n".join(other for path, other in texts.items() if path != file)
+            if declared and all(tags.get(name) is False and not re.search(rf"\b{name}\b", others) for name in declared):
+                yield str(file.relative_to(tests))
+
+
 def check():
     problems = []
     for target in targets():
@@ -88,6 +107,8 @@ match sys.argv[1:]:
         print(*(target.name for target in targets() if tagged(target, tag)), sep="\n")
     case ["filter", tag, target]:
         print(rf"^{target}\.({'|'.join(tagged(tests / target, tag))})/")
+    case ["without", tag]:
+        print(*without(tag), sep="\n")
     case ["check"]:
         problems = check()
         sys.exit("\n".join(problems) or 0)
