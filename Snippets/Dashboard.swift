@@ -69,7 +69,11 @@ func press(_ key: Character, _ faults: Faults, _ server: LoopbackServer, _ board
     case "q", "\u{3}": return false  // in a raw terminal, Ctrl-C is a key
     default: return true
     }
-    board.note("key \(key): \(names[key] ?? "")")
+    let switches: [Character: KeyPath<Faults.State, Bool>] = [
+        "h": \.isSilent, "s": \.isSlow, "r": \.isRefusing, "e": \.hasErrors, "p": \.isFlooding,
+    ]
+    let position = switches[key].map { faults.now[keyPath: $0] ? ": on" : ": off" } ?? ""
+    board.note("key \(key): \(names[key] ?? "")\(position)")
     return true
 }
 
@@ -175,13 +179,17 @@ struct Sample {
         return "answers/s \(rate(\.responses))  failures/s \(rate(\.failed))  pushes/s \(rate(\.pushes))"
             + "  bytes/s out \(rate(\.connection.bytesSent)) in \(rate(\.connection.bytesReceived))"
     }
-    var percentiles: String {
-        [50, 90, 99, 99.9, 99.99].map { percent in
+    /// The percentiles of the calls that ended since `earlier`.
+    func percentiles(since earlier: Sample?) -> String {
+        var durations = metrics.callDurations
+        if let earlier { durations.remove(earlier.metrics.callDurations) }
+        let texts = [50, 90, 99, 99.9, 99.99].map { percent in
             let name = percent == percent.rounded() ? fixed(percent, 0) : "\(percent)"
-            let milliseconds = (metrics.callDurations.percentile(percent)?.seconds ?? 0) * 1000
+            let milliseconds = (durations.percentile(percent)?.seconds ?? 0) * 1000
             return "p\(name) \(fixed(milliseconds, milliseconds < 10 ? 2 : 0))"
         }
-        .joined(separator: "  ") + "  ms"
+        let period = fixed((time - (earlier?.time ?? .zero)).seconds, 0)
+        return texts.joined(separator: "  ") + "  ms in the last \(period) s"
     }
     var places: String {
         let waiting = metrics.waiting
@@ -191,6 +199,18 @@ struct Sample {
     var failures: [String] {
         let counts = metrics.failures.sorted { ($1.value, "\($0.key)") < ($0.value, "\($1.key)") }
         return counts.isEmpty ? ["none"] : counts.map { "\($0.key) \($0.value)" }
+    }
+}
+
+/// The samples of the last ten seconds.
+struct Samples {
+    private var samples: [Sample] = []
+
+    /// Adds a sample. Returns its texts.
+    mutating func add(_ sample: Sample) -> (rates: String, percentiles: String) {
+        samples.removeAll { sample.time - $0.time > .seconds(10) }
+        defer { samples.append(sample) }
+        return (sample.rates(since: samples.last), sample.percentiles(since: samples.first))
     }
 }
 
@@ -253,9 +273,14 @@ enum Terminal {
 // MARK: - Views
 
 /// The lines of the screen, each with its title, except the last one.
-func screen(_ sample: Sample, _ rates: String, _ slowest: [Timeline], _ faults: Faults.State, _ board: Board, rows: Int)
-    -> [(title: String, text: String)]
-{
+func screen(
+    _ sample: Sample,
+    _ texts: (rates: String, percentiles: String),
+    _ slowest: [Timeline],
+    _ faults: Faults.State,
+    _ board: Board,
+    rows: Int
+) -> [(title: String, text: String)] {
     let content = board.all
     let switched = [
         (faults.isSlow, "slow"), (faults.hasErrors, "errors"), (faults.isSilent, "silent"),
@@ -269,7 +294,7 @@ func screen(_ sample: Sample, _ rates: String, _ slowest: [Timeline], _ faults: 
         lines.append(("LINK", "session \(session): \(link.state), for \(fixed((board.now - link.since).seconds, 0)) s"))
     }
     lines += [
-        ("RATES", rates), ("LATENCY", sample.percentiles), ("REQUESTS", sample.places),
+        ("RATES", texts.rates), ("LATENCY", texts.percentiles), ("REQUESTS", sample.places),
         ("SERIALS", "\(sample.metrics.heldSerials) of 400 in use   pushes dropped: \(content.dropped)"),
     ]
     // Two to a line: both fit into 80 columns.
@@ -297,13 +322,12 @@ func draw(_ lines: [(title: String, text: String)], columns: Int, rows: Int) {
 func runInteractively(_ client: Client, _ server: LoopbackServer, _ faults: Faults, _ board: Board) async {
     Terminal.enter()
     let drawing = Task {
-        var sample: Sample?
+        var samples = Samples()
         while !Task.isCancelled {
             let next = await Sample(metrics: client.metrics, time: board.now)
             let (columns, rows) = Terminal.size
-            let (rates, slowest) = (next.rates(since: sample), await client.slowestRequests)
-            draw(screen(next, rates, slowest, faults.now, board, rows: rows), columns: columns, rows: rows)
-            sample = next
+            let (texts, slowest) = (samples.add(next), await client.slowestRequests)
+            draw(screen(next, texts, slowest, faults.now, board, rows: rows), columns: columns, rows: rows)
             try? await Task.sleep(for: .milliseconds(250))
         }
     }
@@ -317,15 +341,16 @@ func runScript(_ client: Client, _ server: LoopbackServer, _ faults: Faults, _ b
     let script: [Int: String] = [
         2: "s", 5: "s", 6: "e", 7: "e", 8: "d", 9: "h", 13: "h", 14: "r", 15: "r", 16: "p", 17: "p",
     ]
-    var sample: Sample?
+    var samples = Samples()
     for step in 0..<18 {
         for key in script[step] ?? "" { _ = await press(key, faults, server, board) }
         try? await Task.sleep(for: .milliseconds(500))
         let next = await Sample(metrics: client.metrics, time: board.now)
-        print("\(fixed(next.time.seconds, 2)) s  \(next.rates(since: sample))  \(next.places)  \(next.percentiles)")
-        sample = next
+        let (rates, percentiles) = samples.add(next)
+        print("\(fixed(next.time.seconds, 2)) s  \(rates)  \(next.places)  \(percentiles)")
     }
-    print("failures: \(sample?.failures.joined(separator: ", ") ?? "none")")
+    let last = await Sample(metrics: client.metrics, time: board.now)
+    print("failures: \(last.failures.joined(separator: ", "))")
     for timeline in await client.slowestRequests.prefix(3) { print("slow: \(timeline)") }
 }
 

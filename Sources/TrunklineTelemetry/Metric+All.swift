@@ -10,17 +10,16 @@ extension Metric {
             "rpc.client.call.duration",
             .histogram,
             "s",
-            by: ["error.type"],
+            by: ["server.address", "server.port", "error.type"],
             "The time from a call to its end, with waiting and retries; without error.type, the calls that succeeded"
         ) { metrics in
-            var successes = metrics.callDurations
-            for failures in metrics.failureDurations.values { successes.remove(failures) }
-            let failed = metrics.failureDurations.map { (code: "\($0.key)", durations: $0.value) }
-            var points: [(values: [String?], value: Value)] = [(values: [nil], value: .durations(successes))]
-            for (code, durations) in failed.sorted(by: { $0.code < $1.code }) {
-                points.append((values: [code], value: .durations(durations)))
+            let sorted = metrics.durationsByEndpoint.sorted { "\($0.key, default: "")" < "\($1.key, default: "")" }
+            return sorted.flatMap { endpoint, durations in
+                let server = attributes(of: endpoint)
+                let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
+                return [(values: server + [nil], value: Value.durations(durations.successes))]
+                    + failed.sorted { $0.code < $1.code }.map { (server + [$0.code], .durations($0.durations)) }
             }
-            return points
         },
         Metric(
             "trunkline.delay.duration",
@@ -269,12 +268,16 @@ extension Metric {
             guard let tcp = metrics.connection.tcp, let value = value(tcp), let link = metrics.connection.link else {
                 return []
             }
-            let (address, port): (String, String?) =
-                switch link.endpoint.target {
-                case .host(let host, let port): (host, "\(port)")
-                case .unix(let path): (path, nil)
-                }
-            return [([address, port, link.peerAddress], value)]
+            return [(attributes(of: link.endpoint) + [link.peerAddress], value)]
+        }
+    }
+
+    /// The values of `server.address` and `server.port`.
+    private static func attributes(of endpoint: Endpoint?) -> [String?] {
+        switch endpoint?.target {
+        case .host(let host, let port)?: [host, "\(port)"]
+        case .unix(let path)?: [path, nil]
+        case nil: [nil, nil]
         }
     }
 

@@ -14,6 +14,8 @@ enum FuzzTarget: String, CaseIterable {
     case redis, mqtt
     /// A client, from connecting to its first requests. The input is what the server sends.
     case handshake
+    /// The text of a flight recording, which is read, made a capture file, and replayed.
+    case recordings
 
     func run(_ input: FuzzInput) {
         var input = input
@@ -25,6 +27,7 @@ enum FuzzTarget: String, CaseIterable {
         case .redis: FuzzCodecs.redis[input.below(FuzzCodecs.redis.count)].run(&input)
         case .mqtt: FuzzCodecs.mqtt[input.below(FuzzCodecs.mqtt.count)].run(&input)
         case .handshake: FuzzHandshake.run(&input)
+        case .recordings: FuzzRecordings.run(&input)
         }
     }
 }

@@ -12,10 +12,11 @@ import TrunklineTelemetry
         let found = lines(of: [sampleSnapshot()], with: name)
         let bounds = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1 2.5 5 7.5 10 +Inf".split(separator: " ")
         // The calls that succeeded, and one that failed.
+        let server = "trunkline_client_name=\"users\",server_address=\"users.example\",server_port=\"7000\""
         let series = [
-            ("trunkline_client_name=\"users\"", [3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4], "0.11"),
+            (server, [3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4], "0.11"),
             (
-                "trunkline_client_name=\"users\",error_type=\"timedOut\"",
+                "\(server),error_type=\"timedOut\"",
                 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "20"
             ),
         ]
@@ -83,7 +84,8 @@ import TrunklineTelemetry
         }
         let common = "trunkline_client_name=\"users\",a_b=\"1\""
         #expect(page.contains("trunkline_request_refused_total{\(common),le=\"5\",error_type=\"overloaded\"} 3\n"))
-        #expect(page.contains("rpc_client_call_duration_seconds_bucket{\(common),le=\"0.005\"} 3\n"))
+        let server = "server_address=\"users.example\",server_port=\"7000\""
+        #expect(page.contains("rpc_client_call_duration_seconds_bucket{\(common),\(server),le=\"0.005\"} 3\n"))
         #expect(page.contains("trunkline_push_received_total{\(common),error_type=\"3\",le=\"5\"} 20\n"))
     }
 

@@ -9,8 +9,10 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     metrics.failures = [.init(.timedOut, .unknown): 1, .init(.cancelled, .notSent): 1, .init(.rejected, .answered): 2]
     metrics.refusals = [.overloaded: 3]
     (metrics.retries, metrics.retriesRefused) = (5, 6)
-    for milliseconds in [1, 4, 5, 100, 20_000] { metrics.callDurations.record(.milliseconds(milliseconds)) }
-    metrics.failureDurations[.timedOut, default: LatencyHistogram()].record(.seconds(20))
+    var durations = Client.Metrics.CallDurations()
+    for milliseconds in [1, 4, 5, 100, 20_000] { durations.all.record(.milliseconds(milliseconds)) }
+    durations.failures[.timedOut, default: LatencyHistogram()].record(.seconds(20))
+    metrics.durationsByEndpoint = ["users.example:7000": durations]
     metrics.queueDurations.record(.microseconds(20))
     (metrics.pushes, metrics.pushesDelivered, metrics.pushesDropped) = (20, 15, 5)
     metrics.connection.attempts = 3

@@ -60,12 +60,14 @@ extension Client: ConnectionOwner {
         case .unexpected: counters.unexpectedFrames += 1
         case .ready(let session):
             self.session = session
+            callDurations.begin(session)
             linkGaps.end(at: now, isOfInterest: !queue.isEmpty || queue.delayedCount > 0)
             notePushes(from: session)
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): notePushes(from: session)
-        case .returned(let requests):
-            session = 0
+        case .returned(let requests, let session, let endpoint):
+            self.session = 0
+            callDurations.drain(session, to: endpoint)
             linkGaps.begin(at: now)
             queue.giveBack(requests)
             tellWaiting(requests)
@@ -112,11 +114,10 @@ extension Client: ConnectionOwner {
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
         let failure = Metrics.Failure(error.code, error.fate)
-        count(failure, of: request, at: now)
         connection.observation?.log?.rejected(type: request.type, status: frame.status)
         let onLink = attempt(of: request, at: position, now)
         let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
-        noteEnd(of: request, waiter, timeline, at: now)
+        noteFailure(failure, of: request, waiter, timeline, at: now)
         waiter.resume(.failure(error.with(timeline)))
         if parts.hasTargets { endParts(of: id, request, frame.serial) }
     }
@@ -176,6 +177,7 @@ extension Client: ConnectionOwner {
         for (id, waiter, times) in loss.remains.lost where queue[id] != nil {
             fail(id, waiter, error, AttemptOnLink(link: loss.link, times: times))
         }
+        callDurations.end(loss.link.session, to: loss.link.endpoint)
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
 
@@ -193,20 +195,13 @@ extension Client: ConnectionOwner {
             counters.failed += 1
             error = waiter.tracked?.amended(error) ?? error
             let (failure, now) = (Metrics.Failure(error.code, error.fate), loop.now)
-            count(failure, of: request, at: now)
             let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
-            noteEnd(of: request, waiter, timeline, at: now)
+            noteFailure(failure, of: request, waiter, timeline, at: now)
             error = error.with(timeline)
             tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
         }
         endParts(of: id, error)
         waiter.resume(.failure(error))
-    }
-
-    /// Counts an accepted request that ended with an error, and how long it took.
-    private func count(_ failure: Metrics.Failure, of request: RequestQueue<Waiter>.Entry, at now: Instant) {
-        failures[failure, default: 0] += 1
-        failureDurations[failure.code, default: LatencyHistogram()].record(from: request.accepted, to: now)
     }
 
     /// Ends a request that was not accepted.

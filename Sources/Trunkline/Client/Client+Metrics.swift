@@ -35,14 +35,28 @@ extension Client {
         /// task was cancelled, their typed request cannot be encoded, the message may not be posted, or `tryEnqueue`
         /// had no room.
         public var refusals: [ClientError.Code: Int] = [:]
+        /// The time from the call to the end of each accepted request and message, with retries and waiting, by the
+        /// endpoint of the link on which its last try was.
+        ///
+        /// `nil` stands for no link: the call ended while it waited. Once 64 endpoints have been counted, it also stands
+        /// for every further endpoint.
+        public var durationsByEndpoint: [Endpoint?: CallDurations] = [:]
         /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
-        /// and waiting.
-        public var callDurations = LatencyHistogram()
+        /// and waiting: the sum of ``durationsByEndpoint``.
+        public var callDurations: LatencyHistogram {
+            durationsByEndpoint.values.reduce(into: LatencyHistogram()) { $0.merge($1.all) }
+        }
         /// The time from the call to the end of each accepted request and message that ended with an error, by the code
         /// of the error. These durations are among ``callDurations``, and their number is the sum of ``failures``.
         ///
         /// Codes that did not occur are missing.
-        public var failureDurations: [ClientError.Code: LatencyHistogram] = [:]
+        public var failureDurations: [ClientError.Code: LatencyHistogram] {
+            durationsByEndpoint.values.reduce(into: [:]) { sum, durations in
+                for (code, failures) in durations.failures {
+                    sum[code, default: LatencyHistogram()].merge(failures)
+                }
+            }
+        }
         /// How long each try of a request waited for a link or its turn: from the call, or from the end of the back-off
         /// before a retry. A try that was put on a link at once counts as zero. A try that ended while it waited is
         /// counted too, unless it ended in its back-off. Measured when the try ends.
@@ -128,6 +142,22 @@ extension Client {
             public var description: String { "\(code) (\(fate))" }
         }
 
+        /// The durations of calls that ended on the links to one endpoint.
+        public struct CallDurations: Sendable, Hashable {
+            /// The durations of all these calls.
+            public var all = LatencyHistogram()
+            /// The durations of those that ended with an error, by its code.
+            public var failures: [ClientError.Code: LatencyHistogram] = [:]
+
+            /// Creates empty durations.
+            public init() {}
+
+            /// The durations of the calls that succeeded.
+            public var successes: LatencyHistogram {
+                failures.values.reduce(into: all) { $0.remove($1) }
+            }
+        }
+
         /// Numbers of requests that are on no link.
         public struct Waiting: Sendable, Hashable {
             /// The number of requests that wait for a link.
@@ -169,8 +199,13 @@ extension Client {
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
-        (metrics.failures, metrics.refusals, metrics.failureDurations) = (failures, refusals, failureDurations)
-        (metrics.callDurations, metrics.attemptDurations) = (callDurations.histogram, attemptDurations.histogram)
+        (metrics.failures, metrics.refusals) = (failures, refusals)
+        let session = callDurations.session
+        let endpoint = connection.inCallOfOwner { connection in
+            connection.index(of: session).map { connection.links[$0].endpoint }
+        }
+        metrics.durationsByEndpoint = callDurations.byEndpoint(present: endpoint)
+        metrics.attemptDurations = attemptDurations.histogram
         metrics.queueDurations = queueDurations
         let atOnce = metrics.attemptDurations.count - counters.triesQueued
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)

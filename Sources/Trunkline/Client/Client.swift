@@ -57,14 +57,12 @@ public actor Client {
     /// compiler does not see, such as that of a dictionary, the runtime checks every access.
     var counters = Counters()
     var failures: [Metrics.Failure: Int] = [:]
-    /// The durations of the calls in `failures`, by the code.
-    var failureDurations: [ClientError.Code: LatencyHistogram] = [:]
     var refusals: [ClientError.Code: Int] = [:]
     /// The durations of all calls. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    @safe var callDurations = DurationCounter()
+    @safe var callDurations = CallDurations()
     /// How long tries were on their link. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)

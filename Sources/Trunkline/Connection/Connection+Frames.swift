@@ -220,7 +220,7 @@ extension Connection {
             switch event {
             case .wrote(let id, let waiter, _): if isMine(id) { waiter.resume(.success(.none)) }
             case .failed(let id, let waiter, let error, _): if isMine(id) { waiter.resume(.failure(error)) }
-            case .returned(let requests):
+            case .returned(let requests, _, _):
                 guard isOwned else {
                     direct.queue.giveBack(requests)
                     continue

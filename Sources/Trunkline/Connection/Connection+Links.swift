@@ -241,7 +241,7 @@ extension Connection {
             cause: cause
         )
         observation?.add(.links, .linkDraining(links[index].endpoint, session: session, cause))
-        events.append(.returned(links[index].machine.drain()))
+        events.append(.returned(links[index].machine.drain(), session: session, links[index].endpoint))
         links[index].mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
         armDraining()

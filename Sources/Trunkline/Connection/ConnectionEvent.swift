@@ -32,7 +32,7 @@ enum ConnectionEvent: Sendable {
     /// From now on pushes are those of the link of `session`.
     case pushesBegin(session: UInt64)
     /// A link takes no new requests. These go out on another link; no byte of them was written.
-    case returned([QueuedRequest<Waiter>])
+    case returned([QueuedRequest<Waiter>], session: UInt64, Endpoint)
     /// A link has ended.
     indirect case lost(LinkLoss)
     /// There may be room for waiting requests.

@@ -14,22 +14,27 @@ extension Client {
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
-        callDurations.record(nanoseconds: nanoseconds)
+        if case .onLink(let session, _) = request.place {
+            callDurations.record(nanoseconds: nanoseconds, on: session)
+        }
         let isTracked = waiter.isTracked
         noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
         if isSlow || isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
     }
 
-    /// Notes that a request has ended. `timeline` is its timeline.
-    func noteEnd(
+    /// Notes that a request has ended with an error. `timeline` is its timeline.
+    func noteFailure(
+        _ failure: Metrics.Failure,
         of request: RequestQueue<Waiter>.Entry,
         _ waiter: Waiter,
         _ timeline: Timeline,
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
-        callDurations.record(nanoseconds: nanoseconds)
+        failures[failure, default: 0] += 1
+        let session: UInt64? = if case .onLink(let session, _) = request.place { session } else { nil }
+        callDurations.record(nanoseconds: nanoseconds, failure.code, on: session)
         noteTry(of: request, from: waiter.tracked?.rested, at: now)
         if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
         waiter.tracked?.options.recorder?.add(timeline)

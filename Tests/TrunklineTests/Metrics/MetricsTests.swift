@@ -102,6 +102,72 @@ struct MetricsTests {
         }
     }
 
+    /// A call counts for the link on which its last try was, also if that link is draining, or ends with the answer.
+    @Test func callsAreMeasuredByEndpoint() throws {
+        let handler: LoopbackServer.Handler = { request in
+            switch request.body {
+            case "slow": .after(.seconds(2), .echo)
+            case "late": .sequence([.after(.seconds(2), .status(5)), .close])
+            case "last": .sequence([.status(5), .close])
+            case "lost": .noReply
+            default: .echo
+            }
+        }
+        try simulate(speaking: statusLayout, handler: handler) { service, first in
+            await first.closeNow()
+            let (db, other) = (service.endpoint("db:7000"), service.endpoint("other:1"))
+            let second = try await service.startServer(at: "other:1", speaking: statusLayout, handler: handler)
+            let client = service.client(of: ["db:7000", "other:1"], speaking: statusLayout)
+            try await expectEcho("a", by: client)
+            _ = await failure { () throws(ClientError) in try await client.send(ask("lost"), timeout: .seconds(1)) }
+            let slow = [client.start(ask("slow")), client.start(ask("late"))]
+            try await service.server.waitForRequests(4)
+            try await client.switchEndpoint(to: other)
+            while await client.metrics.connection.link?.endpoint != other { try await service.pass(.milliseconds(1)) }
+            for _ in 0..<3 { try await expectEcho("b", by: client) }
+            #expect(try await slow[0].value.body == "slow")
+            #expect(await failure(of: slow[1])?.code == .rejected)
+            var durations = await client.metrics.durationsByEndpoint
+            #expect(durations.mapValues(\.all.count) == [db: 4, other: 3])
+            #expect(durations[db]?.failures.mapValues(\.count) == [.timedOut: 1, .rejected: 1])
+            #expect(durations[db]?.successes.count == 2 && durations[other]?.failures == [:])
+
+            // The present link ends with the answer.
+            #expect(await failure { () throws(ClientError) in try await client.send(ask("last")) }?.code == .rejected)
+            durations = await client.metrics.durationsByEndpoint
+            #expect(durations[other]?.failures.mapValues(\.count) == [.rejected: 1])
+
+            // Without a link, a call that waits has no endpoint.
+            for host in ["db", "other"] { service.network.refuseConnections(to: host) }
+            for server in [service.server, second] { await server.disconnectAll(reset: true) }
+            try await service.pass(.milliseconds(100))
+            _ = await failure { () throws(ClientError) in try await client.send(ask("c"), timeout: .seconds(1)) }
+            let metrics = await client.metrics
+            #expect(metrics.durationsByEndpoint[nil]?.failures.keys.first == .timedOut)
+            #expect(metrics.callDurations.count == 9 && metrics.failureDurations[.timedOut]?.count == 2)
+            #expect(await client.audit() == [])
+            await client.closeNow()
+            await second.stop()
+        }
+    }
+
+    @Test func theNumberOfMeasuredEndpointsIsBounded() {
+        var durations = CallDurations()
+        for session in 1...100 as ClosedRange<UInt64> {
+            durations.begin(session)
+            durations.record(nanoseconds: 1000, on: session)
+            durations.record(nanoseconds: 2000, .timedOut, on: session)
+            let endpoint = Endpoint.host("\(session)", port: 1)
+            #expect(durations.byEndpoint(present: endpoint).count == min(65, Int(session)))
+            durations.end(session, to: endpoint)
+        }
+        durations.record(nanoseconds: 3000, .closed, on: nil)
+        let all = durations.byEndpoint(present: nil)
+        #expect(all.count == 65 && all[nil]?.all.count == 73)
+        #expect(all[nil]?.failures.mapValues(\.count) == [.timedOut: 36, .closed: 1])
+        #expect(all[.host("1", port: 1)]?.all.sum == .microseconds(3))
+    }
+
     @Test func callDurationsIncludeTheWaitForALink() throws {
         try simulate(handler: { _ in .after(.milliseconds(100), .echo) }) { service, client in
             service.network.refuseConnections(to: "db")

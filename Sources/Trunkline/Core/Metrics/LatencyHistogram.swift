@@ -86,8 +86,10 @@ public struct LatencyHistogram: Sendable, Hashable {
         nanoseconds &+= other.nanoseconds
     }
 
-    /// Removes the durations of `other`, which must be among those of this histogram; others are ignored.
-    package mutating func remove(_ other: LatencyHistogram) {
+    /// Removes the durations of `other`, which should be among those of this histogram; others are ignored.
+    ///
+    /// With an earlier value of the same histogram, the durations that were added since then remain.
+    public mutating func remove(_ other: LatencyHistogram) {
         for (index, removed) in other.counts.enumerated() where removed > 0 {
             let position = other.first + index - first
             guard counts.indices.contains(position) else { continue }
