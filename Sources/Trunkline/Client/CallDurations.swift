@@ -6,12 +6,12 @@ struct CallDurations {
     /// Endpoints beyond this number are counted together, so that the memory is bounded.
     private static let maximumEndpoints = 64
 
-    /// The present link; 0 if there is none.
-    private(set) var session: UInt64 = 0
     /// The calls that succeeded on the present link.
     private var successes = DurationCounter()
     /// The calls that failed on the present link.
     private var failures: [ClientError.Code: LatencyHistogram] = [:]
+    /// The present link; 0 if there is none.
+    private(set) var session: UInt64 = 0
     private var draining: [(session: UInt64, endpoint: Endpoint)] = []
     /// The calls that ended elsewhere.
     private var counted: [Endpoint?: Client.Metrics.CallDurations] = [:]

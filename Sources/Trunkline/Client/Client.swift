@@ -25,6 +25,8 @@ public actor Client {
     nonisolated let checksResponses: Bool
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
+    /// Whether the observers want the events of requests.
+    nonisolated let tellsRequests: Bool
     nonisolated let requestIDs = Atomic<RequestID>(0)
     /// Cached responses and coalesced requests.
     nonisolated let responseCache: ResponseCache
@@ -75,8 +77,6 @@ public actor Client {
         @exclusivity(unchecked)
     #endif
     @safe var slowest = SlowestRequests()
-    /// Whether the observers want the events of requests.
-    nonisolated let tellsRequests: Bool
     /// The requests that were accepted, and answered, since the latest event. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -86,8 +86,6 @@ public actor Client {
         @exclusivity(unchecked)
     #endif
     @safe var answered: [ClientEvent.AnsweredRequest] = []
-    /// The limit because of which requests wait, as told to the observers.
-    var notedLimit: ClientEvent.Limit?
     /// When the present batch of commands began.
     var batchTime = Instant.distantPast
     var channels = PushChannels()
@@ -96,6 +94,8 @@ public actor Client {
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
     var lifecycle = Lifecycle.open
+    /// The limit because of which requests wait, as told to the observers.
+    var notedLimit: ClientEvent.Limit?
     var timer: LoopTimer?
     /// The instant that `timer` is armed for.
     var armed: Instant?

@@ -103,7 +103,7 @@ extension Connection {
     private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
         let now = loop.now
         return Attempt(
-            attempt: attempt,
+            attempt,
             startedAt: now,
             deadline: now.advanced(by: options.connecting.timeout),
             initialPath: path(to: attempt.endpoint)

@@ -1,5 +1,7 @@
 /// An attempt to connect that has no link yet.
-struct Attempt {
+///
+/// A class, so that a connection without an attempt has no memory for one.
+final class Attempt {
     let attempt: ReconnectMachine.Attempt
     /// When it began.
     let startedAt: Instant
@@ -24,6 +26,11 @@ struct Attempt {
     var isResolved = false
     /// Whether it waits for other links to close, because it must not overlap them.
     var isHeld = false
+
+    init(_ attempt: ReconnectMachine.Attempt, startedAt: Instant, deadline: Instant, initialPath: NetworkPath) {
+        (self.attempt, self.startedAt, self.deadline) = (attempt, startedAt, deadline)
+        self.initialPath = initialPath
+    }
 }
 
 /// The open resources of one attempt: its look-ups, and its sockets, one of which becomes the link.
