@@ -18,8 +18,11 @@ tests = pathlib.Path(__file__).resolve().parent.parent / "Tests"
 declaration = re.compile(r"^(?:@(?!testable)|(?:\w+ )*(?:struct|class|actor|enum|extension) )")
 name_of = re.compile(r"\b(?:struct|class|actor|enum|extension) (\w+)")
 
-# A declaration that other files can use.
-shared = re.compile(r"^(?:@\w+(?:\([^)]*\))? )*(?!.*\b(?:file)?private\b)(?:\w+ )*(?:struct|class|actor|enum|extension|protocol|func|let|var|typealias) `?(\w+)")
+# A declaration that other files can use, after its attributes.
+shared = re.compile(
+    r"^(?!.*\b(?:file)?private\b)(?:.*[) ])?"
+    r"\b(?:struct|class|actor|enum|extension|protocol|func|let|var|typealias) `?(\w+)"
+)
 
 # Awaits that involve no other thread of this process.
 harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
@@ -37,11 +40,22 @@ class Suite:
         return re.search(rf"[(, ]\.(?:tags\([^)]*\.)?{trait}\b", self.attributes) is not None
 
 
+def lines(text):
+    """The lines of a file. Those in `#if` at the top level are indented: without this indentation."""
+    isConditional = False
+    for line in text.splitlines():
+        if line.startswith("#if "):
+            isConditional = True
+        elif line.startswith("#endif"):
+            isConditional = False
+        yield line.removeprefix("    ") if isConditional else line
+
+
 def suites(target):
     found = {}
     for file in sorted(target.rglob("*.swift")):
         head, name = "", None
-        for line in file.read_text().splitlines():
+        for line in lines(file.read_text()):
             line = re.sub(r"(^|\s)//.*", "", line)
             if name is None:
                 # A declaration begins, with its attributes, and ends, with a brace, in the first column.
@@ -75,15 +89,17 @@ def tagged(target, tag):
 
 def without(tag):
     for target in targets():
-        tags = {name: suite.has(tag) for name, suite in suites(target).items()}
-        if not any(tags.values()):
+        found = suites(target)
+        if not any(suite.has(tag) for suite in found.values()):
             yield target.name
             continue
+        needed = {file for suite in found.values() if suite.has(tag) for file in suite.files}
         texts = {file: file.read_text() for file in sorted(target.rglob("*.swift"))}
         for file, text in texts.items():
-            declared = {match[1] for line in text.splitlines() if (match := shared.match(line))}
+            declared = {match[1] for line in lines(text) if not line.startswith((" ", "/")) and (match := shared.match(line))}
             others = "\n".join(other for path, other in texts.items() if path != file)
-            if declared and all(tags.get(name) is False and not re.search(rf"\b{name}\b", others) for name in declared):
+            isNeeded = any(name not in found or re.search(rf"\b{name}\b", others) for name in declared)
+            if file not in needed and declared and not isNeeded:
                 yield str(file.relative_to(tests))
 
 
@@ -99,6 +115,9 @@ def check():
                 files = ", ".join(sorted(str(file.relative_to(tests)) for file in suite.files))
                 lack = ".tags(.realThreads)" if isSimulated else ".simulated or .tags(.realThreads)"
                 problems.append(f"{files}: {name} uses `{match[0]}`, so it needs {lack}")
+    for file in without("realThreads"):
+        if file.endswith(".swift") and ".realThreads" in (tests / file).read_text():
+            problems.append(f"{file} has a suite with the tag realThreads that this script does not find")
     return problems
 
 

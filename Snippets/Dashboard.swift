@@ -189,7 +189,7 @@ struct Sample {
             return "p\(name) \(fixed(milliseconds, milliseconds < 10 ? 2 : 0))"
         }
         let period = fixed((time - (earlier?.time ?? .zero)).seconds, 0)
-        return texts.joined(separator: "  ") + "  ms in the last \(period) s"
+        return texts.joined(separator: "  ") + "  ms, last \(period) s"
     }
     var places: String {
         let waiting = metrics.waiting

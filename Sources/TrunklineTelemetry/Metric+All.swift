@@ -13,9 +13,13 @@ extension Metric {
             by: ["server.address", "server.port", "error.type"],
             "The time from a call to its end, with waiting and retries; without error.type, the calls that succeeded"
         ) { metrics in
-            let sorted = metrics.durationsByEndpoint.sorted { "\($0.key, default: "")" < "\($1.key, default: "")" }
-            return sorted.flatMap { endpoint, durations in
-                let server = attributes(of: endpoint)
+            // Endpoints that differ only in TLS have the same attributes.
+            var byServer: [[String?]: Client.Metrics.CallDurations] = [:]
+            for (endpoint, durations) in metrics.durationsByEndpoint {
+                byServer[attributes(of: endpoint), default: .init()].merge(durations)
+            }
+            let sorted = byServer.sorted { $0.key.lexicographicallyPrecedes($1.key) { ($0 ?? "") < ($1 ?? "") } }
+            return sorted.flatMap { server, durations in
                 let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
                 return [(values: server + [nil], value: Value.durations(durations.successes))]
                     + failed.sorted { $0.code < $1.code }.map { (server + [$0.code], .durations($0.durations)) }
@@ -274,11 +278,7 @@ extension Metric {
 
     /// The values of `server.address` and `server.port`.
     private static func attributes(of endpoint: Endpoint?) -> [String?] {
-        switch endpoint?.target {
-        case .host(let host, let port)?: [host, "\(port)"]
-        case .unix(let path)?: [path, nil]
-        case nil: [nil, nil]
-        }
+        [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
     }
 
     private static func counts(_ numbers: [DisconnectCause: Int]) -> [(values: [String?], value: Value)] {
@@ -287,13 +287,5 @@ extension Metric {
 
     private static func counts(_ numbers: [String: Int]) -> [(values: [String?], value: Value)] {
         numbers.sorted { $0.key < $1.key }.map { ([$0.key], .integer($0.value)) }
-    }
-}
-
-extension Timeline.Link {
-    /// The IP address of the server, without the port.
-    fileprivate var peerAddress: String? {
-        guard let address, let colon = address.lastIndex(of: ":") else { return nil }
-        return String(address[..<colon].filter { $0 != "[" && $0 != "]" })
     }
 }

@@ -14,8 +14,8 @@ public enum PrometheusText {
 
     /// Returns a page with the metrics of one or several clients.
     ///
-    /// Each metric has one value for each client, which the label `trunkline_client_name` names. The names must differ.
-    /// The time and the size of the page depend on the number of clients only, not on the number of requests.
+    /// The label `trunkline_client_name` names the client of each value. The names must differ. The time and the size of
+    /// the page do not depend on the number of requests.
     public static func page(of snapshots: [ClientSnapshot]) -> String {
         var page = ""
         for metric in Metric.all {

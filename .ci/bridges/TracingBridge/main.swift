@@ -90,7 +90,11 @@ precondition(times[0].0 == calls[0].startInstant.nanosecondsSinceEpoch)
 precondition(times[0].0 < times[0].1 && times[0].1 <= times[1].0 && times[1].0 < times[1].1, "\(times)")
 precondition(times[1].1 <= calls[0].endInstant.nanosecondsSinceEpoch)
 precondition(attempts[0].status?.code == .error && attempts[1].status == nil)
-precondition(attempts.allSatisfy { attribute($0, "network.peer.address")?.contains("127.0.0.1") == true }, "\(attempts)")
+for name in ["server.address", "network.peer.address"] {
+    precondition(attempts.allSatisfy { attribute($0, name)?.contains("\"127.0.0.1\"") == true }, "\(attempts)")
+}
+let port = "\(server.endpoint.port ?? 0)"
+precondition(attempts.allSatisfy { attribute($0, "server.port")?.contains(port) == true }, "\(attempts)")
 let lost = spans.filter { $0.operationName == "attempt" && $0.parentSpanID == calls[1].spanID }
 precondition(lost.count == 1 && lost[0].status?.code == .error)
 

@@ -1,9 +1,9 @@
 /// Measures the calls of a client, by the endpoint of the link on which each ended.
 ///
-/// Most calls succeed on the present link, which takes new requests. Such a call costs a comparison: the endpoint is needed
-/// only when the link takes no more requests, or when the metrics are read.
+/// Most calls succeed on the present link, which takes new requests. Such a call costs a comparison: the durations are added
+/// to those of its endpoint when the link takes no more requests.
 struct CallDurations {
-    /// Endpoints beyond this number are counted together, so that the memory is bounded.
+    /// Endpoints beyond about this number are counted together, so that the memory is bounded.
     private static let maximumEndpoints = 64
 
     /// The calls that succeeded on the present link.
@@ -11,9 +11,11 @@ struct CallDurations {
     /// The calls that failed on the present link.
     private var failures: [ClientError.Code: LatencyHistogram] = [:]
     /// The present link; 0 if there is none.
-    private(set) var session: UInt64 = 0
-    private var draining: [(session: UInt64, endpoint: Endpoint)] = []
-    /// The calls that ended elsewhere.
+    private var session: UInt64 = 0
+    /// Its endpoint; `nil` if it is not counted apart.
+    private var endpoint: Endpoint?
+    private(set) var draining: [(session: UInt64, endpoint: Endpoint?)] = []
+    /// The calls that ended on other links, or on no link.
     private var counted: [Endpoint?: Client.Metrics.CallDurations] = [:]
 
     /// Records a call that succeeded on the link of `session`.
@@ -33,66 +35,53 @@ struct CallDurations {
 
     /// Records a call that failed on the link of `session`, or on no link.
     mutating func record(nanoseconds: Int64, _ failure: ClientError.Code, on session: UInt64?) {
-        guard let session, session == self.session else {
-            let durations = [failure: LatencyHistogram(nanoseconds)]
-            return counted[key(of: session), default: .init()].add(LatencyHistogram(), durations)
+        if let session, session == self.session {
+            failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds)
+        } else {
+            let key = key(of: session)
+            counted[key, default: .init()].all.record(nanoseconds: nanoseconds)
+            counted[key, default: .init()].failures[failure, default: LatencyHistogram()]
+                .record(nanoseconds: nanoseconds)
         }
-        failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds)
     }
 
     /// The link of `session` takes new requests.
-    mutating func begin(_ session: UInt64) { self.session = session }
+    mutating func begin(_ session: UInt64, to endpoint: Endpoint) {
+        self.session = session
+        let isCounted = counted[endpoint] != nil || counted.count < Self.maximumEndpoints
+        self.endpoint = isCounted ? endpoint : nil
+    }
 
-    /// The link of `session` takes no new requests.
-    mutating func drain(_ session: UInt64, to endpoint: Endpoint) {
-        leave(session, endpoint)
+    /// The present link takes no new requests.
+    mutating func drain() {
+        guard session != 0 else { return }
         draining.append((session, endpoint))
+        leave()
     }
 
     /// The link of `session` has ended.
-    mutating func end(_ session: UInt64, to endpoint: Endpoint) {
-        leave(session, endpoint)
-        draining.removeAll { $0.session == session }
+    mutating func end(_ session: UInt64) {
+        if session == self.session { leave() } else { draining.removeAll { $0.session == session } }
     }
 
-    private mutating func leave(_ session: UInt64, _ endpoint: Endpoint) {
-        guard session == self.session else { return }
-        counted = byEndpoint(present: endpoint)
+    private mutating func leave() {
+        counted = byEndpoint
         (successes, failures) = (DurationCounter(), [:])
-        self.session = 0
+        (session, endpoint) = (0, nil)
     }
 
-    /// All calls. `endpoint` is that of the present link.
-    func byEndpoint(present endpoint: Endpoint?) -> [Endpoint?: Client.Metrics.CallDurations] {
-        let successes = successes.histogram
-        if successes.count == 0, failures.isEmpty { return counted }
+    /// All calls, with an entry for the present link even if it has none.
+    var byEndpoint: [Endpoint?: Client.Metrics.CallDurations] {
+        guard session != 0 else { return counted }
         var all = counted
-        all[key(for: endpoint), default: .init()].add(successes, failures)
+        var present = Client.Metrics.CallDurations()
+        (present.all, present.failures) = (successes.histogram, failures)
+        for durations in failures.values { present.all.merge(durations) }
+        all[endpoint, default: .init()].merge(present)
         return all
     }
 
     private func key(of session: UInt64?) -> Endpoint? {
-        key(for: draining.first { $0.session == session }?.endpoint)
-    }
-
-    private func key(for endpoint: Endpoint?) -> Endpoint? {
-        counted[endpoint] != nil || counted.count < Self.maximumEndpoints ? endpoint : nil
-    }
-}
-
-extension LatencyHistogram {
-    fileprivate init(_ nanoseconds: Int64) {
-        self.init()
-        record(nanoseconds: nanoseconds)
-    }
-}
-
-extension Client.Metrics.CallDurations {
-    fileprivate mutating func add(_ successes: LatencyHistogram, _ failures: [ClientError.Code: LatencyHistogram]) {
-        all.merge(successes)
-        for (code, durations) in failures {
-            all.merge(durations)
-            self.failures[code, default: LatencyHistogram()].merge(durations)
-        }
+        draining.first { $0.session == session }?.endpoint
     }
 }

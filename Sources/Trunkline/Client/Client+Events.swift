@@ -58,20 +58,21 @@ extension Client: ConnectionOwner {
         case .late(let id, let isPart): if !isPart { noteLate(id) }
         case .unknownResponse: counters.unknownResponses += 1
         case .unexpected: counters.unexpectedFrames += 1
-        case .ready(let session):
+        case .ready(let session, let endpoint):
             self.session = session
-            callDurations.begin(session)
+            callDurations.begin(session, to: endpoint)
             linkGaps.end(at: now, isOfInterest: !queue.isEmpty || queue.delayedCount > 0)
             notePushes(from: session)
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): notePushes(from: session)
-        case .returned(let requests, let session, let endpoint):
-            self.session = 0
-            callDurations.drain(session, to: endpoint)
+        case .returned(let requests):
+            session = 0
+            callDurations.drain()
             linkGaps.begin(at: now)
             queue.giveBack(requests)
             tellWaiting(requests)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+        case .drained(let session): callDurations.end(session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
             for request in queue.removeAll(includingDelayed: false) { fail(request.id, request.waiter, error) }
@@ -177,7 +178,7 @@ extension Client: ConnectionOwner {
         for (id, waiter, times) in loss.remains.lost where queue[id] != nil {
             fail(id, waiter, error, AttemptOnLink(link: loss.link, times: times))
         }
-        callDurations.end(loss.link.session, to: loss.link.endpoint)
+        callDurations.end(loss.link.session)
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
 

@@ -36,10 +36,10 @@ extension Client {
         /// had no room.
         public var refusals: [ClientError.Code: Int] = [:]
         /// The time from the call to the end of each accepted request and message, with retries and waiting, by the
-        /// endpoint of the link on which its last try was.
+        /// endpoint of the link on which it ended. The endpoint of the present link is always among them.
         ///
-        /// `nil` stands for no link: the call ended while it waited. Once 64 endpoints have been counted, it also stands
-        /// for every further endpoint.
+        /// `nil` stands for no link: the call ended while it waited for one, for its turn, or before a retry. Once about
+        /// 64 endpoints have been counted, it also stands for every further endpoint.
         public var durationsByEndpoint: [Endpoint?: CallDurations] = [:]
         /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
         /// and waiting: the sum of ``durationsByEndpoint``.
@@ -51,11 +51,7 @@ extension Client {
         ///
         /// Codes that did not occur are missing.
         public var failureDurations: [ClientError.Code: LatencyHistogram] {
-            durationsByEndpoint.values.reduce(into: [:]) { sum, durations in
-                for (code, failures) in durations.failures {
-                    sum[code, default: LatencyHistogram()].merge(failures)
-                }
-            }
+            durationsByEndpoint.values.reduce(into: CallDurations()) { $0.merge($1) }.failures
         }
         /// How long each try of a request waited for a link or its turn: from the call, or from the end of the back-off
         /// before a retry. A try that was put on a link at once counts as zero. A try that ended while it waited is
@@ -152,6 +148,16 @@ extension Client {
             /// Creates empty durations.
             public init() {}
 
+            /// Adds the durations of `other`.
+            public mutating func merge(_ other: CallDurations) {
+                all.merge(other.all)
+                failures.merge(other.failures) { durations, others in
+                    var sum = durations
+                    sum.merge(others)
+                    return sum
+                }
+            }
+
             /// The durations of the calls that succeeded.
             public var successes: LatencyHistogram {
                 failures.values.reduce(into: all) { $0.remove($1) }
@@ -200,11 +206,7 @@ extension Client {
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
         (metrics.failures, metrics.refusals) = (failures, refusals)
-        let session = callDurations.session
-        let endpoint = connection.inCallOfOwner { connection in
-            connection.index(of: session).map { connection.links[$0].endpoint }
-        }
-        metrics.durationsByEndpoint = callDurations.byEndpoint(present: endpoint)
+        metrics.durationsByEndpoint = callDurations.byEndpoint
         metrics.attemptDurations = attemptDurations.histogram
         metrics.queueDurations = queueDurations
         let atOnce = metrics.attemptDurations.count - counters.triesQueued

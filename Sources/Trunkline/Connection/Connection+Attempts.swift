@@ -204,7 +204,7 @@ extension Connection {
         lastCause = nil
         startLiveness(index)
         updateReading()
-        events.append(.ready(session: session))
+        events.append(.ready(session: session, links[index].endpoint))
         links[index].fileVersions = security?.versions
         watchFiles()
         takeBetterPath(index)

@@ -220,7 +220,7 @@ extension Connection {
             switch event {
             case .wrote(let id, let waiter, _): if isMine(id) { waiter.resume(.success(.none)) }
             case .failed(let id, let waiter, let error, _): if isMine(id) { waiter.resume(.failure(error)) }
-            case .returned(let requests, _, _):
+            case .returned(let requests):
                 guard isOwned else {
                     direct.queue.giveBack(requests)
                     continue
@@ -238,7 +238,7 @@ extension Connection {
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
             case .part, .wrotePart, .refusedPart, .admitted, .pushes, .late, .unknownResponse, .unexpected,
-                .pushesBegin, .room, .taken:
+                .pushesBegin, .drained, .room, .taken:
                 break
             }
         }

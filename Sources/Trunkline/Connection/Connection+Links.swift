@@ -241,7 +241,7 @@ extension Connection {
             cause: cause
         )
         observation?.add(.links, .linkDraining(links[index].endpoint, session: session, cause))
-        events.append(.returned(links[index].machine.drain(), session: session, links[index].endpoint))
+        events.append(.returned(links[index].machine.drain()))
         links[index].mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
         armDraining()
@@ -266,6 +266,7 @@ extension Connection {
         for var link in drained {
             Lingering.close(link.transport, on: loop)
             report(link, link.draining?.cause ?? .closedLocally, nil, link.machine.close(), requestsLost: 0)
+            events.append(.drained(session: link.session))
         }
         armDraining()
         // Abandoned requests on these links no longer count.

@@ -28,11 +28,13 @@ enum ConnectionEvent: Sendable {
     /// A frame was received that a client does not handle.
     case unexpected
     /// A link is ready.
-    case ready(session: UInt64)
+    case ready(session: UInt64, Endpoint)
     /// From now on pushes are those of the link of `session`.
     case pushesBegin(session: UInt64)
     /// A link takes no new requests. These go out on another link; no byte of them was written.
-    case returned([QueuedRequest<Waiter>], session: UInt64, Endpoint)
+    case returned([QueuedRequest<Waiter>])
+    /// A link that took no new requests has ended. Nothing was left on it.
+    case drained(session: UInt64)
     /// A link has ended.
     indirect case lost(LinkLoss)
     /// There may be room for waiting requests.

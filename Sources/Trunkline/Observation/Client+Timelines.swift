@@ -14,9 +14,8 @@ extension Client {
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
-        if case .onLink(let session, _) = request.place {
-            callDurations.record(nanoseconds: nanoseconds, on: session)
-        }
+        let session: UInt64 = if case .onLink(let session, _) = request.place { session } else { 0 }
+        callDurations.record(nanoseconds: nanoseconds, on: session)
         let isTracked = waiter.isTracked
         noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)

@@ -115,19 +115,24 @@ final class Observation: @unchecked Sendable {
         }
     }
 
-    /// Keeps the memory of delivered events for the next ones. If an observer keeps the events, this allocates as much.
+    /// Keeps the memory of delivered events for the next ones, unless it is much more than they needed. If an observer
+    /// keeps the events, memory of the same size is allocated.
     private func reclaim(_ batch: inout [ClientEvent]) {
         for event in batch {
             switch event.content {
-            case .requestsAccepted(let requests): spare.accepted = requests
-            case .requestsAnswered(let requests): spare.answered = requests
-            case .requestsWritten(let ids, _): spare.written = ids
+            case .requestsAccepted(let requests): if requests.isWorthKeeping { spare.accepted = requests }
+            case .requestsAnswered(let requests): if requests.isWorthKeeping { spare.answered = requests }
+            case .requestsWritten(let ids, _): if ids.isWorthKeeping { spare.written = ids }
             default: break
             }
         }
-        spare.events = exchange(&batch, with: [])
+        if batch.isWorthKeeping { spare.events = exchange(&batch, with: []) } else { batch = [] }
         spare.empty()
     }
+}
+
+extension Array {
+    fileprivate var isWorthKeeping: Bool { capacity <= 8192 && capacity <= 4 * count + 64 }
 }
 
 extension Observation {
@@ -138,13 +143,13 @@ extension Observation {
         var answered: [ClientEvent.AnsweredRequest] = []
         var written: [RequestID] = []
 
-        /// Empties the arrays. They keep their memory, unless it is large.
+        /// Empties the arrays, which keep their memory.
         mutating func empty() {
             // The events first: they hold the other arrays.
-            events.removeAll(keepingCapacity: events.count <= 8192)
-            accepted.removeAll(keepingCapacity: accepted.count <= 8192)
-            answered.removeAll(keepingCapacity: answered.count <= 8192)
-            written.removeAll(keepingCapacity: written.count <= 8192)
+            events.removeAll(keepingCapacity: true)
+            accepted.removeAll(keepingCapacity: true)
+            answered.removeAll(keepingCapacity: true)
+            written.removeAll(keepingCapacity: true)
         }
     }
 }

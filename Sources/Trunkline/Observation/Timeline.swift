@@ -85,6 +85,9 @@ public struct Timeline: Sendable, Hashable {
         public let endpoint: Endpoint
         /// The address of the server: an IP address with its port, or a path. `nil` if the system did not report it.
         public var address: String? { socketAddress?.description }
+        /// The IP address of the server without its port, or the path of the Unix domain socket. `nil` if the system did
+        /// not report it.
+        public var peerAddress: String? { socketAddress?.host }
         let socketAddress: SocketAddress?
         /// The session number of the link.
         public let session: UInt64

@@ -33,6 +33,14 @@ import Testing
         #expect(!Endpoint.host("ada:s3cret@host", port: 1).description.contains("s3cret"))
     }
 
+    @Test func thePartsOfAnEndpoint() throws {
+        let host = try Endpoint(parsing: "tls://[::1]:7000")
+        #expect(host.host == "::1" && host.port == 7000 && host.path == nil)
+        let socket = Endpoint.unix(path: "/run/a")
+        #expect(socket.host == nil && socket.port == nil && socket.path == "/run/a")
+        #expect(Endpoint.host("ada:s3cret@host", port: 1).host == "(redacted)@host")
+    }
+
     @Test func descriptionsAreOneLine() throws {
         for endpoint in [
             Endpoint.host("a\nINFO: all is well\u{202e}", port: 1), .unix(path: "/run/a\r\nb\u{2028}").secured(),

@@ -154,18 +154,31 @@ struct MetricsTests {
     @Test func theNumberOfMeasuredEndpointsIsBounded() {
         var durations = CallDurations()
         for session in 1...100 as ClosedRange<UInt64> {
-            durations.begin(session)
+            durations.begin(session, to: .host("\(session)", port: 1))
+            #expect(durations.byEndpoint.count == min(65, Int(session)))
             durations.record(nanoseconds: 1000, on: session)
             durations.record(nanoseconds: 2000, .timedOut, on: session)
-            let endpoint = Endpoint.host("\(session)", port: 1)
-            #expect(durations.byEndpoint(present: endpoint).count == min(65, Int(session)))
-            durations.end(session, to: endpoint)
+            durations.end(session)
         }
         durations.record(nanoseconds: 3000, .closed, on: nil)
-        let all = durations.byEndpoint(present: nil)
+        let all = durations.byEndpoint
         #expect(all.count == 65 && all[nil]?.all.count == 73)
         #expect(all[nil]?.failures.mapValues(\.count) == [.timedOut: 36, .closed: 1])
         #expect(all[.host("1", port: 1)]?.all.sum == .microseconds(3))
+    }
+
+    @Test func nothingIsKeptOfLinksThatHaveDrained() throws {
+        try simulate { service, client in
+            for number in 1...5 {
+                try await expectEcho("a", by: client)
+                await client.renewLink()
+                let session = await client.session
+                try await service.pass(.seconds(1))
+                #expect(await client.session > session)
+                #expect(await client.callDurations.draining.isEmpty)
+                #expect(await client.metrics.callDurations.count == number)
+            }
+        }
     }
 
     @Test func callDurationsIncludeTheWaitForALink() throws {

@@ -11,6 +11,14 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
 
     package let target: Target
 
+    /// The name or IP address of the server, without brackets; `nil` for a Unix domain socket. A user name and password
+    /// are replaced by `(redacted)`.
+    public var host: String? { if case .host(let host, _) = target { host.withoutCredentials } else { nil } }
+    /// The port; `nil` for a Unix domain socket.
+    public var port: UInt16? { if case .host(_, let port) = target { port } else { nil } }
+    /// The path of the Unix domain socket; `nil` for a host and port.
+    public var path: String? { if case .unix(let path) = target { path } else { nil } }
+
     /// Whether links to this endpoint are secured with TLS. This is part of the endpoint's identity: the same address
     /// with and without TLS is two endpoints.
     public private(set) var isSecured = false

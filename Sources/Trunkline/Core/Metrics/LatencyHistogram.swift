@@ -86,7 +86,8 @@ public struct LatencyHistogram: Sendable, Hashable {
         nanoseconds &+= other.nanoseconds
     }
 
-    /// Removes the durations of `other`, which should be among those of this histogram; others are ignored.
+    /// Removes the durations of `other`, which should be among those of this histogram. If they are not, no count and
+    /// no sum becomes negative.
     ///
     /// With an earlier value of the same histogram, the durations that were added since then remain.
     public mutating func remove(_ other: LatencyHistogram) {
