@@ -3,9 +3,9 @@
     python3 .ci/counts.py           prints the counts; fails if one is above its ceiling in .ci/ceilings.json
     python3 .ci/counts.py --update  writes the ceilings: what was counted, and a margin
 
-It needs the benchmark that `bash .ci/run benchmark` builds, and valgrind
-for the instructions. Times are not compared: they depend on the
-machine. Instructions are the difference between running a path n times and 2n times, so that the start does not count.
+It needs the benchmark that `bash .ci/run benchmark` builds, and valgrind for the instructions. Times are not compared:
+they depend on the machine. Instructions are the difference between running a path n times and 2n times, so that the
+start does not count.
 """
 
 import json
