@@ -41,6 +41,7 @@ struct CaptureInteropTests {
             $0.recorder?.bodies = .types([0x413])
             $0.recorder?.fields = ["token"]
             $0.liveness.interval = .milliseconds(300)
+            $0.liveness.deadline = .seconds(60)  // on a busy machine, the link must not be lost
             $0.reconnecting.policy = Backoff(base: .milliseconds(10), cap: .milliseconds(100))
         }
         let client = Client(to: server.endpoint, speaking: layout, options: options)
