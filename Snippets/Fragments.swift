@@ -36,6 +36,15 @@ func report(_ client: Client) async {
     for (failure, count) in metrics.failures { log("\(failure): \(count)") }
 }
 
+func reportRecentDurations(_ client: Client, since earlier: Client.Metrics) async {
+    for (endpoint, durations) in await client.metrics.durationsByEndpoint {
+        var recent = durations.all
+        if let before = earlier.durationsByEndpoint[endpoint] { recent.remove(before.all) }
+        guard let duration = recent.percentile(99) else { continue }
+        log("\(endpoint.map { "\($0)" } ?? "no link"): p99 \(duration)")
+    }
+}
+
 // MARK: Logging
 
 func logs(_ options: inout ClientOptions) {

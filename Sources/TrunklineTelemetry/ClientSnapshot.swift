@@ -11,7 +11,7 @@ public struct ClientSnapshot: Sendable, Hashable {
     public var name: String
     /// The metrics of the client.
     public var metrics: Client.Metrics
-    /// Further attributes of all metrics, by their names, such as `["rpc.system": "acme"]`. They must stay the same for
+    /// Further attributes of all metrics, by their names, such as `["rpc.system.name": "acme"]`. They must stay the same for
     /// the life of the client.
     ///
     /// A metric leaves out those that it has itself, such as `error.type`. In the text of Prometheus, names that differ
