@@ -151,10 +151,8 @@ extension Client {
             /// Adds the durations of `other`.
             public mutating func merge(_ other: CallDurations) {
                 all.merge(other.all)
-                failures.merge(other.failures) { durations, others in
-                    var sum = durations
-                    sum.merge(others)
-                    return sum
+                for (code, durations) in other.failures {
+                    failures[code, default: LatencyHistogram()].merge(durations)
                 }
             }
 

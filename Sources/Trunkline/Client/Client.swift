@@ -64,7 +64,7 @@ public actor Client {
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    @safe var callDurations = CallDurations()
+    @safe var callDurations = CallDurationCounter()
     /// How long tries were on their link. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)

@@ -33,7 +33,7 @@ enum ConnectionEvent: Sendable {
     case pushesBegin(session: UInt64)
     /// A link takes no new requests. These go out on another link; no byte of them was written.
     case returned([QueuedRequest<Waiter>])
-    /// A link that took no new requests has ended. Nothing was left on it.
+    /// A draining link has ended, with no request in flight.
     case drained(session: UInt64)
     /// A link has ended.
     indirect case lost(LinkLoss)

@@ -14,8 +14,7 @@ extension Client {
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
-        let session: UInt64 = if case .onLink(let session, _) = request.place { session } else { 0 }
-        callDurations.record(nanoseconds: nanoseconds, on: session)
+        callDurations.record(nanoseconds: nanoseconds, on: request.session)
         let isTracked = waiter.isTracked
         noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
@@ -32,8 +31,7 @@ extension Client {
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         failures[failure, default: 0] += 1
-        let session: UInt64? = if case .onLink(let session, _) = request.place { session } else { nil }
-        callDurations.record(nanoseconds: nanoseconds, failure.code, on: session)
+        callDurations.record(nanoseconds: nanoseconds, failure.code, on: request.session)
         noteTry(of: request, from: waiter.tracked?.rested, at: now)
         if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
         waiter.tracked?.options.recorder?.add(timeline)
@@ -129,4 +127,9 @@ extension Client {
             failure
         )
     }
+}
+
+extension RequestQueue.Entry {
+    /// The session of the link that the request is on; 0 if it is on no link.
+    fileprivate var session: UInt64 { if case .onLink(let session, _) = place { session } else { 0 } }
 }

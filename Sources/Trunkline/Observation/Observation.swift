@@ -17,6 +17,8 @@ final class Observation: @unchecked Sendable {
     /// Writes the log of the client; `nil` if it has none.
     let log: ClientLog?
     private let audiences: [Audience]
+    /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
+    private let queuesRequests: Bool
     /// Records every event except the most frequent ones; `nil` if there is no recorder.
     private let recorder: FlightRecorder?
     /// The events that any observer wants.
@@ -49,6 +51,7 @@ final class Observation: @unchecked Sendable {
             }
             return Audience(observer: observer, interests: observer.interests, queue: queue)
         }
+        queuesRequests = audiences.contains { $0.queue != nil && !$0.interests.isDisjoint(with: [.requests, .steps]) }
         let wanted: ClientEvent.Kinds = audiences.reduce(into: []) { $0.formUnion($1.interests) }
         interestsOfObservers = wanted
         interests = recorder == nil ? wanted : .all
@@ -115,23 +118,35 @@ final class Observation: @unchecked Sendable {
         }
     }
 
-    /// Keeps the memory of delivered events for the next ones, unless it is much more than they needed. If an observer
-    /// keeps the events, memory of the same size is allocated.
+    /// Keeps the memory of delivered events for the next ones. If an observer keeps the events, memory of the same size
+    /// is allocated.
     private func reclaim(_ batch: inout [ClientEvent]) {
         for event in batch {
             switch event.content {
-            case .requestsAccepted(let requests): if requests.isWorthKeeping { spare.accepted = requests }
-            case .requestsAnswered(let requests): if requests.isWorthKeeping { spare.answered = requests }
-            case .requestsWritten(let ids, _): if ids.isWorthKeeping { spare.written = ids }
+            case .requestsAccepted(let requests): reclaim(requests, into: &spare.accepted)
+            case .requestsAnswered(let requests): reclaim(requests, into: &spare.answered)
+            case .requestsWritten(let ids, _): reclaim(ids, into: &spare.written)
             default: break
             }
         }
-        if batch.isWorthKeeping { spare.events = exchange(&batch, with: []) } else { batch = [] }
+        spare.events = batch.isWorthKeeping ? exchange(&batch, with: []) : []
+        batch = []
         spare.empty()
+    }
+
+    private func reclaim<Element>(_ list: [Element], into spare: inout [Element]) {
+        if queuesRequests {
+            // The next list will be about as long: one allocation instead of one for each doubling.
+            spare = []
+            spare.reserveCapacity(min(list.count, 1024))
+        } else if list.isWorthKeeping {
+            spare = list
+        }
     }
 }
 
 extension Array {
+    /// Whether the memory is not much more than the elements need.
     fileprivate var isWorthKeeping: Bool { capacity <= 8192 && capacity <= 4 * count + 64 }
 }
 

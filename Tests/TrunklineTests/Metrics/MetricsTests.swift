@@ -102,7 +102,7 @@ struct MetricsTests {
         }
     }
 
-    /// A call counts for the link on which its last try was, also if that link is draining, or ends with the answer.
+    /// A call counts for the link on which it ended, also if that link is draining, or ends with the answer.
     @Test func callsAreMeasuredByEndpoint() throws {
         let handler: LoopbackServer.Handler = { request in
             switch request.body {
@@ -152,7 +152,7 @@ struct MetricsTests {
     }
 
     @Test func theNumberOfMeasuredEndpointsIsBounded() {
-        var durations = CallDurations()
+        var durations = CallDurationCounter()
         for session in 1...100 as ClosedRange<UInt64> {
             durations.begin(session, to: .host("\(session)", port: 1))
             #expect(durations.byEndpoint.count == min(65, Int(session)))
@@ -160,10 +160,13 @@ struct MetricsTests {
             durations.record(nanoseconds: 2000, .timedOut, on: session)
             durations.end(session)
         }
-        durations.record(nanoseconds: 3000, .closed, on: nil)
+        durations.record(nanoseconds: 3000, .closed, on: 0)
+        durations.record(nanoseconds: 3000, on: 0)
+        durations.begin(101, to: .host("1", port: 1))
+        durations.record(nanoseconds: 3000, .closed, on: 0)
         let all = durations.byEndpoint
-        #expect(all.count == 65 && all[nil]?.all.count == 73)
-        #expect(all[nil]?.failures.mapValues(\.count) == [.timedOut: 36, .closed: 1])
+        #expect(all.count == 65 && all[nil]?.all.count == 75)
+        #expect(all[nil]?.failures.mapValues(\.count) == [.timedOut: 36, .closed: 2])
         #expect(all[.host("1", port: 1)]?.all.sum == .microseconds(3))
     }
 
