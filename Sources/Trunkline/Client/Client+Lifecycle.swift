@@ -37,6 +37,9 @@ extension Client {
     /// fate `notSent` or `unknown`. If the calling task is cancelled, the client is closed at once, as by
     /// ``Client/closeNow()``. A second call returns when the client is closed, too.
     ///
+    /// When the call returns, the observers, the log and the receiver of dumps have received everything, so the program
+    /// may end. For slow ones the call waits at most 2 s longer.
+    ///
     /// The socket may stay open after the call for up to 1 s (over TLS up to 30 s), until the server closes its side,
     /// so that the server can receive everything that was written.
     public nonisolated func close() async {
@@ -51,7 +54,8 @@ extension Client {
     /// Closes the client at once.
     ///
     /// Requests that have not ended fail with `closed`: fate `notSent` if no byte was written, otherwise `unknown`. No
-    /// closing frame is sent. The call returns when the client is closed; cancelling the calling task has no effect.
+    /// closing frame is sent. The call returns when the client is closed, and waits for receivers of events as
+    /// ``Client/close()`` does; cancelling the calling task has no effect.
     public nonisolated func closeNow() async {
         commandQueue.post(.closeNow)
         await awaitClosed()
@@ -143,10 +147,11 @@ extension Client {
         resumeClosed(Swift.exchange(&closeWaiters, with: []))
     }
 
-    /// Resumes callers that wait until the client is closed and its log is written.
+    /// Resumes callers that wait until the client is closed and its events are delivered.
     func resumeClosed(_ waiters: [Continuation<Void>]) {
-        if let log = connection.observation?.log {
-            if !waiters.isEmpty { log.whenWritten(resume: waiters) }
+        if waiters.isEmpty { return }
+        if let observation = connection.observation {
+            observation.whenDelivered(resume: waiters)
         } else {
             for waiter in waiters { waiter.resume() }
         }

@@ -10,7 +10,7 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     let delivery = EventDelivery.onEventLoop
 
     private let loop: any EventLoop
-    private let queue: EventQueue<LogRecord>
+    let queue: EventQueue<LogRecord>
     private var rules: LogRules
     private var timer: LoopTimer?
     /// The versions of the TLS files in the latest line about them.
@@ -19,8 +19,6 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     weak var client: Client?
 
     private static let capacity = 1024
-    /// How long the callers of `close` wait for a log that is too slow.
-    private static let patience = Duration.seconds(2)
 
     init(_ logging: ClientLogging, of endpoints: [Endpoint], on loop: any EventLoop) {
         self.loop = loop
@@ -66,14 +64,6 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
         end()
     }
 
-    /// Resumes `waiters` when everything is written, or after 2 s.
-    func whenWritten(resume waiters: [Continuation<Void>]) {
-        let held = HeldWaiters(waiters)
-        queue.afterDelivery { held.resume() }
-        // The queue keeps it until it has resumed them.
-        loop.arm(held.timer, at: loop.now.advanced(by: Self.patience))
-    }
-
     /// Writes the last line of a client that was deallocated, with `pending` requests that had not ended.
     func deallocate(pending: Int) {
         rules.deallocate(pending: pending, at: loop.now)
@@ -107,22 +97,5 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     private func deliver() {
         let records = rules.takeRecords()
         if !records.isEmpty { queue.add(records) }
-    }
-}
-
-/// The callers of `close` that wait for the log, at most for a limited time.
-///
-/// Unchecked `Sendable`: `timer` is accessed only on the event loop.
-private final class HeldWaiters: TimerTarget, @unchecked Sendable {
-    private(set) lazy var timer = LoopTimer(target: self)
-    private let waiters: Lock<[Continuation<Void>]>
-
-    init(_ waiters: [Continuation<Void>]) { self.waiters = Lock(waiters) }
-
-    func timerFired() { resume() }
-
-    func resume() {
-        let waiters = waiters.withLock { exchange(&$0, with: []) }
-        for waiter in waiters { waiter.resume() }
     }
 }

@@ -1,8 +1,8 @@
-/// The events or log records that one receiver has not received yet, in a bounded queue.
+/// The events, log records or dumps that one receiver has not received yet, in a bounded queue.
 ///
 /// While the queue is not empty, a task delivers its events. There is never more than one such task, so the receiver
 /// gets the events in order.
-final class EventQueue<Event: Sizable & Sendable>: Sendable {
+final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
     fileprivate struct State {
         var events: [Event] = []
         /// The size of the events: a request in an event counts as an event.
@@ -35,13 +35,12 @@ final class EventQueue<Event: Sizable & Sendable>: Sendable {
         if begins { startDelivery() }
     }
 
-    /// Calls `completion` when everything that is in the queue now has been delivered.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
-        let begins = state.withLock { state in
-            state.completions.append(completion)
-            return !exchange(&state.isDelivering, with: true)
+        let isIdle = state.withLock { state in
+            if state.isDelivering { state.completions.append(completion) }
+            return !state.isDelivering
         }
-        if begins { startDelivery() }
+        if isIdle { completion() }
     }
 
     private func startDelivery() {
@@ -82,6 +81,13 @@ extension EventQueue.State {
         if fits { events.append(event) }
         if fits { size += event.size } else { missed += event.size }
     }
+}
+
+/// An `EventQueue` of any element.
+protocol DeliveryQueue: Sendable {
+    /// Calls `completion` when everything that is in the queue now has been delivered: at once if it is empty, otherwise
+    /// in the task that delivers.
+    func afterDelivery(_ completion: @escaping @Sendable () -> Void)
 }
 
 /// An element of an `EventQueue`.

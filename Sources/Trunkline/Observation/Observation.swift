@@ -17,6 +17,8 @@ final class Observation: @unchecked Sendable {
     /// Writes the log of the client; `nil` if it has none.
     let log: ClientLog?
     private let audiences: [Audience]
+    /// The queues of the observers, the log and the recorder.
+    private let queues: [any DeliveryQueue]
     /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
     private let queuesRequests: Bool
     /// Records every event except the most frequent ones; `nil` if there is no recorder.
@@ -51,6 +53,7 @@ final class Observation: @unchecked Sendable {
             }
             return Audience(observer: observer, interests: observer.interests, queue: queue)
         }
+        queues = audiences.compactMap(\.queue) + (log.map { [$0.queue] } ?? []) + (recorder?.dumps.map { [$0] } ?? [])
         queuesRequests = audiences.contains { $0.queue != nil && !$0.interests.isDisjoint(with: [.requests, .steps]) }
         let wanted: ClientEvent.Kinds = audiences.reduce(into: []) { $0.formUnion($1.interests) }
         interestsOfObservers = wanted
@@ -107,6 +110,18 @@ final class Observation: @unchecked Sendable {
             reclaim(&batch)
         }
         isDelivering = false
+    }
+
+    /// Resumes `waiters` when the observers, the log and the receiver of dumps have received everything, or after 2 s.
+    func whenDelivered(resume waiters: [Continuation<Void>]) {
+        if queues.isEmpty {
+            for waiter in waiters { waiter.resume() }
+            return
+        }
+        let held = HeldWaiters(waiters, queues: queues.count)
+        for queue in queues { queue.afterDelivery { held.queueIsDelivered() } }
+        // The queues keep it until then.
+        loop.arm(held.timer, at: loop.now.advanced(by: .seconds(2)))
     }
 
     private func deliver(_ batch: [ClientEvent]) {

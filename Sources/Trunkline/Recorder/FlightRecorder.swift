@@ -1,6 +1,7 @@
 /// Keeps the latest calls, frame headers and events of one client in fixed memory.
 ///
-/// Unchecked `Sendable`: everything except `options` and `start` is accessed only on the event loop of the client.
+/// Unchecked `Sendable`: everything except `options`, `start` and `dumps` is accessed only on the event loop of the
+/// client.
 final class FlightRecorder: @unchecked Sendable {
     let options: RecorderOptions
     /// When the recorder was created, and the time since 1970 at that instant, if it is known.
@@ -13,6 +14,9 @@ final class FlightRecorder: @unchecked Sendable {
     #endif
     @safe private var ring: RecordRing
     private var nextDump = Instant.distantPast
+    /// The automatic dumps that are not received yet; `nil` if there is no receiver. While one waits, others are left
+    /// out.
+    let dumps: EventQueue<Dump>?
 
     init(_ options: RecorderOptions, on loop: any EventLoop) {
         self.options = options
@@ -20,6 +24,11 @@ final class FlightRecorder: @unchecked Sendable {
         start = loop.now
         unixStart = loop.unixTime
         ring = RecordRing(byteCount: options.byteCount)
+        dumps = options.automaticDump.map { automatic in
+            EventQueue(capacity: 1, on: loop) { dumps, _ in
+                for dump in dumps { automatic.body(Recording(dump.snapshot), dump.report) }
+            }
+        }
     }
 
     // MARK: Hot
@@ -182,9 +191,14 @@ final class FlightRecorder: @unchecked Sendable {
     private func dump(after report: DisconnectReport) {
         guard let dump = options.automaticDump, dump.causes.contains(report.cause), loop.now >= nextDump else { return }
         nextDump = loop.now.advanced(by: dump.interval)
-        let snapshot = snapshot
-        // It ends when the recording is delivered. Detached: task-local values and priority are not those of the event.
-        Task.detached(executorPreference: loop.callbackExecutor) { dump.body(Recording(snapshot), report) }
+        dumps?.add([Dump(snapshot: snapshot, report: report)])
+    }
+
+    /// A dump that its receiver has not received yet.
+    struct Dump: Sizable {
+        let snapshot: Snapshot
+        let report: DisconnectReport
+        var size: Int { 1 }
     }
 
     /// A copy of the memory.
