@@ -33,12 +33,12 @@ extension Client {
     /// until they are answered or their deadline passes. After the last one, the client sends the closing frame of the
     /// protocol, if there is one, and closes the link. The call returns when the client is closed.
     ///
-    /// The call takes at most `options.requests.drainTimeout` (30 s): then the remaining requests fail with `closed`,
-    /// fate `notSent` or `unknown`. If the calling task is cancelled, the client is closed at once, as by
-    /// ``Client/closeNow()``. A second call returns when the client is closed, too.
+    /// This takes at most `options.requests.drainTimeout` (30 s): then the remaining requests fail with `closed`, fate
+    /// `notSent` or `unknown`. After that the call waits, for at most 2 s, until the observers, the log and the receiver
+    /// of dumps have received everything.
     ///
-    /// When the call returns, the observers, the log and the receiver of dumps have received everything, so the program
-    /// may end. For slow ones the call waits at most 2 s longer.
+    /// If the calling task is cancelled, the client is closed at once, as by ``Client/closeNow()``. A second call returns
+    /// when the client is closed, too.
     ///
     /// The socket may stay open after the call for up to 1 s (over TLS up to 30 s), until the server closes its side,
     /// so that the server can receive everything that was written.
@@ -54,8 +54,8 @@ extension Client {
     /// Closes the client at once.
     ///
     /// Requests that have not ended fail with `closed`: fate `notSent` if no byte was written, otherwise `unknown`. No
-    /// closing frame is sent. The call returns when the client is closed, and waits for receivers of events as
-    /// ``Client/close()`` does; cancelling the calling task has no effect.
+    /// closing frame is sent. The call returns when the client is closed, and the observers, the log and the receiver of
+    /// dumps have received everything; for these it waits at most 2 s. Cancelling the calling task has no effect.
     public nonisolated func closeNow() async {
         commandQueue.post(.closeNow)
         await awaitClosed()
@@ -79,7 +79,7 @@ extension Client {
     /// ```
     ///
     /// On graceful shutdown, requests in flight finish within `options.requests.drainTimeout` (30 s), new requests fail
-    /// with `closed`, fate `notSent`, and the service returns. List it before the services that use the client: a group
+    /// with `closed`, fate `notSent`, and the service returns, at most 2 s later if observers are slow. List it before the services that use the client: a group
     /// shuts down in reverse order.
     public nonisolated func run() async throws {
         let id = nextRequestID()
@@ -142,6 +142,9 @@ extension Client {
         for channel in channels.all { channel.finish() }
         channels.removeAll()
         fullReplies.removeAll()
+        // The last events come before the waiters are resumed.
+        updateReading()
+        tellLimit()
         connection.observation?.deliver()
         connection.observation?.log?.close(metrics)
         resumeClosed(Swift.exchange(&closeWaiters, with: []))
@@ -150,11 +153,7 @@ extension Client {
     /// Resumes callers that wait until the client is closed and its events are delivered.
     func resumeClosed(_ waiters: [Continuation<Void>]) {
         if waiters.isEmpty { return }
-        if let observation = connection.observation {
-            observation.whenDelivered(resume: waiters)
-        } else {
-            for waiter in waiters { waiter.resume() }
-        }
+        HeldWaiters.resume(waiters, after: connection.observation?.queues ?? [], on: loop)
     }
 
     private func refuseRequests(_ lifecycle: Lifecycle) {

@@ -55,8 +55,8 @@ public struct EventDelivery: Sendable, Hashable {
     let capacity: Int?
 
     /// A task calls the observer, one call at a time, with the events of a queue. The observer may be slow: neither the
-    /// client nor other observers wait for it. Only ``Client/close()`` does, for at most 2 s, so that a program that ends
-    /// then has received every event.
+    /// client nor other observers wait for it. Only closing does: ``Client/close()`` and ``Client/closeNow()`` return when
+    /// the observer has received the last event, but wait at most 2 s for that.
     ///
     /// - Parameter capacity: The maximum number of events in the queue. An event that names several requests counts as
     ///   many events. While the queue is full, new events are counted and reported by ``ClientObserver/missed(_:)``.

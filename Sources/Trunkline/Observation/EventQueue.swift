@@ -26,6 +26,9 @@ final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         self.receive = receive
     }
 
+    /// Whether no event waits. The latest one may still be on its way to the receiver.
+    var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
+
     /// Adds events as far as there is room, and counts the others.
     func add(_ events: [Event]) {
         let begins = state.withLock { state in
@@ -85,8 +88,8 @@ extension EventQueue.State {
 
 /// An `EventQueue` of any element.
 protocol DeliveryQueue: Sendable {
-    /// Calls `completion` when everything that is in the queue now has been delivered: at once if it is empty, otherwise
-    /// in the task that delivers.
+    /// Calls `completion` when everything that is in the queue now has been delivered: at once if no delivery is under
+    /// way, otherwise in the task that delivers.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void)
 }
 

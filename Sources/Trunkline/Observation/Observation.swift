@@ -18,7 +18,7 @@ final class Observation: @unchecked Sendable {
     let log: ClientLog?
     private let audiences: [Audience]
     /// The queues of the observers, the log and the recorder.
-    private let queues: [any DeliveryQueue]
+    let queues: [any DeliveryQueue]
     /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
     private let queuesRequests: Bool
     /// Records every event except the most frequent ones; `nil` if there is no recorder.
@@ -110,18 +110,6 @@ final class Observation: @unchecked Sendable {
             reclaim(&batch)
         }
         isDelivering = false
-    }
-
-    /// Resumes `waiters` when the observers, the log and the receiver of dumps have received everything, or after 2 s.
-    func whenDelivered(resume waiters: [Continuation<Void>]) {
-        if queues.isEmpty {
-            for waiter in waiters { waiter.resume() }
-            return
-        }
-        let held = HeldWaiters(waiters, queues: queues.count)
-        for queue in queues { queue.afterDelivery { held.queueIsDelivered() } }
-        // The queues keep it until then.
-        loop.arm(held.timer, at: loop.now.advanced(by: .seconds(2)))
     }
 
     private func deliver(_ batch: [ClientEvent]) {

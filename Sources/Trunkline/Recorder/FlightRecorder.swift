@@ -190,8 +190,9 @@ final class FlightRecorder: @unchecked Sendable {
 
     private func dump(after report: DisconnectReport) {
         guard let dump = options.automaticDump, dump.causes.contains(report.cause), loop.now >= nextDump else { return }
+        guard let dumps, dumps.isEmpty else { return }
         nextDump = loop.now.advanced(by: dump.interval)
-        dumps?.add([Dump(snapshot: snapshot, report: report)])
+        dumps.add([Dump(snapshot: snapshot, report: report)])
     }
 
     /// A dump that its receiver has not received yet.
