@@ -565,7 +565,8 @@ extension ClientOptions {
         /// slowly. Default 30 s.
         ///
         /// After this time the remaining requests fail with `closed`, fate `notSent` or `unknown`. If the server
-        /// reads nothing, `close()` waits 2 s after the last request has ended.
+        /// reads nothing, `close()` waits 2 s after the last request has ended. Slow observers are waited for as well,
+        /// for at most 2 s more.
         public var drainTimeout: Duration = .seconds(30)
 
         /// Creates options with the default values.

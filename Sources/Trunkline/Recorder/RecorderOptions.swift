@@ -53,7 +53,7 @@ public struct RecorderOptions: Sendable {
     /// Passes the recording to `body` whenever an attempt fails or a link ends for one of `causes`.
     ///
     /// Replaces an earlier setting. `body` is called by a task, not on the event loop, and may be slow: calls do not
-    /// overlap, and while one recording waits for the end of a call, further ones are left out. ``Client/close()`` and
+    /// overlap, and while one recording waits to be received, further ones are left out. ``Client/close()`` and
     /// ``Client/closeNow()`` return when the last call has ended, but wait at most 2 s for that.
     ///
     /// - Parameters:

@@ -100,6 +100,7 @@ extension EventQueueTests {
             for handle in handles { _ = await failure(of: handle) }
             await client.closeNow()
         }
+        for _ in 0..<30_000 where records.withLock(\.isEmpty) { await moment() }
         #expect(records.withLock(\.count) == 1)
         isReleased.withLock { $0 = true }
         for _ in 0..<30_000 where records.withLock({ $0.last?.event }) != "log.missing" { await moment() }
