@@ -63,9 +63,10 @@ struct CaptureInteropTests {
         _ = try? await abandoned.value
         try await server.waitForCancel(within: .seconds(60))
         try await server.ping()
-        try await server.wait(within: .seconds(60)) { $0.pingCount > 0 && $0.totalConnections == 1 }
+        try await server.wait(within: .seconds(60)) { $0.pingCount > 0 }
         await server.disconnectAll(reset: true)
-        try await server.wait(within: .seconds(60)) { $0.connectionCount == 0 }
+        // A request on the reset link would be lost. The client may have a new one already.
+        while await client.metrics.connection.losses.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
         try await send(0x410, 9)
         await client.close()
         let recording = try #require(await client.recording)
