@@ -85,7 +85,7 @@ struct PlannedChangeTests {
         try ChangeWorld.run(overTLS: false) { world in
             try await world.client.connect()
             world.facts.loginDelay.withLock { $0 = nil }
-            let latencies = try await world.latencies(every: .milliseconds(2)) {
+            let latencies = try await world.latencies {
                 try await world.client.switchEndpoint(to: world.second.endpoint)
                 try await world.pass(.seconds(3))
                 #expect(await world.endpoint == world.first.endpoint)
@@ -623,12 +623,9 @@ private struct ChangeWorld: Sendable {
 
     func bodies(at server: LoopbackServer) async -> [Bytes] { await server.received.map(\.body) }
 
-    /// The times taken by requests that are made regularly until `body` returns. The requests use several call options,
-    /// and none of them may fail.
-    func latencies(
-        every interval: Duration = .microseconds(100),
-        during body: () async throws -> Void
-    ) async throws -> Set<Duration> {
+    /// The times taken by requests that are made every 100 µs until `body` returns. The requests use several call
+    /// options, and none of them may fail.
+    func latencies(during body: () async throws -> Void) async throws -> Set<Duration> {
         let (client, clock, facts) = (client, network.clock, facts)
         facts.isAsking.withLock { $0 = true }
         let asking = Task(executorPreference: network.executor) {
@@ -647,7 +644,7 @@ private struct ChangeWorld: Sendable {
                         _ = try await client.send(ask("x"), options: options)
                         return began.duration(to: clock.now)
                     }
-                    try await clock.sleep(for: interval)
+                    try await clock.sleep(for: .microseconds(100))
                 }
                 var latencies: Set<Duration> = []
                 for try await latency in group { latencies.insert(latency) }

@@ -63,7 +63,7 @@ struct TLSTransportTests {
 
     @Test("every byte arrives in order, however narrow the network and whichever side pauses")
     func everyByteArrives() async throws {
-        for seed in 0..<UInt64(150) {
+        for seed in 0..<UInt64(300) {
             // A simulation occupies the thread. Other tests run between two of them.
             await Task.yield()
             try exchange(seed: seed)
