@@ -32,7 +32,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     ) throws(TransportError) {
         let doing = "listening on \(address)"
         let descriptor = openSocket(for: address)
-        guard descriptor >= 0 else { throw transportError(errno, doing) }
+        guard descriptor >= 0 else { throw addressError(errno, doing) }
         setOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
         let code = unsafe withSockaddr(address) { pointer, length in
             unsafe bind(descriptor, pointer, length) == 0 && listen(descriptor, 1024) == 0 ? 0 : errno
@@ -40,7 +40,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
         guard code == 0 else {
             closeDescriptor(descriptor)
             guard let code else { throw TransportError(.invalidAddress, "\(doing): \(unwritable)") }
-            throw transportError(code, doing)
+            throw addressError(code, doing)
         }
         self.id = id
         self.loop = loop

@@ -61,7 +61,7 @@ final class SocketTransport: Transport, WatchedSocket {
             return report(.connectFailed(obstacle))
         }
         descriptor = openSocket(for: address)
-        guard descriptor >= 0 else { return report(.connectFailed(transportError(errno, doing))) }
+        guard descriptor >= 0 else { return report(.connectFailed(addressError(errno, doing))) }
         loop.register(self, id: id)
         apply(options, to: descriptor, for: address)
         if let source = options.sourceAddress, address.family != nil,
@@ -85,7 +85,7 @@ final class SocketTransport: Transport, WatchedSocket {
         case EAGAIN?:  // a Unix domain socket whose listener has no room
             report(.connectFailed(TransportError(.refused, errno: EAGAIN, "\(doing): the listener's backlog is full")))
         case let code?:
-            report(.connectFailed(transportError(code, doing)))
+            report(.connectFailed(connectError(code, address)))
         }
     }
 
@@ -101,6 +101,8 @@ final class SocketTransport: Transport, WatchedSocket {
     private lazy var knownAddress = systemLocalAddress(descriptor)
 
     var localAddress: SocketAddress? { isConnected && descriptor >= 0 ? knownAddress : nil }
+
+    var remoteAddress: SocketAddress? { isConnected && descriptor >= 0 ? peerAddress(descriptor) : nil }
 
     /// Unix domain sockets have no option of this name, so the system rejects it.
     var tcpInformation: TCPInformation? { isConnected && descriptor >= 0 ? readTCPInformation(descriptor) : nil }
@@ -119,8 +121,9 @@ final class SocketTransport: Transport, WatchedSocket {
         updateInterest()
         let code = pendingError(descriptor)
         isConnected = code == 0
-        let doing = connectingTo.map { "connecting to \($0)" } ?? "connecting"
-        handler?.transport(id, did: code == 0 ? .connected : .connectFailed(transportError(code, doing)))
+        if code == 0 { return handler?.transport(id, did: .connected) ?? () }
+        let error = connectingTo.map { connectError(code, $0) } ?? transportError(code, "connecting")
+        handler?.transport(id, did: .connectFailed(error))
     }
 
     // MARK: Readiness

@@ -69,11 +69,22 @@ func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
 
 /// Returns the local address of a socket.
 func localAddress(_ descriptor: Int32) -> SocketAddress? {
+    unsafe readAddress { unsafe getsockname(descriptor, $0, $1) }
+}
+
+/// Returns the address of the peer of a socket; `nil` if it is not connected.
+func peerAddress(_ descriptor: Int32) -> SocketAddress? {
+    unsafe readAddress { unsafe getpeername(descriptor, $0, $1) }
+}
+
+private func readAddress(
+    _ read: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
+) -> SocketAddress? {
     var storage = sockaddr_storage()
     var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
     return unsafe withUnsafeMutablePointer(to: &storage) { pointer in
         unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            guard unsafe getsockname(descriptor, $0, &length) == 0 else { return nil }
+            guard unsafe read($0, &length) == 0 else { return nil }
             return unsafe readSockaddr($0)
         }
     }

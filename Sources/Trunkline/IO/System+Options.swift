@@ -53,7 +53,12 @@ func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) ->
         unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
     }
     guard code != 0 else { return nil }
-    let reason = code.map(systemMessage) ?? "invalid address"
+    let reason =
+        switch code {
+        case nil: "invalid address"
+        case EADDRNOTAVAIL?: "this host does not have this address, which is options.connecting.sourceAddress"
+        case let code?: systemMessage(code)
+        }
     return TransportError(.invalidAddress, errno: code ?? 0, "\(doing) from \(source): \(reason)")
 }
 

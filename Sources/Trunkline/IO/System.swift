@@ -120,18 +120,50 @@ func systemMessage(_ code: Int32) -> String {
     return unsafe String(cString: text)
 }
 
-/// Converts a system error number to an error of the transport.
+/// Converts a system error number to an error of the transport: of a socket that was connected, a file, or anything else
+/// that is not about an address.
 func transportError(_ code: Int32, _ doing: String) -> TransportError {
     let kind: TransportError.Code =
         switch code {
-        case ECONNREFUSED, ENOENT: .refused
-        case EHOSTUNREACH, ENETUNREACH, ENETDOWN, EADDRNOTAVAIL, EHOSTDOWN: .unreachable
+        case ECONNREFUSED: .refused
+        case EHOSTUNREACH, ENETUNREACH, ENETDOWN, EHOSTDOWN: .unreachable
         case ETIMEDOUT: .timedOut
         case ECONNRESET, EPIPE, ECONNABORTED: .reset
-        case EAFNOSUPPORT, EINVAL, ENAMETOOLONG, EPROTONOSUPPORT: .invalidAddress
         default: .system
         }
     return TransportError(kind, errno: code, "\(doing): \(systemMessage(code))")
+}
+
+/// Converts the error number of a call that was given an address, such as `socket`, `bind` and `connect`.
+func addressError(_ code: Int32, _ doing: String) -> TransportError {
+    var error = transportError(code, doing)
+    if [EAFNOSUPPORT, EINVAL, ENAMETOOLONG, EPROTONOSUPPORT].contains(code) { error.code = .invalidAddress }
+    return error
+}
+
+/// Converts the error number of connecting to `address`.
+func connectError(_ code: Int32, _ address: SocketAddress) -> TransportError {
+    let doing = "connecting to \(address)"
+    switch code {
+    case ENOENT:  // no socket file
+        return TransportError(.refused, errno: code, "\(doing): \(systemMessage(code))")
+    case EADDRNOTAVAIL where SocketPath.hasSource(for: address):
+        let reason = "no free local port: links and other connections to this address use every ephemeral port"
+        return TransportError(.system, errno: code, "\(doing): \(reason)")
+    case EADDRNOTAVAIL:
+        let family = address.family.map { " \($0.name)" } ?? ""
+        let reason = "this host has no\(family) address from which it could be reached"
+        return TransportError(.unreachable, errno: code, "\(doing): \(reason)")
+    default: return addressError(code, doing)
+    }
+}
+
+extension TransportError {
+    /// The error of a socket that was connected to itself. See `Transport.isSelfConnected`.
+    package static func selfConnected(_ address: SocketAddress) -> TransportError {
+        let reason = "no server listens on this port: the connection reached the client's own socket"
+        return TransportError(.refused, "connecting to \(address): \(reason)")
+    }
 }
 
 // MARK: - Sockets

@@ -5,9 +5,11 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     public enum Code: Sendable, Hashable {
         /// The name of the host could not be resolved.
         case nameResolutionFailed
-        /// The connection was refused: no server listens at the address.
+        /// The connection was refused: no server listens at the address. Also if the system connected the client's
+        /// socket to itself, which it may do if no server listens at a port of this host.
         case refused
-        /// The address cannot be reached, for example because no route leads to it.
+        /// The address cannot be reached, for example because no route leads to it, or because this host has no address
+        /// of its family.
         case unreachable
         /// The local address of the link was removed from this host, or the interface that has it is down.
         case pathLost
@@ -28,7 +30,7 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case invalidAddress
         /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
         case tls(TLSFailure)
-        /// Any other system error.
+        /// Any other system error. For example, every local port is in use, or a file cannot be read.
         case system
     }
 

@@ -32,6 +32,17 @@ enum SocketPath {
         return .route(NetworkRoute(interface: entry.interface, source: chosen, isTunnel: entry.isOfTunnel))
     }
 
+    /// Returns whether this host has an address from which packets to `address` can be sent, whatever its ports. True if
+    /// that is unknown.
+    static func hasSource(for address: SocketAddress) -> Bool {
+        let descriptor = openDatagramSocket(for: address)
+        guard descriptor >= 0 else { return true }
+        defer { closeDescriptor(descriptor) }
+        return unsafe withSockaddr(address) { pointer, length in
+            unsafe connect(descriptor, pointer, length) == 0 || errno != EADDRNOTAVAIL
+        } ?? true
+    }
+
     /// Returns whether `address` is not an address of this host, so no socket can be bound to it. False if that is
     /// unknown.
     static func isForeign(_ address: SocketAddress) -> Bool {
