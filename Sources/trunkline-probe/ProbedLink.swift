@@ -58,6 +58,11 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
 
     func transport(_ id: UInt64, did event: TransportEvent) {
         switch event {
+        case .securing, .connected:
+            if usable == nil, transport?.isSelfConnected == true { return failAsSelfConnected() }
+        default: break
+        }
+        switch event {
         case .securing: connected = loop.now
         case .connected:
             let now = loop.now
@@ -78,6 +83,11 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
     func timeOut(after timeout: Duration) {
         let what = connected == nil ? "no answer from" : "TLS handshake not completed with"
         fail(TransportError(.timedOut, "connecting to \(address): \(what) the server within \(timeout.text)"))
+    }
+
+    private func failAsSelfConnected() {
+        transport?.reset()
+        fail(.selfConnected(address))
     }
 
     private func fail(_ error: TransportError) {

@@ -52,6 +52,12 @@ extension Connection {
     /// Handles an event of a socket in the race.
     func raceHears(of id: UInt64, _ event: TransportEvent) {
         guard let racer = attempt?.race?.attempt(with: id) else { return }
+        if attempt?.race?.isSelfConnected(racer) == true, let loser = attempt?.race?.take(racer) {
+            // An orderly end would leave the port in TIME_WAIT, where it keeps a server from listening.
+            loser.transport.reset()
+            perform(attempt?.race?.rules.attemptFailed(racer, .selfConnected(loser.address), at: loop.now))
+            return
+        }
         switch event {
         // The other sockets stay in the race meanwhile.
         case .securing:

@@ -60,6 +60,11 @@ struct Race {
     /// The attempt whose socket has the loop's number `id`.
     func attempt(with id: UInt64) -> AddressRace.AttemptID? { racers.first { $0.transport.id == id }?.id }
 
+    /// Whether the socket of `id` is connected to itself.
+    func isSelfConnected(_ id: AddressRace.AttemptID) -> Bool {
+        racers.first { $0.id == id }?.transport.isSelfConnected ?? false
+    }
+
     /// Closes everything that was not handed over.
     mutating func close() {
         for lookup in lookups { lookup.cancel() }

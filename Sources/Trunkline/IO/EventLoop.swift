@@ -123,6 +123,9 @@ package protocol Transport: AnyObject {
     /// The local address once the socket is connected; `nil` before, and where it is unknown.
     var localAddress: SocketAddress? { get }
 
+    /// The address of the peer once the socket is connected; `nil` before, and where it is unknown.
+    var remoteAddress: SocketAddress? { get }
+
     /// Whether `handler` receives `.readable`. Initially false. A paused transport exerts back-pressure on the peer.
     var isReading: Bool { get set }
 
@@ -173,6 +176,18 @@ package protocol Transport: AnyObject {
 
 extension Transport {
     package var localAddress: SocketAddress? { nil }
+    package var remoteAddress: SocketAddress? { nil }
+
+    /// Whether the socket is connected to itself: its own address is that of its peer.
+    ///
+    /// TCP connects two sockets that connect to each other at the same time (RFC 9293 §3.5), and also one socket to
+    /// itself. This happens if no server listens at a port of this host and the system chooses that same port for the
+    /// client's end. Such a connection returns everything that the client sends, and keeps the server from its port.
+    package var isSelfConnected: Bool {
+        guard let local = localAddress, let remote = remoteAddress else { return false }
+        return local == remote
+    }
+
     package var tcpInformation: TCPInformation? { nil }
     package var receivedCount: Int { 0 }
     package var isHoldingBytes: Bool { false }

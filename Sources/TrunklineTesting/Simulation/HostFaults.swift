@@ -7,6 +7,7 @@ struct HostFaults {
     private var isEverythingCut = false
     private var refusals: [HostAddress: TransportError] = [:]
     private var swallowing: Set<HostAddress> = []
+    private var reflecting: Set<HostAddress> = []
     private var conditions: [HostAddress: LinkTraits] = [:]
     private var defaultConditions: LinkTraits
     /// How the next attempts to connect end, in order.
@@ -31,9 +32,14 @@ struct HostFaults {
     /// Whether connecting to `host` gets no answer.
     func swallows(_ host: HostAddress) -> Bool { swallowing.contains(host) }
 
-    mutating func setRefusal(_ error: TransportError?, swallows: Bool, _ hosts: [HostAddress]) {
+    /// Whether a socket that connects to `host` becomes connected to itself.
+    func reflects(_ host: HostAddress) -> Bool { reflecting.contains(host) }
+
+    /// Sets what happens to attempts to connect to `hosts`; `nil` without `swallows` and `reflects` means nothing.
+    mutating func setRefusal(_ error: TransportError?, swallows: Bool, reflects: Bool, _ hosts: [HostAddress]) {
         for host in hosts { refusals[host] = error }
         if swallows { swallowing.formUnion(hosts) } else { swallowing.subtract(hosts) }
+        if reflects { reflecting.formUnion(hosts) } else { reflecting.subtract(hosts) }
     }
 
     mutating func script(_ outcomes: [ScriptedConnect], _ host: HostAddress) { scripts[host] = outcomes[...] }

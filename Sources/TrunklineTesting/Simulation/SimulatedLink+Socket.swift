@@ -3,7 +3,7 @@ import Trunkline
 /// The socket operations of one side.
 extension SimulatedLink {
     func read(_ side: Side, into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
-        let pipe = side.other.rawValue
+        let pipe = peer(of: side).rawValue
         if let failure = end(side).failure { return .failed(failure) }
         guard end(side).phase == .open else { return .wouldBlock }
         if pipes[pipe].isAtEnd {
@@ -16,8 +16,8 @@ extension SimulatedLink {
         unsafe pipes[pipe].read(count, into: buffer)
         network.bytesDelivered += count
         network.note(.read, id, count)
-        pump(side.other)  // the window has opened
-        network.attend(self, side.other)
+        pump(peer(of: side))  // the window has opened
+        network.attend(self, peer(of: side))
         return .bytes(count)
     }
 
@@ -54,7 +54,7 @@ extension SimulatedLink {
         case .absent, .closed: return
         case .connecting: reset(side)
         case .open:
-            if pipes[side.other.rawValue].arrived > 0 { return reset(side) }
+            if pipes[peer(of: side).rawValue].arrived > 0 { return reset(side) }
             network.note(.close, id, side.rawValue)
             if end(side).failure == nil {
                 pipes[side.rawValue].finish()
@@ -84,7 +84,7 @@ extension SimulatedLink {
     // MARK: Readiness
 
     func isReadable(_ side: Side) -> Bool {
-        let incoming = side.other.rawValue
+        let incoming = peer(of: side).rawValue
         return end(side).phase == .open
             && (end(side).failure != nil || pipes[incoming].arrived > 0 || pipes[incoming].isAtEnd)
     }
@@ -121,7 +121,13 @@ extension SimulatedLink {
     /// The address of `side` while it is connected. The client of a Unix socket has none.
     func localAddress(_ side: Side) -> SocketAddress? {
         guard end(side).phase == .open, end(side).address != .unix(path: "") else { return nil }
-        return end(side).address
+        return address(side)
+    }
+
+    /// The address of the other side while `side` is connected. The client of a Unix socket has none.
+    func remoteAddress(_ side: Side) -> SocketAddress? {
+        guard end(side).phase == .open, end(side.other).address != .unix(path: "") else { return nil }
+        return address(side.other)
     }
 
     func transportID(_ side: Side) -> UInt64 { id * 2 + UInt64(side.rawValue) }

@@ -19,6 +19,8 @@ final class SimulatedLink: @unchecked Sendable {
     private var isStranded = false
     /// Packets that arrived while the link was partitioned or stranded.
     private var held: [(packet: Packet, side: Side)] = []
+    /// Whether the client's socket is connected to itself.
+    private var isReflected = false
     /// Whether packets vanish.
     private var isVanished = false
     /// How connecting ends; `nil` if that was not scripted.
@@ -44,6 +46,12 @@ final class SimulatedLink: @unchecked Sendable {
 
     func end(_ side: Side) -> LinkEnd { ends[side.rawValue] }
 
+    /// The side to which the bytes of `side` go.
+    func peer(of side: Side) -> Side { isReflected ? side : side.other }
+
+    /// The address of `side`.
+    func address(_ side: Side) -> SocketAddress { end(isReflected ? .server : side).address }
+
     /// Starts connecting.
     func connect() {
         scripted = network.faults.nextConnect(to: serverHost)
@@ -63,7 +71,7 @@ final class SimulatedLink: @unchecked Sendable {
         var count = 0
         if case .data(let size) = packet { count = size }
         let time = pipes[side.rawValue].arrival(of: count, sentAt: network.now, traits, &network.random)
-        network.push(.arrival(packet, link: id, at: side.other), at: time)
+        network.push(.arrival(packet, link: id, at: peer(of: side)), at: time)
     }
 
     /// Sends what `side` may send: bytes within the window, then the end.
@@ -97,9 +105,9 @@ final class SimulatedLink: @unchecked Sendable {
             end(.client).outcome = .connected
         case .refuse(let error): fail(.client, error)
         case .data(let count):
-            pipes[side.other.rawValue].arrive(count)
+            pipes[peer(of: side).rawValue].arrive(count)
             if end(side).phase == .closed, !end(side.other).isGone { send(.reset, from: side) }
-        case .end: pipes[side.other.rawValue].endArrives()
+        case .end: pipes[peer(of: side).rawValue].endArrives()
         case .reset: fail(side, TransportError(.reset, errno: 104, "connection reset by peer"))
         }
         network.attend(self, side)
@@ -112,6 +120,10 @@ final class SimulatedLink: @unchecked Sendable {
         case .accept?, nil: break
         }
         guard end(.client).failure == nil, !network.faults.swallows(serverHost) else { return }
+        if network.faults.reflects(serverHost) {
+            isReflected = true
+            return send(.accept, from: .client)
+        }
         switch network.answer(to: end(.server).address) {
         case .failure(let error): send(.refuse(error), from: .server)
         case .success(let port):

@@ -93,6 +93,14 @@ extension SimulatedNetwork {
         setRefusal(nil, host, swallows: true)
     }
 
+    /// Connects every socket that connects to `host` to itself from now on. Ends with ``acceptConnections(to:)``.
+    ///
+    /// This happens on real hosts if no server listens at a port of the client's own host and the system chooses that
+    /// port for the client's end.
+    package func connectToThemselves(to host: String) {
+        setRefusal(nil, host, reflects: true)
+    }
+
     /// Ends ``refuseConnections(to:)``, ``makeUnreachable(_:)`` and ``swallowConnections(to:)`` for `host`.
     public func acceptConnections(to host: String) { setRefusal(nil, host) }
 
@@ -132,10 +140,16 @@ extension SimulatedNetwork {
         forEachLink(to: host) { $0.setCut(loop.network.faults.isCut($0.serverHost)) }
     }
 
-    private func setRefusal(_ error: TransportError?, _ host: String, swallows: Bool = false) {
+    private func setRefusal(
+        _ error: TransportError?,
+        _ host: String,
+        swallows: Bool = false,
+        reflects: Bool = false
+    ) {
         loop.confined {
             loop.network.note(.fault)
-            loop.network.faults.setRefusal(error, swallows: swallows, addresses(of: host) ?? [])
+            let addresses = addresses(of: host) ?? []
+            loop.network.faults.setRefusal(error, swallows: swallows, reflects: reflects, addresses)
         }
     }
 

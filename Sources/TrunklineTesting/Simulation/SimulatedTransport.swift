@@ -27,6 +27,7 @@ final class SimulatedTransport: Transport {
     }
 
     var localAddress: SocketAddress? { link.localAddress(side) }
+    var remoteAddress: SocketAddress? { link.remoteAddress(side) }
 
     var isReading: Bool {
         get { link.end(side).isReading }

@@ -184,6 +184,36 @@ import TrunklineTesting
         }
     }
 
+    // MARK: Connections to itself
+
+    /// No server listens at the port, and the system has chosen the same port for the client's end.
+    @Test func aConnectionToItselfIsARefusal() throws {
+        try simulate { service, _ in
+            let options = ClientOptions { $0.reconnecting.maximumAttempts = 3 }
+            service.network.connectToThemselves(to: "db")
+            let client = service.client(options: options)
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .unavailable && error?.fate == .notSent)
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .refused)
+            #expect(cause.message.contains("the client's own socket"))
+            #expect(service.network.linksMade == 3 && service.network.openLinks == 0)
+            #expect(await client.metrics.connection.links == 0)
+            #expect(await client.metrics.connection.attemptFailures == [.refused: 3])
+            service.network.acceptConnections(to: "db")
+            try await expectEcho("b", by: client)
+            await client.closeNow()
+        }
+    }
+
+    @Test func afterAConnectionToItselfTheNextAddressIsTried() throws {
+        try simulate { service, _ in
+            service.network.connectToThemselves(to: "fd00::1")
+            let took = try await timeToConnect(service)
+            #expect(took < .milliseconds(15))
+        }
+    }
+
     // MARK: Names
 
     @Test func aSlowIPv6AnswerCostsTheResolutionDelay() throws {

@@ -15,11 +15,15 @@ struct LocalAddressTests {
 
         /// Connects, and returns the local address before and after.
         func connect(to address: SocketAddress) async -> [SocketAddress?] {
+            outcome = nil
             transport = loop.connect(to: address, options: SocketOptions(), handler: self)
             let before = transport?.localAddress
             while outcome == nil { await moment() }
             return [before, transport?.localAddress]
         }
+
+        var remoteAddress: SocketAddress? { transport?.remoteAddress }
+        var isSelfConnected: Bool? { transport?.isSelfConnected }
 
         func close() -> SocketAddress? {
             transport?.close()
@@ -44,6 +48,17 @@ struct LocalAddressTests {
         let address = try #require(addresses[1])
         #expect(address.with(port: 0) == .loopback(port: 0) && address.port != 0)
         #expect(await owner.close() == nil)
+    }
+
+    @Test func aConnectedSocketHasARemoteAddress() async throws {
+        let listener = try RawListener()
+        let owner = Owner()
+        _ = await owner.connect(to: .loopback(port: listener.port))
+        #expect(await owner.remoteAddress == .loopback(port: listener.port))
+        // The system connects the unspecified address to the loopback address.
+        _ = await owner.connect(to: .ipv4([0, 0, 0, 0], port: listener.port))
+        #expect(await owner.remoteAddress == .loopback(port: listener.port))
+        #expect(await owner.isSelfConnected == false)
     }
 
     @Test func aSocketThatFailedToConnectHasNoLocalAddress() async throws {

@@ -53,6 +53,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
     package var localAddress: SocketAddress? { socket?.localAddress }
+    package var remoteAddress: SocketAddress? { socket?.remoteAddress }
     package var tcpInformation: TCPInformation? { socket?.tcpInformation }
 
     package var isReading = false {
@@ -129,7 +130,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         switch (event, phase) {
         case (.connected, _):
             handler?.transport(id, did: .securing)
-            begin()
+            if socket != nil { begin() }  // the owner may have closed it
         case (.connectFailed, _), (.securing, _): handler?.transport(id, did: event)
         case (.readable, .handshaking): advance()
         case (.writable, .handshaking): flush()
