@@ -7,6 +7,7 @@ package final class NameLookup: Sendable {
     private struct State: Sendable {
         var completion: Completion?
         var onCancel: (@Sendable () -> Void)?
+        var obstacle: (@Sendable () -> String?)?
     }
     private let state: Lock<State>
 
@@ -20,11 +21,14 @@ package final class NameLookup: Sendable {
     /// Cancels the look-up: the completion is not called.
     package func cancel() { take()?.onCancel?() }
 
-    /// Sets what else to do on cancellation.
-    func onCancel(_ body: @escaping @Sendable () -> Void) {
+    /// Why the look-up has not begun; `nil` if it has, or if that is unknown.
+    package var obstacle: String? { state.withLock { $0.obstacle }?() }
+
+    /// Sets what else to do on cancellation, and what `obstacle` returns until the look-up is over.
+    func onCancel(_ body: @escaping @Sendable () -> Void, obstacle: @escaping @Sendable () -> String?) {
         let isOver = state.withLock { state in
             if state.completion == nil { return true }
-            state.onCancel = body
+            (state.onCancel, state.obstacle) = (body, obstacle)
             return false
         }
         if isOver { body() }

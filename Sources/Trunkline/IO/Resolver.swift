@@ -2,15 +2,33 @@
 ///
 /// Threads are started when there are names to look up, and end when there are none left. Requests for a name that is
 /// already being looked up share the result, so a thousand clients of one lost server need one look-up per family.
+///
+/// A look-up takes up to 30 s if its name server does not answer, and then occupies its thread. Therefore:
+/// - Names that this host knows itself have threads of their own, which no other name can occupy.
+/// - A name occupies at most two threads, one for each family.
+/// - Names whose latest look-up was slow occupy at most half of the threads. The others are for all other names.
 package final class Resolver: Sendable {
     /// Looks up the addresses of a name, with port 0. Called on a thread of the resolver, which it may block.
     package typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
 
-    /// The resolver of this process.
-    ///
-    /// It has at most eight threads: two for each name, so that names whose look-up hangs (30 s without a reachable
-    /// name server) leave threads for the others. At most 1,024 names may wait for a thread.
-    package static let shared = Resolver(maximumThreads: 8, maximumQueued: 1024, lookUp: systemLookUp)
+    /// Returns whether this host knows the addresses of a name itself, so that looking it up does not wait for a name
+    /// server. Called on a thread of the resolver, before the look-up.
+    package typealias IsLocal = @Sendable (String, AddressFamily) -> Bool
+
+    /// The resolver of this process: at most 64 threads for names that need a name server, and at most 16,384 look-ups
+    /// that wait for a thread.
+    package static let shared = Resolver(
+        maximumThreads: 64,
+        maximumQueued: 16_384,
+        isLocal: isKnownToThisHost,
+        lookUp: systemLookUp
+    )
+
+    /// The number of additional threads for names that this host knows itself.
+    package static let localThreads = 2
+
+    /// The number of names that are remembered as slow. If there are more, all are forgotten.
+    private static let maximumSlow = 4096
 
     /// Identifies one request, for cancellation.
     package struct LookupID: Sendable {
@@ -24,39 +42,130 @@ package final class Resolver: Sendable {
     }
 
     private struct Asker: Sendable {
-        let id: UInt64
         let port: UInt16
         let completion: NameLookup.Completion
 
         func tell(_ answer: NameLookup.Answer) { completion(answer.map { $0.map { $0.with(port: port) } }) }
     }
 
+    private enum Kind: Int, CaseIterable {
+        /// It is not known yet whether this host knows the name itself.
+        case fresh
+        /// This host knows the name itself.
+        case local
+        /// A name server has to be asked.
+        case remote
+        /// The latest look-up of the name was slow.
+        case slow
+    }
+
+    /// A question that is queued or being looked up.
+    private struct Lookup: Sendable {
+        /// The requests, which share the answer. There may be none any more while it is being looked up.
+        var askers: [UInt64: Asker]
+        /// Its place in the queue of its kind; `nil` while a thread has it.
+        var place: UInt64?
+        var kind = Kind.fresh
+
+        var hasBegun: Bool { place == nil && kind != .fresh }
+    }
+
+    /// Questions in the order in which they came. Any of them can be removed.
+    private struct Queue: Sendable {
+        private var questions: [UInt64: Question] = [:]
+        private var first: UInt64 = 0
+        private var next: UInt64 = 0
+
+        var count: Int { questions.count }
+
+        mutating func append(_ question: Question) -> UInt64 {
+            questions[next] = question
+            next += 1
+            return next - 1
+        }
+
+        mutating func remove(_ place: UInt64) { questions[place] = nil }
+
+        mutating func popFirst() -> Question? {
+            while first < next {
+                first += 1
+                if let question = questions.removeValue(forKey: first - 1) { return question }
+            }
+            questions = [:]
+            return nil
+        }
+    }
+
     private struct State: Sendable {
-        /// The requests for each question that is queued or being looked up. The list of a question that is being
-        /// looked up may be empty.
-        var askers: [Question: [Asker]] = [:]
-        /// Questions that no thread has taken yet.
-        var queue: [Question] = []
+        var lookups: [Question: Lookup] = [:]
+        /// The questions that no thread has taken, by kind.
+        var queues = Kind.allCases.map { _ in Queue() }
+        /// The number of questions that are being looked up, by kind.
+        var running = Kind.allCases.map { _ in 0 }
+        /// The names whose latest look-up was slow.
+        var slow: Set<String> = []
         var threads = 0
-        var lookups = 0
+        var ended = 0
         var peakThreads = 0
         var lastID: UInt64 = 0
+
+        /// The number of questions that wait to be looked up.
+        var queued: Int { lookups.count - running.reduce(0, +) }
+
+        mutating func enqueue(_ question: Question, _ kind: Kind) {
+            lookups[question]?.kind = kind
+            lookups[question]?.place = queues[kind.rawValue].append(question)
+        }
+
+        mutating func begin(_ question: Question, _ kind: Kind) {
+            lookups[question]?.kind = kind
+            lookups[question]?.place = nil
+            running[kind.rawValue] += 1
+        }
+
+        mutating func end(_ question: Question) {
+            if let kind = lookups[question]?.kind { running[kind.rawValue] -= 1 }
+        }
+
+        /// Whether another question of this kind may be looked up.
+        func hasThread(for kind: Kind, of maximumThreads: Int) -> Bool {
+            guard kind != .local else { return true }
+            let slow = running[Kind.slow.rawValue]
+            return running[Kind.remote.rawValue] + slow < maximumThreads
+                && (kind != .slow || slow < max(1, maximumThreads / 2))
+        }
     }
 
     private let state = Lock(State())
     private let maximumThreads: Int
     private let maximumQueued: Int
+    private let slowAfter: Duration
+    private let isLocal: IsLocal
     private let lookUp: LookUp
 
-    package init(maximumThreads: Int, maximumQueued: Int, lookUp: @escaping LookUp) {
+    /// - Parameters:
+    ///   - maximumThreads: The number of threads for names that need a name server. There are `localThreads` more.
+    ///   - maximumQueued: The number of look-ups that wait for a thread. Further ones fail at once.
+    ///   - slowAfter: The duration from which on a look-up is slow.
+    ///   - isLocal: Tells which names this host knows itself. By default none.
+    ///   - lookUp: Looks up a name.
+    package init(
+        maximumThreads: Int,
+        maximumQueued: Int,
+        slowAfter: Duration = .seconds(1),
+        isLocal: @escaping IsLocal = { _, _ in false },
+        lookUp: @escaping LookUp
+    ) {
         self.maximumThreads = maximumThreads
         self.maximumQueued = maximumQueued
+        self.slowAfter = slowAfter
+        self.isLocal = isLocal
         self.lookUp = lookUp
     }
 
-    /// The number of look-ups passed to the system, the largest number of threads so far, and the present number.
+    /// The number of look-ups that the system has answered, the largest number of threads so far, and the present number.
     package var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
-        state.withLock { ($0.lookups, $0.peakThreads, $0.threads) }
+        state.withLock { ($0.ended, $0.peakThreads, $0.threads) }
     }
 
     /// Looks up the addresses of `host` in one family and calls `completion` once with the result.
@@ -71,27 +180,29 @@ package final class Resolver: Sendable {
     ) -> LookupID {
         enum Outcome: Sendable { case waits, startThread, refused }
         let question = Question(host: host, family: family)
+        let asker = Asker(port: port, completion: completion)
         let (id, outcome) = state.withLock { state -> (UInt64, Outcome) in
             state.lastID += 1
-            let asker = Asker(id: state.lastID, port: port, completion: completion)
-            if state.askers[question] != nil {
-                state.askers[question]?.append(asker)
-                return (asker.id, .waits)
+            let id = state.lastID
+            if state.lookups[question] != nil {
+                state.lookups[question]?.askers[id] = asker
+                return (id, .waits)
             }
-            guard state.queue.count < maximumQueued else { return (asker.id, .refused) }
-            state.askers[question] = [asker]
-            state.queue.append(question)
-            guard state.threads < maximumThreads else { return (asker.id, .waits) }
+            guard state.queued < maximumQueued else { return (id, .refused) }
+            state.lookups[question] = Lookup(askers: [id: asker])
+            state.enqueue(question, .fresh)
+            guard state.threads < maximumThreads + Self.localThreads else { return (id, .waits) }
             state.threads += 1
             state.peakThreads = max(state.peakThreads, state.threads)
-            return (asker.id, .startThread)
+            return (id, .startThread)
         }
         switch outcome {
         case .waits: break
         case .startThread: start()
         case .refused:
             let name = host.withoutCredentials.escaped()
-            let message = "resolving \(name): too many lookups: \(maximumQueued) names are already waiting"
+            let message =
+                "resolving \(name): too many lookups: \(maximumQueued) are already waiting, so no name server was asked"
             completion(.failure(TransportError(.nameResolutionFailed, message)))
         }
         return LookupID(question: question, id: id)
@@ -99,47 +210,99 @@ package final class Resolver: Sendable {
 
     /// Cancels one request. A queued question without requests is removed from the queue.
     package func cancel(_ lookupID: LookupID) {
+        let question = lookupID.question
         state.withLock { state in
-            state.askers[lookupID.question]?.removeAll { $0.id == lookupID.id }
-            guard state.askers[lookupID.question]?.isEmpty == true,
-                let index = state.queue.firstIndex(of: lookupID.question)
-            else { return }
-            state.queue.remove(at: index)
-            state.askers[lookupID.question] = nil
+            state.lookups[question]?.askers[lookupID.id] = nil
+            guard let lookup = state.lookups[question], lookup.askers.isEmpty, let place = lookup.place else { return }
+            state.queues[lookup.kind.rawValue].remove(place)
+            state.lookups[question] = nil
+        }
+    }
+
+    /// Returns why a look-up has not begun, or `nil` if it has.
+    package func obstacle(of lookupID: LookupID) -> String? {
+        state.withLock { state in
+            guard state.lookups[lookupID.question]?.hasBegun == false else { return nil }
+            let running = state.running.reduce(0, +)
+            return "no name server was asked, because \(running) other lookups occupied the threads of the resolver"
         }
     }
 
     private func start() {
         let code = startThread(named: "trunkline-dns") { self.run() }
         guard code != 0 else { return }
-        // Existing threads serve the queue. If there are none, every request fails.
+        // Existing threads serve the queues. If there are none, every request fails.
         let stranded = state.withLock { state -> [Asker] in
             state.threads -= 1
             guard state.threads == 0 else { return [] }
-            defer { state.queue = [] }
-            return state.queue.flatMap { state.askers.removeValue(forKey: $0) ?? [] }
+            defer {
+                state.lookups = [:]
+                state.queues = Kind.allCases.map { _ in Queue() }
+            }
+            return state.lookups.values.flatMap { $0.askers.values }
         }
         let error = transportError(code, "starting a thread to resolve names")
         for asker in stranded { asker.tell(.failure(error)) }
     }
 
     private func run() {
-        while let question = takeQuestion() {
+        while let (question, kind) = takeQuestion() {
+            if kind == .fresh, !admit(question, isLocal: isLocal(question.host, question.family)) { continue }
+            let begin = monotonicNow()
             let answer = lookUp(question.host, question.family)
-            let askers = state.withLock { $0.askers.removeValue(forKey: question) ?? [] }
-            for asker in askers { asker.tell(answer) }
+            let isSlow = monotonicNow().since(begin) >= slowAfter
+            for asker in finish(question, isSlow) { asker.tell(answer) }
         }
     }
 
-    /// Takes the next question. If there is none, returns `nil` and the thread is no longer counted.
-    private func takeQuestion() -> Question? {
+    /// Takes the next question. If there is none that may be looked up, returns `nil` and the thread is no longer
+    /// counted.
+    private func takeQuestion() -> (Question, Kind)? {
         state.withLock { state in
-            guard !state.queue.isEmpty else {
+            for kind in [Kind.remote, .slow] where state.hasThread(for: kind, of: maximumThreads) {
+                guard let question = state.queues[kind.rawValue].popFirst() else { continue }
+                state.begin(question, kind)
+                return (question, kind)
+            }
+            guard let question = state.queues[Kind.fresh.rawValue].popFirst() else {
                 state.threads -= 1
                 return nil
             }
-            state.lookups += 1
-            return state.queue.removeFirst()
+            state.lookups[question]?.place = nil
+            return (question, .fresh)
+        }
+    }
+
+    /// Begins the look-up of a fresh question, or queues it. Returns whether to look it up now.
+    private func admit(_ question: Question, isLocal: Bool) -> Bool {
+        state.withLock { state in
+            guard state.lookups[question]?.askers.isEmpty == false else {
+                state.lookups[question] = nil  // cancelled meanwhile
+                return false
+            }
+            let kind: Kind = isLocal ? .local : state.slow.contains(question.host) ? .slow : .remote
+            guard state.hasThread(for: kind, of: maximumThreads) else {
+                state.enqueue(question, kind)
+                return false
+            }
+            state.begin(question, kind)
+            return true
+        }
+    }
+
+    /// Ends a look-up. Returns the requests that receive its answer, in their order.
+    private func finish(_ question: Question, _ isSlow: Bool) -> [Asker] {
+        state.withLock { state in
+            state.end(question)
+            state.ended += 1
+            if !isSlow {
+                state.slow.remove(question.host)
+            } else {
+                if state.slow.count >= Self.maximumSlow { state.slow = [] }
+                state.slow.insert(question.host)
+            }
+            let askers = state.lookups.removeValue(forKey: question)?.askers ?? [:]
+            return askers.sorted { $0.key < $1.key }.map(\.value)
         }
     }
 }

@@ -136,7 +136,8 @@ package final class SocketEventLoop: EventLoop {
             finish(.success(literal.family == family ? [literal] : []))
         } else {
             let lookupID = resolver.resolve(host, port: port, family: family, completion: finish)
-            lookup.onCancel { [resolver] in resolver.cancel(lookupID) }
+            lookup.onCancel({ [resolver] in resolver.cancel(lookupID) }) { [resolver] in resolver.obstacle(of: lookupID)
+            }
         }
         return lookup
     }

@@ -1,6 +1,8 @@
 import Synchronization
 import Testing
-import Trunkline
+import TrunklineTesting
+
+@testable import Trunkline
 
 /// The resolver of real names: its threads, its queue, and which callers get an answer.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
@@ -11,18 +13,31 @@ struct ResolverTests {
 
         var asked: [String] { state.withLock { $0.asked } }
         func open() { state.withLock { $0.isOpen = true } }
+        func close() { state.withLock { $0 = ([], false) } }
 
         func lookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
             state.withLock { $0.asked.append(host) }
-            while !state.withLock({ $0.isOpen }) { sleepShortly() }
+            while !host.hasPrefix("local"), !state.withLock({ $0.isOpen }) { sleepShortly() }
             return .success([
                 family == .ipv4 ? .loopback(port: 0) : .ipv6([UInt8](repeating: 1, count: 16), port: 0, scope: 0)
             ])
         }
     }
 
-    private func make(_ names: Names, threads: Int = 4, queued: Int = 1024) -> Resolver {
-        Resolver(maximumThreads: threads, maximumQueued: queued) { names.lookUp($0, $1) }
+    /// Names that begin with "local" are those that this host knows itself.
+    private func make(
+        _ names: Names,
+        threads: Int = 4,
+        queued: Int = 1024,
+        slowAfter: Duration = .seconds(3600)
+    ) -> Resolver {
+        Resolver(
+            maximumThreads: threads,
+            maximumQueued: queued,
+            slowAfter: slowAfter,
+            isLocal: { host, _ in host.hasPrefix("local") },
+            lookUp: { names.lookUp($0, $1) }
+        )
     }
 
     /// Collects answers.
@@ -64,7 +79,96 @@ struct ResolverTests {
         names.open()
         try await wait { answers.all.count == 200 }
         #expect(resolver.metrics.lookups == 200)
-        #expect(resolver.metrics.peakThreads == 4)
+        #expect(4...4 + Resolver.localThreads ~= resolver.metrics.peakThreads)
+    }
+
+    // MARK: Names that hang
+
+    @Test func namesOfThisHostDoNotWaitBehindNamesThatHang() async throws {
+        let (names, answers) = (Names(), Answers())
+        let resolver = make(names)
+        for number in 0..<100 {
+            for family in AddressFamily.allCases { _ = resolver.resolve("\(number)", port: 1, family: family) { _ in } }
+        }
+        try await wait { names.asked.count == 4 }
+        for port in 1...10 as ClosedRange<UInt16> {
+            _ = resolver.resolve("local\(port)", port: port, family: .ipv4) { answers.add($0) }
+        }
+        // The other names are not answered yet.
+        try await wait { answers.all.count == 10 }
+        #expect(names.asked.filter { !$0.hasPrefix("local") }.count == 4)
+        names.open()
+        try await wait { resolver.metrics.threads == 0 }
+        #expect(resolver.metrics.lookups == 210)
+    }
+
+    @Test func aLookUpThatWaitsForAThreadSaysSo() async throws {
+        let names = Names()
+        let resolver = make(names, threads: 1)
+        let first = resolver.resolve("a", port: 1, family: .ipv4) { _ in }
+        try await wait { names.asked == ["a"] }
+        let second = resolver.resolve("b", port: 1, family: .ipv4) { _ in }
+        let message = "no name server was asked, because 1 other lookups occupied the threads of the resolver"
+        #expect(resolver.obstacle(of: first) == nil)
+        #expect(resolver.obstacle(of: second) == message)
+        names.open()
+        try await wait { resolver.metrics.threads == 0 }
+        #expect(resolver.obstacle(of: second) == nil)
+    }
+
+    /// Names that were slow before leave threads for names that were not.
+    @Test func slowNamesOccupyHalfOfTheThreads() async throws {
+        let names = Names()
+        let resolver = make(names, slowAfter: .zero)  // every name that has been looked up is slow
+        names.open()
+        let slow = ["a", "b", "c", "d", "e", "f"]
+        for name in slow { _ = resolver.resolve(name, port: 1, family: .ipv4) { _ in } }
+        try await wait { resolver.metrics.lookups == 6 && resolver.metrics.threads == 0 }
+        names.close()
+        for name in slow { _ = resolver.resolve(name, port: 1, family: .ipv4) { _ in } }
+        _ = resolver.resolve("x", port: 1, family: .ipv4) { _ in }
+        _ = resolver.resolve("y", port: 1, family: .ipv4) { _ in }
+        try await wait { Set(names.asked).isSuperset(of: ["x", "y"]) && names.asked.count == 4 }
+        names.open()
+        try await wait { resolver.metrics.threads == 0 }
+        #expect(resolver.metrics.lookups == 14)
+    }
+
+    @Test func aCancelledQuestionOfAnyKindIsNotLookedUp() async throws {
+        let names = Names()
+        let resolver = make(names, threads: 1)
+        _ = resolver.resolve("a", port: 1, family: .ipv4) { _ in }
+        try await wait { names.asked == ["a"] }
+        let others = (0..<1000).map { resolver.resolve("b\($0)", port: 1, family: .ipv4) { _ in } }
+        for other in others { resolver.cancel(other) }
+        names.open()
+        try await wait { resolver.metrics.threads == 0 }
+        #expect(names.asked == ["a"])
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1 localhost\n", "localhost", true, false),
+        ("::1\tip6-localhost LOCALHOST\r\n", "localhost", false, true),
+        ("10.0.0.7 db.example db # db2", "DB", true, false),
+        ("10.0.0.7 db.example db # db2", "db2", false, false),
+        ("# 10.0.0.7 db", "db", false, false),
+        ("10.0.0.7 db\nfd00::7 db", "db", true, true),
+        ("fe80::1%lo0 db", "db", false, true),
+        ("10.0.0.7 dbx", "db", false, false),
+        ("db db", "db", false, false),
+        ("db", "db", false, false),
+        ("", "", false, false),
+    ])
+    func namesInTheHostsFileAreFound(_ text: String, _ host: String, _ four: Bool, _ six: Bool) {
+        #expect(hostsFile(Array(text.utf8), has: host, .ipv4) == four)
+        #expect(hostsFile(Array(text.utf8), has: host, .ipv6) == six)
+    }
+
+    @Test func addressesInAnyFormNeedNoNameServer() {
+        for family in AddressFamily.allCases {
+            for host in ["127.1", "10.0.0.1", "0x7f000001", "fe80::1"] { #expect(isKnownToThisHost(host, family)) }
+            for host in ["nobody.invalid", "", "a\u{0}b"] { #expect(!isKnownToThisHost(host, family)) }
+        }
     }
 
     @Test func theQueueIsBounded() async throws {
