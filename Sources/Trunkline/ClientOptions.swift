@@ -68,7 +68,8 @@ extension ClientOptions {
         /// The delay between the attempt at one address of an endpoint and the attempt at the next. Default 250 ms (RFC
         /// 8305 §8), clamped to 100 ms to 2 s.
         ///
-        /// If an attempt fails, the next one starts at once.
+        /// If an attempt fails, the next one starts at once. When every known address has failed, this is also how long
+        /// the client waits for addresses of the other family.
         public var attemptDelay: Duration = .milliseconds(250)
         /// How long the client waits for a name's IPv6 addresses when the IPv4 addresses are known first. Default 50 ms
         /// (RFC 8305 §8), clamped to 0 to 2 s.

@@ -136,6 +136,7 @@ extension Connection {
             handshaking != nil ? .handshaking : self.attempt?.phase ?? .connecting
         if phase == .resolving { pathView.unresolved.insert(attempt.endpoint) }
         let paths = pathsOfAttempt
+        keepLookups()
         endAttempt()
         dropHandshaking(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
         if ready == nil { lastCause = error }
@@ -187,6 +188,7 @@ extension Connection {
         guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
         attempt = nil
+        lateLookups.drop()
         if let replaced = beginning.replaced, let index = index(of: replaced.session) {
             drain(index, replaced.reason.cause)
         }

@@ -109,6 +109,7 @@ extension Connection {
         if let pathTimer { loop.arm(pathTimer.timer, at: nil) }
         endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
         endAttempt()
+        lateLookups.drop()
         for index in links.indices {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if links[index].draining != nil, !links[index].machine.outbound.isEmpty { write(index) }

@@ -55,6 +55,7 @@ extension Connection {
         givenEndpoints = endpoints
         pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
         pathView.unresolved.formIntersection(endpoints)
+        lateLookups.keep(only: endpoints)
         observation?.add(.endpoints, .endpointsChanged(endpoints))
         entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
     }

@@ -55,14 +55,23 @@ extension Connection {
         }
     }
 
+    /// The path of a new socket to the first address of `endpoint` that a route leads to; otherwise that to its first
+    /// address.
     func path(to endpoint: Endpoint) -> NetworkPath {
-        let all = paths(to: endpoint)
-        return all.first { $0.isUsable } ?? all.first ?? .unknown
+        // The system is asked for no more paths than necessary.
+        guard let addresses = pathView.addresses[endpoint] else { return paths(to: endpoint).first ?? .unknown }
+        var first: NetworkPath?
+        for address in addresses {
+            let path = path(to: address)
+            if path.isUsable { return path }
+            first = first ?? path
+        }
+        return first ?? .unknown
     }
 
     /// Whether a route leads to any endpoint, as far as is known.
     var hasRoute: Bool {
-        !isMonitored || machine.endpoints.contains { endpoint in paths(to: endpoint).contains { $0.isUsable } }
+        !isMonitored || machine.endpoints.contains { path(to: $0).isUsable }
     }
 
     /// Stores the present paths, so that changes can be detected.
@@ -107,6 +116,7 @@ extension Connection {
 
     private func take(_ change: NetworkChange) {
         guard lifecycle < .closing else { return }
+        lateLookups.drop()
         let attempt = machine.attempt
         for session in links.map(\.session) { examine(session, change) }
         let look = currentLook

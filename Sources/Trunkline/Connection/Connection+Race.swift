@@ -27,26 +27,56 @@ extension Connection {
                 return perform(self.attempt?.race?.rules.resolved(to: [literal], at: loop.now))
             }
             enter(.resolving)
-            for family in [AddressFamily.ipv6, .ipv4] {
-                let lookup = loop.resolve(host, port: port, family: family) { [weak self] answer in
-                    self?.onLoop { $0.resolved(attempt.id, family, answer) }
-                }
-                self.attempt?.race?.lookups.append(lookup)
-            }
+            resolve(host, port, attempt)
         }
     }
 
-    private func resolved(_ id: UInt64, _ family: AddressFamily, _ answer: NameLookup.Answer) {
-        guard let endpoint = attempt?.attempt.endpoint, attempt?.attempt.id == id else { return }  // an old look-up
-        if case .success(let addresses) = answer, !addresses.isEmpty {
-            // The addresses of an earlier look-up are kept until there are new ones.
-            if attempt?.isResolved == false { pathView.addresses[endpoint] = [] }
-            attempt?.isResolved = true
-            pathView.addresses[endpoint, default: []] += addresses
+    /// Looks up both families of a name, unless a late answer is known.
+    private func resolve(_ host: String, _ port: UInt16, _ attempt: ReconnectMachine.Attempt) {
+        let endpoint = attempt.endpoint
+        var late: [(AddressFamily, [SocketAddress])] = []
+        for family in AddressFamily.allCases {
+            if let addresses = lateLookups.takeAnswer(endpoint, family, at: loop.now) {
+                late.append((family, addresses))
+                continue
+            }
+            self.attempt?.race?.lookups[family] = loop.resolve(host, port: port, family: family) { [weak self] answer in
+                self?.onLoop { $0.resolved(attempt.id, endpoint, family, answer) }
+            }
+        }
+        for (family, addresses) in late { resolved(attempt.id, endpoint, family, .success(addresses)) }
+    }
+
+    private func resolved(_ id: UInt64, _ endpoint: Endpoint, _ family: AddressFamily, _ answer: NameLookup.Answer) {
+        if attempt?.attempt.id == id { return take(answer, family, endpoint) }
+        lateLookups.answered(endpoint, family, answer, at: loop.now)
+        // A failure says nothing about the look-up that the present attempt has begun.
+        guard attempt?.attempt.endpoint == endpoint, attempt?.race?.rules.answered.contains(family) == false,
+            case .success = answer
+        else { return }
+        _ = lateLookups.takeAnswer(endpoint, family, at: loop.now)
+        take(answer, family, endpoint)
+    }
+
+    /// Passes an answer to the race of the present attempt.
+    private func take(_ answer: NameLookup.Answer, _ family: AddressFamily, _ endpoint: Endpoint) {
+        let actions = attempt?.race?.rules.resolved(family, answer, at: loop.now)
+        // The addresses of an earlier attempt are kept until there are new ones.
+        if case .success(let found) = answer, !found.isEmpty, let addresses = attempt?.race?.rules.addresses {
+            pathView.addresses[endpoint] = addresses
             pathView.unresolved.remove(endpoint)
             notePathsOfAttempt()
         }
-        perform(attempt?.race?.rules.resolved(family, answer, at: loop.now))
+        perform(actions)
+    }
+
+    /// Lets the look-ups of a failed attempt continue for the next one.
+    func keepLookups() {
+        guard let attempt, let race = attempt.race else { return }
+        for (family, lookup) in race.lookups where !race.rules.answered.contains(family) {
+            lateLookups.keep(lookup, of: attempt.attempt.endpoint, family, since: attempt.startedAt)
+            attempt.race?.lookups[family] = nil
+        }
     }
 
     /// Handles an event of a socket in the race.
@@ -80,7 +110,9 @@ extension Connection {
             return perform(self.attempt?.race?.rules.timerFired(at: now))
         }
         let name = attempt.endpoint.description
-        let error = self.attempt?.race?.rules.timeoutError(connectingTo: name, after: options.connecting.timeout)
+        let race = self.attempt?.race
+        let timeout = options.connecting.timeout
+        let error = race?.rules.timeoutError(connectingTo: name, after: timeout, obstacle: race?.obstacle)
         attemptFailed(attempt.id, error ?? TransportError(.timedOut, "connecting to \(name): deadline exceeded"))
     }
 

@@ -69,6 +69,8 @@ public actor Connection {
     var networkProbe: NetworkProbe?
     /// The connection's view of the host's network.
     var pathView = PathView()
+    /// The look-ups that have outlasted their attempts.
+    var lateLookups = LateLookups()
     /// The metrics, without those that are read when they are asked for.
     var counts = Metrics()
 

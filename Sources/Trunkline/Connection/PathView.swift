@@ -2,7 +2,7 @@
 struct PathView {
     /// Whether the monitor reports changes; `nil` before the first attempt to subscribe.
     var isMonitored: Bool?
-    /// The addresses of names, from their latest resolution.
+    /// The addresses of names, from their latest resolution, as far as `AddressRace` takes them.
     var addresses: [Endpoint: [SocketAddress]] = [:]
     /// The endpoints whose latest name resolution failed.
     var unresolved: Set<Endpoint> = []

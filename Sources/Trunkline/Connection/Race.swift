@@ -22,8 +22,6 @@ final class Attempt {
     var paths: [NetworkPath] = []
     /// Whether this host had a network at that time.
     var hadNetwork = true
-    /// Whether its endpoint's name has been resolved.
-    var isResolved = false
     /// Whether it waits for other links to close, because it must not overlap them.
     var isHeld = false
 
@@ -39,7 +37,7 @@ struct Race {
     /// The connecting sockets, in the order of their start.
     private var racers: [Racer] = []
     /// The look-ups. They run as long as they are kept.
-    var lookups: [NameLookup] = []
+    var lookups: [AddressFamily: NameLookup] = [:]
 
     /// A connecting socket.
     struct Racer {
@@ -65,11 +63,17 @@ struct Race {
         racers.first { $0.id == id }?.transport.isSelfConnected ?? false
     }
 
+    /// Why no look-up has begun; `nil` if one has.
+    var obstacle: String? {
+        let obstacles = lookups.values.map(\.obstacle)
+        return obstacles.contains(nil) ? nil : obstacles.first ?? nil
+    }
+
     /// Closes everything that was not handed over.
     mutating func close() {
-        for lookup in lookups { lookup.cancel() }
+        for lookup in lookups.values { lookup.cancel() }
         for racer in racers { racer.transport.close() }
-        lookups = []
+        lookups = [:]
         racers = []
     }
 }

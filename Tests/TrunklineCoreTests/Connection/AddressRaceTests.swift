@@ -79,9 +79,63 @@ import Testing
         var race = AddressRace()
         _ = race.resolved(.ipv4, .success([four(1)]), at: start)
         _ = race.timerFired(at: after(50))
-        #expect(race.attemptFailed(1, refused, at: after(60)) == [])  // the IPv6 answer is missing, so the race goes on
-        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(900)) == [.connect(six(1), id: 2)])
+        // The IPv6 answer is missing, so the race goes on for a while.
+        #expect(race.attemptFailed(1, refused, at: after(60)) == [.arm(after(310))])
+        #expect(race.timerFired(at: after(309)) == [.arm(after(310))])
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(309)) == [.connect(six(1), id: 2), .arm(nil)])
         #expect(race.attemptFailed(2, refused, at: after(901)) == [.fail])
+    }
+
+    /// "localhost" is known for IPv4, nothing listens there, and the look-up of IPv6 addresses takes seconds.
+    @Test func whenEveryKnownAddressHasFailedTheOtherFamilyHasOneMoreAttemptDelay() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv4, .success([four(1), four(2)]), at: start)
+        _ = race.timerFired(at: after(50))
+        _ = race.attemptFailed(1, refused, at: after(51))
+        #expect(race.attemptFailed(2, refused, at: after(60)) == [.arm(after(310))])
+        #expect(!race.isResolved)
+        #expect(race.timerFired(at: after(310)) == [.fail])
+        let error = race.error(connectingTo: "db:7000")
+        #expect(error.code == .refused && error.errno == 111)
+        #expect(error.message == "refused; the look-up of IPv6 addresses is not answered")
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: after(311)) == [])
+    }
+
+    /// The attempt's time may be shorter than that.
+    @Test func whenEveryKnownAddressHasFailedTheCauseOfATimeoutIsTheirs() {
+        var race = AddressRace()
+        _ = race.resolved(.ipv6, .success([six(1)]), at: start)
+        _ = race.attemptFailed(1, refused, at: after(10))
+        let error = race.timeoutError(connectingTo: "db:7000", after: .milliseconds(100))
+        #expect(error.code == .refused)
+        #expect(error.message == "refused; the look-up of IPv4 addresses is not answered")
+    }
+
+    /// Without an address nothing is known about the server.
+    @Test func aFailedLookUpDoesNotEndTheWaitForTheOtherFamily() {
+        var race = AddressRace()
+        let failed = TransportError(.nameResolutionFailed, "no")
+        #expect(race.resolved(.ipv6, .failure(failed), at: start) == [])
+        #expect(race.timerFired(at: after(2000)) == [])
+        #expect(!race.isResolved)
+        #expect(race.resolved(.ipv4, .success([four(1)]), at: after(2500)) == [.connect(four(1), id: 1)])
+        #expect(race.isResolved)
+    }
+
+    @Test func onlyTheFamilyOfTheSourceAddressIsAwaited() {
+        var policy = AddressRace.Policy()
+        policy.sourceFamily = .ipv4
+        var race = AddressRace(policy)
+        #expect(race.resolved(.ipv6, .success([six(1)]), at: start) == [])  // of no use, but IPv4 may still come
+        #expect(race.timerFired(at: after(2000)) == [])
+        #expect(race.resolved(.ipv4, .success([four(1)]), at: after(2500)) == [.connect(four(1), id: 1)])
+        var other = AddressRace(policy)
+        _ = other.resolved(.ipv4, .success([four(1)]), at: start)
+        #expect(other.attemptFailed(1, refused, at: after(1)) == [.fail])
+        #expect(other.error(connectingTo: "db:7000") == refused)
+        var third = AddressRace(policy)
+        #expect(third.resolved(.ipv4, .success([]), at: start) == [.fail])
+        #expect(third.error(connectingTo: "db:1").message == "resolving db:1: the name has no IPv4 address")
     }
 
     @Test func onlyTheFirstAnswerOfAFamilyCounts() {
@@ -169,6 +223,16 @@ import Testing
         #expect(count == 64)
     }
 
+    /// A name server may answer with thousands of addresses.
+    @Test func addressesBeyondTheLimitAreNotKept() {
+        var race = AddressRace()
+        let many = (0..<3000).map { SocketAddress.ipv4([10, 1, UInt8($0 >> 8), UInt8($0 & 255)], port: 7000) }
+        _ = race.resolved(.ipv4, .success(many + many), at: start)
+        #expect(race.addresses == Array(many.prefix(32)))
+        _ = race.resolved(.ipv6, .success((0..<100).map(six)), at: start)
+        #expect(race.addresses.count == 64)
+    }
+
     @Test func delaysAreClamped() {
         let hasty = AddressRace.Policy(attemptDelay: .zero, resolutionDelay: .seconds(-1))
         #expect(hasty.attemptDelay == .milliseconds(100))
@@ -224,6 +288,10 @@ import Testing
         var race = AddressRace()
         let early = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
         #expect(early.code == .nameResolutionFailed)
+        #expect(early.message == "resolving db:7000: no answer within 3.0 seconds")
+        let queued = race.timeoutError(connectingTo: "db:7000", after: .seconds(3), obstacle: "no thread")
+        #expect(queued.code == .nameResolutionFailed)
+        #expect(queued.message == "resolving db:7000: not looked up within 3.0 seconds: no thread")
         _ = race.resolved(to: [four(1), four(2)], at: start)
         _ = race.attemptFailed(1, refused, at: start)
         let late = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))
@@ -255,8 +323,8 @@ import Testing
 
     // MARK: Properties
 
-    /// Whatever the order of outcomes: the race ends, it is won exactly when some address works, every address is tried
-    /// at most once, and attempts are never closer than the delay unless one failed.
+    /// Whatever the order of outcomes: the race ends, it fails only after every address that was known by then, every
+    /// address is tried at most once, and attempts are never closer than the delay unless one failed.
     @Test func everyRaceEnds() {
         for seed in seeds(2000) { expectRaceToEnd(seed: seed) }
     }
@@ -272,7 +340,6 @@ import Testing
                 .answer(family, fails ? .failure(refused) : .success(addresses)),
                 after: .milliseconds(Int.random(in: 0...400, using: &random))
             )
-            if !fails { world.expected.formUnion(addresses) }
         }
         while let event = world.next() {
             let actions = world.take(event)
@@ -339,7 +406,9 @@ private struct World {
     mutating func take(_ event: Event) -> [AddressRace.Action] {
         let actions: [AddressRace.Action]
         switch event {
-        case .answer(let family, let answer): actions = race.resolved(family, answer, at: now)
+        case .answer(let family, let answer):
+            if race.phase != .over { expected.formUnion((try? answer.get()) ?? []) }
+            actions = race.resolved(family, answer, at: now)
         case .success(let id): actions = race.attemptSucceeded(id)
         case .failure(let id):
             hasFailed = true

@@ -116,6 +116,25 @@ struct ResolverTests {
         #expect(resolver.obstacle(of: second) == nil)
     }
 
+    @Test func theErrorOfAnAttemptSaysThatItsLookUpWaitedForAThread() async throws {
+        let names = Names()
+        let loops = EventLoops(resolvingBy: make(names, threads: 1))
+        let blocker = loops.next().resolve("a", port: 1, family: .ipv4) { _ in }
+        try await wait { names.asked == ["a"] }
+        let options = quickOptions {
+            $0.connecting.timeout = .milliseconds(100)
+            $0.reconnecting.maximumAttempts = 1
+        }
+        try await withClient(to: .host("b", port: 1), speaking: .standard, options: options, on: loops) { client in
+            let error = await failure { () throws(ClientError) in try await client.connect() }
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .nameResolutionFailed)
+            #expect(cause.message.contains("no name server was asked"))
+        }
+        names.open()
+        blocker.cancel()
+    }
+
     /// Names that were slow before leave threads for names that were not.
     @Test func slowNamesOccupyHalfOfTheThreads() async throws {
         let names = Names()

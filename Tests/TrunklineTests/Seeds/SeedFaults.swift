@@ -3,8 +3,8 @@ import TrunklineTesting
 
 /// The faults of a simulated life.
 enum SeedFault: String, CaseIterable {
-    case latency, reset, halfOpen, partition, refusal, unreachable, swallowing
-    case slowNames, failingNames, silentNames
+    case latency, reset, halfOpen, partition, refusal, unreachable, swallowing, selfConnect
+    case slowNames, failingNames, silentNames, halfSilentNames, halfSlowNames
     case slowHandshake, refusedHandshake, busyHandshake, silentHandshake
     case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall
     case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow, renewal
@@ -44,11 +44,13 @@ extension SeedWorld {
 
     private func perform(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {
         switch fault {
-        case .latency, .reset, .halfOpen, .partition, .refusal, .unreachable, .swallowing, .stall:
+        case .latency, .reset, .halfOpen, .partition, .refusal, .unreachable, .swallowing, .selfConnect, .stall:
             try await performOnNetwork(fault, host, time)
         case .slowNames: try await resolve(host, .after(.milliseconds(30)), time)
         case .failingNames: try await resolve(host, .failure(after: .milliseconds(1)), time)
         case .silentNames: try await resolve(host, .never, time)
+        case .halfSilentNames: try await resolveHalf(host, .never, time)
+        case .halfSlowNames: try await resolveHalf(host, .after(.milliseconds(300)), time)
         case .slowHandshake: try await handshake(.slow, time)
         case .refusedHandshake: try await handshake(.refusing, time)
         case .busyHandshake: try await handshake(.busy, time)
@@ -63,8 +65,18 @@ extension SeedWorld {
         }
     }
 
+    /// Answers look-ups of one family only, at the usual time.
+    private func resolveHalf(_ host: String, _ other: NameAnswer, _ time: Duration) async throws {
+        let isIPv4Usual = time < .milliseconds(40)
+        try await resolve(host, ipv6: isIPv4Usual ? other : .usual, ipv4: isIPv4Usual ? .usual : other, time)
+    }
+
     private func resolve(_ host: String, _ answer: NameAnswer, _ time: Duration) async throws {
-        network.setResolution(of: "\(host).test", ipv6: answer, ipv4: answer)
+        try await resolve(host, ipv6: answer, ipv4: answer, time)
+    }
+
+    private func resolve(_ host: String, ipv6: NameAnswer, ipv4: NameAnswer, _ time: Duration) async throws {
+        network.setResolution(of: "\(host).test", ipv6: ipv6, ipv4: ipv4)
         network.reset(host)
         try await pass(time)
         network.setResolution(of: "\(host).test")
@@ -95,8 +107,9 @@ extension SeedWorld {
             network.partition(host)
             try await pass(time)
             network.heal(host)
-        case .refusal, .unreachable, .swallowing:
+        case .refusal, .unreachable, .swallowing, .selfConnect:
             switch fault {
+            case .selfConnect: network.connectToThemselves(to: host)
             case .refusal: network.refuseConnections(to: host)
             case .unreachable: network.makeUnreachable(host)
             default: network.swallowConnections(to: host)

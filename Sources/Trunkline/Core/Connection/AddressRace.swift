@@ -8,6 +8,10 @@
 /// attempt starts 250 ms after the one before it, or at once when one fails (§5); earlier attempts continue meanwhile.
 /// If the IPv4 answer comes first, the race waits a little for the IPv6 answer (§3).
 ///
+/// When every address that is known so far has failed, the race waits for the answer of the other family no longer than
+/// for another attempt (`attemptDelay`). Then it fails, with the reason why the addresses have failed: a slow name
+/// server must not hide that the server refuses connections.
+///
 /// The first attempt that is *usable* wins, and all others are closed. Where a TLS handshake follows, a connected
 /// socket is not usable until that handshake is complete.
 ///
@@ -48,13 +52,15 @@ package struct AddressRace: Sendable {
 
     /// The settings of a race.
     package struct Policy: Sendable {
-        /// The time from the start of one attempt to the start of the next. Clamped to 100 ms...2 s (§8).
+        /// The time from the start of one attempt to the start of the next, and how long the race waits for more
+        /// addresses after all others have failed. Clamped to 100 ms...2 s (§8).
         package let attemptDelay: Duration
         /// How long the race waits for the IPv6 answer after the IPv4 answer. Clamped to 0...2 s.
         package let resolutionDelay: Duration
         /// The family of the source address, if there is one. Addresses of the other family cannot be reached from it.
         package var sourceFamily: AddressFamily?
-        /// The maximum number of addresses of one family that are tried. It bounds the length of a race.
+        /// The maximum number of addresses of one family that are kept and tried; the others are ignored. It bounds the
+        /// length of a race and the work for one answer of a name server, which may have thousands of addresses.
         package var maximumPerFamily = 32
 
         package init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
@@ -73,14 +79,18 @@ package struct AddressRace: Sendable {
     package private(set) var connected: Set<AttemptID> = []
     /// The addresses that have not been tried, by family. A Unix domain socket counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
-    /// Every address that the race has received. No address is tried twice.
+    /// Every address that the race has taken, in that order. No address is tried twice.
+    package private(set) var addresses: [SocketAddress] = []
     private var known: Set<SocketAddress> = []
-    private var answered: Set<AddressFamily> = []
+    /// The families whose lookup has been answered.
+    package private(set) var answered: Set<AddressFamily> = []
     private var lastID: AttemptID = 0
     /// The family of the latest attempt.
     private var lastFamily: AddressFamily?
     /// Before the first attempt: when the wait for the IPv6 answer ends.
     private var resolutionDeadline = Instant.distantFuture
+    /// After every known address has failed: when the wait for the other family ends.
+    private var lastChance = Instant.distantFuture
     /// When the next attempt may start while others are in progress.
     private var nextStart = Instant.atOnce
     private var armed: Instant?
@@ -139,11 +149,13 @@ package struct AddressRace: Sendable {
     // MARK: Rules
 
     private mutating func take(_ addresses: [SocketAddress]) {
+        var counts: [AddressFamily: Int] = [:]
+        for address in self.addresses { counts[address.family ?? .ipv4, default: 0] += 1 }
         for address in addresses {
             let family = address.family ?? .ipv4
-            guard !known.contains(address) else { continue }
-            guard known.count(where: { ($0.family ?? .ipv4) == family }) < policy.maximumPerFamily else { continue }
-            known.insert(address)
+            guard counts[family, default: 0] < policy.maximumPerFamily, known.insert(address).inserted else { continue }
+            counts[family, default: 0] += 1
+            self.addresses.append(address)
             if let source = policy.sourceFamily, let family = address.family, family != source {
                 let message =
                     "connecting to \(address): the source address is \(source.name), but this address is \(family.name)"
@@ -155,6 +167,16 @@ package struct AddressRace: Sendable {
     }
 
     private var hasUntried: Bool { untried.values.contains { !$0.isEmpty } }
+
+    /// The families whose lookup has not been answered. One that the source address cannot reach does not count.
+    private var unanswered: [AddressFamily] {
+        AddressFamily.allCases.filter { !answered.contains($0) && (policy.sourceFamily ?? $0) == $0 }
+    }
+
+    /// Whether every lookup that matters has been answered.
+    package var isResolved: Bool { unanswered.isEmpty }
+
+    private var hasTried: Bool { lastID > 0 }
 
     /// When the next attempt may start.
     private var earliestStart: Instant {
@@ -175,11 +197,13 @@ package struct AddressRace: Sendable {
             nextStart = now.advanced(by: policy.attemptDelay)
             actions.append(.connect(address, id: lastID))
         }
-        if running.isEmpty, !hasUntried, answered.count == AddressFamily.allCases.count {
+        let isOut = running.isEmpty && !hasUntried
+        if isOut, hasTried, lastChance == .distantFuture { lastChance = now.advanced(by: policy.attemptDelay) }
+        if isOut, isResolved || lastChance <= now {
             end()
             return [.fail]
         }
-        let next = hasUntried ? earliestStart : nil
+        let next = hasUntried ? earliestStart : isOut && hasTried ? lastChance : nil
         if next != armed {
             armed = next
             actions.append(.arm(next))
@@ -210,22 +234,38 @@ package struct AddressRace: Sendable {
     /// A single failure is returned as it is. Of several failures, the code and error number come from the most
     /// informative one (a refused connection says more than a missing route), and the message lists all of them. Failed
     /// lookups are left out if there were any addresses, because most names have addresses of one family only.
+    ///
+    /// If the race ended before every lookup was answered, the message says so.
     package func error(connectingTo name: String) -> TransportError {
         let reported = reportedErrors
         guard let first = reported.first else {
-            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no address")
+            let family = policy.sourceFamily.map { " \($0.name)" } ?? ""
+            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no\(family) address")
         }
-        if reported.count == 1 { return first }
+        let missing = unanswered.map { "the look-up of \($0.name) addresses is not answered" }
+        if reported.count == 1 {
+            let message = list([first.message] + missing)
+            return TransportError(first.code, errno: first.errno, message)
+        }
         let telling = reported.min { $0.code.rank < $1.code.rank } ?? first
-        let message = "connecting to \(name): no address can be reached: " + list(reported.map(\.message))
+        let message = "connecting to \(name): no address can be reached: " + list(reported.map(\.message) + missing)
         return TransportError(telling.code, errno: telling.errno, message)
     }
 
-    /// Returns the error for a race that did not end within `timeout`.
-    package func timeoutError(connectingTo name: String, after timeout: Duration) -> TransportError {
+    /// Returns the error for a race that did not end within `timeout`: if every address so far has failed, the reason for
+    /// that.
+    ///
+    /// - Parameter obstacle: Why the lookups have not begun, or `nil` if they have.
+    package func timeoutError(
+        connectingTo name: String,
+        after timeout: Duration,
+        obstacle: String? = nil
+    ) -> TransportError {
         if phase == .resolving && running.isEmpty {
-            return TransportError(.nameResolutionFailed, "resolving \(name): no answer within \(timeout)")
+            let what = obstacle.map { "not looked up within \(timeout): \($0)" } ?? "no answer within \(timeout)"
+            return TransportError(.nameResolutionFailed, "resolving \(name): \(what)")
         }
+        if running.isEmpty { return error(connectingTo: name) }
         let silent = running.map { attempt in
             connected.contains(attempt.id)
                 ? "connected to \(attempt.address), TLS handshake not completed"
