@@ -134,7 +134,14 @@ extension Connection {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
             handshaking != nil ? .handshaking : self.attempt?.phase ?? .connecting
-        if phase == .resolving { pathView.unresolved.insert(attempt.endpoint) }
+        if phase == .resolving {
+            // A look-up without an answer says nothing about the name, nor about the network of this host.
+            if self.attempt?.race?.rules.isResolved == true {
+                pathView.unresolved.insert(attempt.endpoint)
+            } else {
+                pathView.unresolved.remove(attempt.endpoint)
+            }
+        }
         let paths = pathsOfAttempt
         keepLookups()
         endAttempt()

@@ -162,9 +162,12 @@ extension Connection {
         attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
     }
 
-    /// Whether to look for a route again even if no change is reported. A name may have other addresses by then, and
-    /// the system may find no route from a source address that does not belong to this host.
-    var looksForRouteAgain: Bool { mayLeadElsewhere || socketOptions.sourceAddress != nil }
+    /// Whether to look for a route again even if no change is reported. A name may have other addresses by then, a name
+    /// that could not be resolved may be that of this host, and the system may find no route from a source address that
+    /// does not belong to this host.
+    var looksForRouteAgain: Bool {
+        mayLeadElsewhere || !pathView.unresolved.isEmpty || socketOptions.sourceAddress != nil
+    }
 
     /// Moves a link that has just become ready, if a better path has appeared since its socket was connected.
     func takeBetterPath(_ index: Int) {

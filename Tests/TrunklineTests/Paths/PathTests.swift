@@ -77,6 +77,44 @@ struct PathTests {
         }
     }
 
+    /// On a host with a loopback interface only, local names can be looked up and local servers reached. One look-up
+    /// without an answer in time says nothing about the network.
+    @Test func aSlowLookUpOnAHostWithLoopbackOnlyDoesNotStopAttempts() throws {
+        try simulate { service, _ in
+            let network = service.network
+            network.setInterface("eth0", isUp: false)
+            let local = try await service.startServer(at: "127.0.0.1:7000", speaking: .standard)
+            network.setName("local", hosts: ["127.0.0.1"])
+            network.setResolution(of: "local", ipv6: .after(.seconds(5)), ipv4: .after(.seconds(5)))
+            let client = service.client(of: ["local:7000"])
+            let handle = client.start(ask("a"), timeout: .seconds(120))
+            try await service.pass(.seconds(3))
+            network.setResolution(of: "local")
+            try await expectBody("a", of: handle)
+            #expect(service.now < .seconds(4))
+            await client.closeNow()
+            await local.stop()
+        }
+    }
+
+    /// A name that the hosts file will have soon.
+    @Test func aNameThatCannotBeResolvedWithoutANetworkIsLookedUpAgain() throws {
+        try simulate(options: patient()) { service, _ in
+            let network = service.network
+            network.setInterface("eth0", isUp: false)
+            let local = try await service.startServer(at: "127.0.0.1:7000", speaking: .standard)
+            let client = service.client(of: ["local:7000"], options: patient())
+            let handle = client.start(ask("a"))
+            try await service.pass(.seconds(1))
+            #expect(await state(of: client) == .noNetwork(cause: .nameResolution))
+            network.setName("local", hosts: ["127.0.0.1"])
+            try await expectBody("a", of: handle)
+            #expect(service.now < .seconds(61))
+            await client.closeNow()
+            await local.stop()
+        }
+    }
+
     /// The route is removed while the client waits between two attempts.
     @Test func aBackoffWithoutARouteBecomesAPause() throws {
         try simulate(options: patient()) { service, client in
