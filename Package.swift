@@ -118,11 +118,18 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
+        // A client for a test that stops its process.
+        .executableTarget(
+            name: "stopped-client",
+            dependencies: ["Trunkline"],
+            path: "Tests/StoppedClient",
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TrunklineInteropTests",
             dependencies: [
                 "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
-                "TrunklineTesting", "trunkline-probe", "CTestWidth",
+                "TrunklineTesting", "trunkline-probe", "stopped-client", "CTestWidth",
             ],
             swiftSettings: settings
         ),

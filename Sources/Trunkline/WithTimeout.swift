@@ -11,6 +11,9 @@
 /// are sent. This function returns only when `operation` has returned. So an operation that ignores cancellation delays
 /// the return. Everything in this package responds to cancellation.
 ///
+/// The deadline is that of `clock`, which knows nothing of sockets: if the process was stopped when it passed, requests
+/// may be cancelled whose responses have arrived. The `timeout` of a call reads them first (<doc:Guarantees>).
+///
 /// `operation` runs in a child task. To run it on an actor, name the actor: `{ @MainActor in … }`. The closure is
 /// `@Sendable`: capture the value of a `var` (`{ [request] in … }`), or use a constant.
 ///

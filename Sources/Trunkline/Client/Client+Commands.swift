@@ -306,7 +306,11 @@ extension Client: TimerTarget {
 
     private func takeTime() {
         armed = nil
-        let now = loop.now
+        if let timer, connection.inCallOfOwner({ $0.mustReadFirst() }) {
+            armed = loop.nextTurn
+            return loop.arm(timer, at: armed)
+        }
+        let now = loop.turnTime
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)
         endRests(at: now)

@@ -74,7 +74,7 @@ extension Connection {
     }
 
     func closingTimerFired() {
-        guard let end = closing, loop.now < end.deadline, let ready else { return finishClosing() }
+        guard let end = closing, loop.turnTime < end.deadline, let ready else { return finishClosing() }
         guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
             return finishClosing()
         }

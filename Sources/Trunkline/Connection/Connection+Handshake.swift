@@ -140,7 +140,7 @@ extension Connection {
     func handshakeTimedOut(_ session: UInt64) {
         guard let index = handshaking(session) else { return }
         var expired = false
-        while let id = links[index].handshake?.deadlines.popDue(at: loop.now) {
+        while let id = links[index].handshake?.deadlines.popDue(at: loop.turnTime) {
             guard let place = links[index].handshake?.places[id] else { continue }
             let (waiter, fate): (Waiter, ClientError.Fate)
             switch links[index].machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
@@ -152,7 +152,7 @@ extension Connection {
             waiter.resume(.failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
         }
         guard let handshake = links[index].handshake else { return }
-        if !expired, loop.now < handshake.deadline { return arm(at: handshake.nextDeadline) }
+        if !expired, loop.turnTime < handshake.deadline { return arm(at: handshake.nextDeadline) }
         // No progress was possible while the reader of a push stream kept reading suspended.
         if !expired, handshake.restoring != nil, handshake.loss == nil, !handshake.mayRead {
             spillInbox()

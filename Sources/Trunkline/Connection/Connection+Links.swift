@@ -57,7 +57,9 @@ extension Connection {
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
     /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
     private func mayContinueFinalReads(_ index: Int) -> Bool {
-        guard let finalReads = links[index].finalReads, loop.turnTime < finalReads.deadline else { return false }
+        guard let finalReads = links[index].finalReads,
+            loop.turnTime < finalReads.deadline || finalReads.byteCount < Self.readBeforeDeadline
+        else { return false }
         if links[index].draining != nil { return true }
         if let handshake = links[index].handshake { return handshake.mayRead }
         if isOwned { return !isPaused || !isHoldFull(index) }
@@ -314,7 +316,8 @@ extension Connection {
 
     /// Ends the draining links whose time is over; requests in flight on them are lost.
     private func drainingTimedOut() {
-        let now = loop.now
+        if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
+        let now = loop.turnTime
         forEachLink(where: { links[$0].draining.map { $0.deadline <= now } ?? false }) { session in
             lose(session, index(of: session).flatMap { links[$0].finalReads?.failure } ?? .closedByUs)
         }
@@ -416,7 +419,7 @@ extension Link {
     fileprivate var isDrained: Bool { draining != nil && machine.count == 0 && machine.outbound.isEmpty }
 
     /// Whether there is more to read than the socket's readiness says.
-    fileprivate var isToBeReadOn: Bool {
+    var isToBeReadOn: Bool {
         if finalReads != nil, draining == nil { return true }
         return transport.isReading && (mayHaveMore || holdsFrames || finalReads != nil)
     }

@@ -61,7 +61,7 @@ extension Connection {
 
     private func livenessTimerFired() {
         guard let due = livenessArmed, let ready else { return }
-        let session = links[ready].session
+        if mustReadFirst(), let livenessTimer { return loop.arm(livenessTimer.timer, at: loop.nextTurn) }
         livenessArmed = nil
         switch look(due, ready) {
         case .none, .ping: break
@@ -72,18 +72,14 @@ extension Connection {
                 links[ready].held.isUnlimited = true
                 updateReading()
             }
-        case .declareDead:
-            // Read first: what the socket holds came in time, but a busy loop has not read it yet.
-            read(session)
-            guard let ready = self.ready, links[ready].session == session else { return }
-            if look(due, ready) == .declareDead { return loseToSilence(ready) }
+        case .declareDead: return loseToSilence(ready)
         }
         armLiveness()
     }
 
     /// Checks the link, and sends a ping if that is due.
     private func look(_ due: Instant, _ index: Int) -> Liveness.Action {
-        let action = links[index].machine.look(due: due, at: loop.now)
+        let action = links[index].machine.look(due: due, at: loop.turnTime)
         // Only a full socket can delay the ping: see `socketTookBytes`.
         if case .ping(let number) = action { ping(number, index) }
         return action

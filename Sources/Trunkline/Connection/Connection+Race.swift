@@ -103,7 +103,7 @@ extension Connection {
 
     /// The timer of the race has fired: for the next address, or for the end of the attempt.
     func raceTimerFired(_ attempt: ReconnectMachine.Attempt) {
-        let now = loop.now
+        let now = loop.turnTime
         let deadline = self.attempt?.deadline ?? now
         guard now >= deadline else {
             arm(at: deadline)  // unless the rules set an earlier instant below

@@ -318,7 +318,7 @@ extension Connection {
     ///   - isWaiting: Whether requests wait.
     ///   - watchesErrors: Whether the share of failed requests counts.
     func judge(isWaiting: Bool, watchesErrors: Bool) {
-        let now = loop.now
+        let now = loop.turnTime
         replacement.beginLook()
         if watchesErrors, errors != nil {
             errors?.roll(to: now)
@@ -376,7 +376,7 @@ extension Connection {
 
     /// Releases the serials whose quarantine is over.
     func endQuarantines() {
-        let now = loop.now
+        let now = loop.turnTime
         for index in links.indices { links[index].machine.endQuarantine(at: now) }
     }
 

@@ -90,6 +90,8 @@ public actor Connection {
     var isFlushing = false
     /// Whether reading continues in the next turn.
     var isReadScheduled = false
+    /// Whether deadlines wait for reading; `nil` before the first that may have to.
+    var deadlineWait: DeadlineWait?
     /// Decoded frames. Reused from batch to batch, to keep the memory. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -290,6 +292,8 @@ public actor Connection {
         recorder?.timerFired(lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt")
         if lifecycle == .closing { return closingTimerFired() }
         if let attempt = machine.attempt {
+            if mustReadFirst() { return arm(at: loop.nextTurn) }
+            prolongAttempt()
             if handshaking != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
         } else {
             perform(machine.timerFired(at: loop.now))

@@ -6,7 +6,9 @@ final class Attempt {
     /// When it began.
     let startedAt: Instant
     /// The end of its time, handshake included.
-    let deadline: Instant
+    var deadline: Instant
+    /// Whether it was given its time again after the process was stopped.
+    var isProlonged = false
     /// Its phase: resolving, connecting or securing; `nil` before it has opened anything.
     var phase: DisconnectReport.Phase?
     /// Reads what TLS needs.
@@ -68,6 +70,9 @@ struct Race {
         let obstacles = lookups.values.map(\.obstacle)
         return obstacles.contains(nil) ? nil : obstacles.first ?? nil
     }
+
+    /// Whether TLS holds bytes of a socket that it has not handled yet.
+    var holdsUnread: Bool { racers.contains { $0.transport.hasMore } }
 
     /// Closes everything that was not handed over.
     mutating func close() {

@@ -12,6 +12,19 @@
 /// 3. Work that the last turn left for this one.
 /// 4. Timers.
 /// 5. End-of-turn work: one write per connection for everything that has accumulated.
+///
+/// **A deadline is judged only after everything that the sockets held when it passed has been read.** A process that was
+/// stopped, or a turn that took long, must not make late what came in time. Three rules give this guarantee:
+///
+/// - A turn in which a timer may fire looks at all sockets after it has read the clock (`turnTime`), and serves those
+///   that are ready before it fires timers. Only timers due at `turnTime` fire. A timer that is due later waits for the
+///   next turn, even if it is overdue by then.
+/// - The target of a timer judges deadlines at `turnTime`, never at `now`.
+/// - A connection whose links have used up their share of the turn lets its deadlines wait for a later turn, up to a
+///   limit (`Connection.mustReadFirst`).
+///
+/// What a loop does not read cannot come in time: bytes on a link whose reading is suspended, and bytes that are still
+/// in the network.
 package protocol EventLoop: SerialExecutor, TaskExecutor {
     // MARK: From any thread
 
@@ -36,7 +49,8 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 
     // MARK: On the loop only
 
-    /// The time at which this turn began to serve its sockets. Reading it costs no system call.
+    /// The time at which this turn began to serve its sockets: the present for deadlines. Reading it costs no system
+    /// call.
     var turnTime: Instant { get }
 
     /// Runs `work` once, after everything else in this turn.
@@ -92,6 +106,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 }
 
 extension EventLoop {
+    /// The deadline with which a timer fires in the next turn.
+    var nextTurn: Instant { turnTime.advanced(by: .nanoseconds(1)) }
+
     package var unixTime: Duration? { nil }
 
     package func expectNews() {}
@@ -131,6 +148,9 @@ package protocol Transport: AnyObject {
 
     /// Whether `handler` receives `.writable`. Initially false.
     var awaitsWritable: Bool { get set }
+
+    /// Whether the latest `read` has left bytes for a later one although its buffer was not full, as TLS may.
+    var hasMore: Bool { get }
 
     /// The number of bytes received from the network, where it differs from what `read` returns, as with TLS records;
     /// otherwise 0.
@@ -190,6 +210,7 @@ extension Transport {
 
     package var tcpInformation: TCPInformation? { nil }
     package var receivedCount: Int { 0 }
+    package var hasMore: Bool { false }
     package var isHoldingBytes: Bool { false }
     package var heldByteCount: Int { 0 }
     package var sentMark: Int { 0 }

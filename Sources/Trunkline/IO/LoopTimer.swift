@@ -1,12 +1,13 @@
 /// Receives the firing of a timer. A timer holds its target weakly.
 package protocol TimerTarget: AnyObject, Sendable {
-    /// Called on the loop, at the timer's deadline or later.
+    /// Called on the loop, at the timer's deadline or later. Whatever the sockets held at `turnTime` of the loop has been
+    /// read, so deadlines are judged at that time: see `EventLoop`.
     func timerFired()
 }
 
 /// A timer that its owner arms and re-arms. Confined to its loop.
 package final class LoopTimer {
-    weak var target: (any TimerTarget)?
+    package private(set) weak var target: (any TimerTarget)?
     /// The timer fires at a multiple of this many nanoseconds, at or after the instant that it was armed for; 1 for no
     /// delay.
     ///

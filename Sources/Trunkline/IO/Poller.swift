@@ -28,7 +28,12 @@ protocol Poller: AnyObject {
     func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32
 
     /// Waits until something is ready, `wake` is called, or `nanoseconds` have passed (negative: no limit).
+    ///
+    /// A signal ends the wait. Then nothing is appended to `ready`, even if sockets are ready.
     func wait(nanoseconds: Int64, into ready: inout [Readiness])
+
+    /// Appends every socket that is ready now, some perhaps twice. Does not wait, and no signal ends it.
+    func look(into ready: inout [Readiness])
 
     /// The descriptor that interrupts `wait` when any thread writes eight bytes to it; -1 if there is none.
     var wakeDescriptor: Int32 { get }
@@ -59,6 +64,8 @@ final class SleepingPoller: Poller {
         let limit = milliseconds(nanoseconds)
         _ = poll(nil, 0, limit < 0 ? Self.interval : min(limit, Self.interval))
     }
+
+    func look(into ready: inout [Readiness]) {}
 }
 
 /// Interrupts the `wait` of the poller with this wake descriptor.
@@ -79,8 +86,10 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
         private let epoll: Int32
         let wakeDescriptor: Int32
         private var watched: Set<Int32> = []
-        private var ids = [UInt64](repeating: 0, count: 256)
-        private var directions = [UInt8](repeating: 0, count: 256)
+        /// The maximum number of descriptors that one call of the system reports.
+        private static let batch = 256
+        private var ids = [UInt64](repeating: 0, count: batch)
+        private var directions = [UInt8](repeating: 0, count: batch)
 
         init() throws(TransportError) {
             let epoll = trunkline_epoll_create()
@@ -124,8 +133,23 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
         }
 
         func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
-            let count = unsafe trunkline_epoll_wait(epoll, &ids, &directions, 256, milliseconds(nanoseconds))
-            guard count > 0 else { return }  // timeout or signal: the turn goes on either way
+            _ = poll(milliseconds(nanoseconds), into: &ready)
+        }
+
+        func look(into ready: inout [Readiness]) {
+            // The system reports ready descriptors in rotation, so that after these calls each has had its turn.
+            for _ in 0...(watched.count / Self.batch) {
+                guard poll(0, into: &ready) == Self.batch else { return }
+            }
+        }
+
+        /// Returns the number of descriptors that the system reported.
+        private func poll(_ milliseconds: Int32, into ready: inout [Readiness]) -> Int {
+            var count: Int32
+            repeat {
+                count = unsafe trunkline_epoll_wait(epoll, &ids, &directions, Int32(Self.batch), milliseconds)
+            } while count < 0 && errno == EINTR && milliseconds == 0
+            guard count > 0 else { return 0 }
             for index in 0..<Int(count) {
                 if ids[index] == 0 {
                     var counter: UInt64 = 0
@@ -140,6 +164,7 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
                     )
                 }
             }
+            return Int(count)
         }
     }
 #endif
@@ -194,9 +219,13 @@ final class PollPoller: Poller {
     }
 
     func wait(nanoseconds: Int64, into ready: inout [Readiness]) {
-        let count = unsafe descriptors.withUnsafeMutableBufferPointer {
-            unsafe poll($0.baseAddress, nfds_t($0.count), milliseconds(nanoseconds))
-        }
+        let limit = milliseconds(nanoseconds)
+        var count: Int32
+        repeat {
+            count = unsafe descriptors.withUnsafeMutableBufferPointer {
+                unsafe poll($0.baseAddress, nfds_t($0.count), limit)
+            }
+        } while count < 0 && errno == EINTR && limit == 0
         guard count > 0 else { return }
         if descriptors[0].revents != 0 {
             var drained = [UInt8](repeating: 0, count: 512)
@@ -214,4 +243,6 @@ final class PollPoller: Poller {
             )
         }
     }
+
+    func look(into ready: inout [Readiness]) { wait(nanoseconds: 0, into: &ready) }
 }

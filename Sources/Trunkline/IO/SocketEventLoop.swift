@@ -246,13 +246,17 @@ package final class SocketEventLoop: EventLoop {
         runEndOfTurn()
         if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
         beginTurn(at: now)
+        // The wait may have ended without a look at the sockets: a signal ends it, as when a stopped process continues.
+        // Or the process was stopped since. See `EventLoop.turnTime`.
+        let isTimerDue = unsafe state.timers.next.map { unsafe $0 <= state.turnTime } ?? false
+        if isTimerDue { lookAtSockets() }
         unsafe state.receiveMemory.trim(at: state.turnTime)
         if unsafe !state.canWatch { _ = pollerFailure() }
         // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
         var carried = unsafe exchange(&state.inNextTurn, with: [])
         runReady()
         if !carried.isEmpty { run(&carried) }
-        runTimers()
+        if isTimerDue { runTimers() }
     }
 
     /// Counts the time since the last turn began, without the time from `waitBegan` on.
@@ -373,6 +377,12 @@ package final class SocketEventLoop: EventLoop {
         if timeout != 0 { posted.withLock { $0.isSleeping = false } }
     }
 
+    /// Finds every socket that is ready at `turnTime`.
+    private func lookAtSockets() {
+        unsafe state.ready.removeAll(keepingCapacity: true)  // these are found again
+        unsafe state.poller.look(into: &state.ready)
+    }
+
     private func runReady() {
         guard unsafe !state.ready.isEmpty else { return }
         let ready = unsafe exchange(&state.ready, with: [])
@@ -387,7 +397,7 @@ package final class SocketEventLoop: EventLoop {
     }
 
     private func runTimers() {
-        // Timers that became due while the sockets were served fire in the next turn.
+        // Timers that became due while the sockets were served fire in the next turn, after another look at them.
         let now = turnTime
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }

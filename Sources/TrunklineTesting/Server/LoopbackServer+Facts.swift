@@ -171,7 +171,7 @@ extension LoopbackServer: TimerTarget {
     }
 
     private func expire() {
-        let now = loop.now
+        let now = loop.turnTime
         runDelayed(at: now)
         endHandshakes(at: now)
         for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) where waiter.deadline <= now {

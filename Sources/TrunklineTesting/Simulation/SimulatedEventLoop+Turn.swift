@@ -8,13 +8,8 @@ extension SimulatedEventLoop {
             || nextInstant.map { $0 <= now } ?? false
     }
 
-    /// The time of the next timer or packet, or `nil` for none.
-    var nextInstant: Instant? {
-        switch (timers.next, network.nextArrival) {
-        case (let timer?, let packet?): min(timer, packet)
-        case (let timer, let packet): timer ?? packet
-        }
-    }
+    /// The time of the next timer or packet, or of the end of a stop; `nil` for none.
+    var nextInstant: Instant? { [timers.next, network.nextArrival, stoppedUntil].compactMap { $0 }.min() }
 
     func turn() {
         turns += 1
@@ -27,9 +22,23 @@ extension SimulatedEventLoop {
         if takesAll { runAllReady() } else { runSomeReady() }
         steps += network.deliverDue()
         turnTime = now  // a job may have called `stall(for:)`
-        tellOfReadiness(all: takesAll)
-        fireTimers()
+        endStop()
+        // See `EventLoop`: what the sockets hold is read before timers fire.
+        let isTimerDue = timers.next.map { $0 <= turnTime } ?? false
+        tellOfReadiness(all: takesAll || isTimerDue)
+        if isTimerDue {
+            // A simulated read may return less than there is. Bounded: a link may have used up its share of the turn.
+            for _ in 0..<100 where network.hasNews { tellOfReadiness(all: true) }
+            fireTimers()
+        }
         runEndOfTurn()
+    }
+
+    /// Continues the clients' process when its stop is over.
+    private func endStop() {
+        guard let end = stoppedUntil, end <= now else { return }
+        stoppedUntil = nil
+        for link in exchange(&withheld, with: []) { network.attend(link, .client) }
     }
 
     /// Runs what was ready when the turn began, in random order.
@@ -72,6 +81,7 @@ extension SimulatedEventLoop {
             steps += 1
             switch entry {
             case .port(let port): port.accept(on: self)
+            case .end(let link, .client) where stoppedUntil != nil: withheld.append(link)
             case .end(let link, let side):
                 if all || random.happens(0.75), link.hasNews(for: side) { link.tell(side) }
                 network.attend(link, side)
@@ -80,11 +90,15 @@ extension SimulatedEventLoop {
     }
 
     private func fireTimers() {
-        let due = now
+        let due = turnTime
         // Bounded: a timer that is re-armed for the same instant again and again waits for the next turn.
         for _ in 0..<1000 {
             guard let timer = timers.popDue(at: due) else { return }
             steps += 1
+            if let stoppedUntil, !timer.isOfTest {
+                timers.arm(timer, at: stoppedUntil)
+                continue
+            }
             network.note(.timer)
             timer.fire()
         }
@@ -100,4 +114,9 @@ extension SimulatedEventLoop {
             work.runOnLoop()
         }
     }
+}
+
+extension LoopTimer {
+    /// Whether the timer belongs to a test server or to a task that sleeps, and not to a client.
+    fileprivate var isOfTest: Bool { target is LoopbackServer || target is Sleeper }
 }

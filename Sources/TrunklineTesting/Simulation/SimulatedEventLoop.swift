@@ -17,6 +17,10 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var endOfTurn: [any LoopWork] = []
     var nextTurn: [any LoopWork] = []
     var timers = TimerQueue()
+    /// The end of the stop of the clients' process; `nil` if it runs.
+    var stoppedUntil: Instant?
+    /// The links whose clients have news, but are stopped.
+    var withheld: [SimulatedLink] = []
     private var receiveMemory = ReceiveMemory()
     /// Draws what runs next.
     var random: SeededGenerator

@@ -7,6 +7,18 @@ extension SimulatedNetwork {
         loop.confined { loop.time.advance(to: loop.now.advanced(by: duration)) }
     }
 
+    /// Stops the process of the clients for `duration`, as `SIGSTOP` does: their sockets are not read and their timers
+    /// do not fire. Servers, the network and all tasks go on. Must be called within `run`.
+    ///
+    /// Unlike ``stall(for:)``, servers answer in the meantime.
+    package func stopProcess(for duration: Duration) {
+        loop.confined {
+            let end = loop.now.advanced(by: duration)
+            loop.stoppedUntil = max(loop.stoppedUntil ?? end, end)
+            loop.network.note(.fault, detail: "stopped for \(duration)")
+        }
+    }
+
     /// Puts the machine to sleep for `duration`. Must be called within ``run(limits:_:)``.
     ///
     /// Virtual time advances by `duration` before the call returns. Nothing else happens on this network in the

@@ -4,6 +4,9 @@ import TrunklineTesting
 
 @testable import Trunkline
 
+#if os(Linux)
+    import CTrunkline
+#endif
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -171,6 +174,30 @@ struct ReadinessTests {
             #expect(poller.watch(descriptor, id: 7, reading: true, writing: false) == EPERM)
             #expect(poller.watch(descriptor, id: 7, reading: true, writing: true) == EPERM)
             #expect(poller.watch(descriptor, id: 7, reading: false, writing: false) == 0)
+        }
+
+        /// `epoll_wait` reports at most 256 descriptors. Before timers fire, all of them must be known.
+        @Test(arguments: [EventLoops.Mechanism.epoll, .poll])
+        func aLookFindsEveryReadyDescriptor(_ mechanism: EventLoops.Mechanism) throws {
+            let poller = try mechanism.makePoller()
+            let descriptors = (0..<600).map { _ in trunkline_eventfd() }
+            defer { for descriptor in descriptors { closeDescriptor(descriptor) } }
+            for (index, descriptor) in descriptors.enumerated() {
+                wake(descriptor)
+                try #require(poller.watch(descriptor, id: UInt64(index + 1), reading: true, writing: false) == 0)
+            }
+            var ready: [Readiness] = []
+            for _ in 0..<3 {
+                ready = []
+                poller.look(into: &ready)
+                #expect(Set(ready.map(\.id)).count == descriptors.count)
+            }
+            for (index, descriptor) in descriptors.enumerated() {
+                _ = poller.watch(descriptor, id: UInt64(index + 1), reading: false, writing: false)
+            }
+            ready = []
+            poller.look(into: &ready)
+            #expect(ready.isEmpty)
         }
 
         /// Regression: this trapped in debug builds. In other builds no error was reported, and the owner

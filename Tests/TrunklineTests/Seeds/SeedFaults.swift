@@ -6,7 +6,7 @@ enum SeedFault: String, CaseIterable {
     case latency, reset, halfOpen, partition, refusal, unreachable, swallowing, selfConnect
     case slowNames, failingNames, silentNames, halfSilentNames, halfSlowNames
     case slowHandshake, refusedHandshake, busyHandshake, silentHandshake
-    case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall
+    case slowReader, silentServer, hungServer, noPongs, restart, closing, orderlyCloses, serverPing, goAway, stall, stop
     case suspension, emptyEndpoints, fewerEndpoints, switching, reconnectNow, renewal
     case interfaceDown, flappingInterface, addressMoved, routeLost, betterRoute, brokenPath, sleep
 }
@@ -44,7 +44,7 @@ extension SeedWorld {
 
     private func perform(_ fault: SeedFault, _ host: String, _ time: Duration, _ client: Client) async throws {
         switch fault {
-        case .latency, .reset, .halfOpen, .partition, .refusal, .unreachable, .swallowing, .selfConnect, .stall:
+        case .latency, .reset, .halfOpen, .partition, .refusal, .unreachable, .swallowing, .selfConnect, .stall, .stop:
             try await performOnNetwork(fault, host, time)
         case .slowNames: try await resolve(host, .after(.milliseconds(30)), time)
         case .failingNames: try await resolve(host, .failure(after: .milliseconds(1)), time)
@@ -118,6 +118,10 @@ extension SeedWorld {
             try await pass(time)
             network.acceptConnections(to: host)
         case .stall: stall(for: time)
+        case .stop:
+            // So long that deadlines pass while answers arrive.
+            network.stopProcess(for: time * 10)
+            try await pass(time * 10)
         default: network.reset(host)
         }
     }

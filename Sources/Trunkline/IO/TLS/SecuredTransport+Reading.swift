@@ -32,6 +32,7 @@ extension SecuredTransport {
         if let outcome, outcome != .wouldBlock { ending = outcome }
         // If there is too much to send, `flush` wakes the owner once there is less.
         if hasNews, !isChoked, total > 0 || !left.isEmpty { wake() }
+        hasMore = !isChoked && (hasNews || readings == 0)
         return total > 0 ? .bytes(total) : outcome ?? .wouldBlock
     }
 

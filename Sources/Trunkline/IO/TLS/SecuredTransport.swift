@@ -49,6 +49,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// these bounds.
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
+    package internal(set) var hasMore = false
     package internal(set) var receivedCount = 0
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
@@ -182,6 +183,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     private func advance() {
         if begun == nil { begun = loop.now }
+        hasMore = false
         do throws(TransportError) {
             for _ in 0..<Self.handshakeSteps {
                 guard case .handshaking = phase else { return }
@@ -193,6 +195,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
                     guard try receive() else { return isOver ? awaitVerdict() : () }
                 }
             }
+            hasMore = true
             wake()
         } catch {
             flush()  // sends the alert with the reason
