@@ -126,10 +126,8 @@ extension Client: ConnectionOwner {
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
     /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
     private func endParts(of id: RequestID, _ request: RequestQueue<Waiter>.Entry, _ serial: SerialNumber) {
-        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place,
-            let cancel = codec._cancelFrame(for: serial, type: target.type)
-        else { return }
-        connection.inCallOfOwner { $0.send(cancel, on: session) }
+        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place else { return }
+        connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
     }
 
     /// Handles a part of a response.

@@ -13,8 +13,8 @@ extension Connection {
         /// The number of pings sent.
         public var pings = 0
         /// The number of frames that the codec created itself (pings, pongs, cancellations, the closing frame) and
-        /// could not encode. This is a bug in the codec. Such frames are not sent. If a ping cannot be encoded, the
-        /// link is closed, because the client could not detect that it is dead.
+        /// could not encode. Such frames are not sent. For a ping this means that the protocol allows none at that time
+        /// (``HeartbeatCodec``). For all others it is a bug in the codec.
         public var unencodableFrames = 0
         /// The error of the latest frame in ``unencodableFrames``; `nil` if there was none.
         public var lastEncodingFailure: FrameError?

@@ -157,8 +157,10 @@ extension Connection {
         guard result.failure == nil else { return }
         // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
         for refusal in result.refused where refusal.item.id == 0 && refusal.item.frame.kind == .ping {
-            // Without pings the link would later be closed for a silence that is not the server's.
-            return lose(session, TransportError(.closedLocally, "a ping cannot be encoded: \(refusal.error)"))
+            guard let index = self.index(of: session) else { return }
+            counts.pings -= 1
+            links[index].machine.pingRefused(wasQueued: true, at: loop.turnTime)
+            armLiveness()
         }
         if phase == .handshaking, links[index].handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, phase == .ready, links[index].machine.outbound.isEmpty else { return }

@@ -17,7 +17,9 @@ extension Connection {
         policy.speakAfter = options.liveness.speakAfter
         policy.minimumRate = options.liveness.minimumRate
         policy.maximumTimeouts = options.liveness.maximumStalls
-        policy.mode = codec._ping(number: 0) == nil ? .none : options.liveness.heartbeat
+        // A codec that has no ping now may have one later.
+        let hasHeartbeat = codec._ping(number: 0) != nil || links[index].codec._ping(number: 0) != nil
+        policy.mode = hasHeartbeat ? options.liveness.heartbeat : .none
         links[index].machine.becomeReady(policy, at: loop.now)
         // The handshake may have left an incomplete frame.
         if !links[index].received.isEmpty { received(0, hasFrames: false, index) }
@@ -86,7 +88,9 @@ extension Connection {
     }
 
     private func ping(_ number: UInt64, _ index: Int) {
-        guard let ping = codec._ping(number: number) else { return }
+        guard let ping = links[index].codec._ping(number: number) else {
+            return links[index].machine.pingRefused(wasQueued: false, at: loop.turnTime)
+        }
         if links[index].machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
         if !links[index].transport.awaitsWritable { scheduleFlush() }
     }
@@ -108,7 +112,7 @@ extension Connection {
     }
 
     private func loseToSilence(_ index: Int) {
-        let since = links[index].machine.liveness.rules.asks ? "of a ping" : "of the beginning of a frame"
+        let since = links[index].machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
         let silence = "no complete frame from \(links[index].endpoint) within \(options.liveness.deadline) \(since)"
         lose(links[index].session, TransportError(.halfOpen, silence))
     }

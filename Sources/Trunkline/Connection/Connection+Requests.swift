@@ -194,14 +194,16 @@ extension Connection {
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
             if isTimeout, !isPaused, links[index].draining == nil { errors?.countFailed() }
-            if let frame = codec._cancelFrame(for: serial, type: type) { send(frame, on: session) }
+            sendCancelFrame(for: serial, type: type, on: session)
             return .sent(waiter, endpoint)
         }
     }
 
-    /// Sends a frame without a waiting caller on the link of `session`.
-    func send(_ frame: Frame, on session: UInt64) {
-        guard let index = index(of: session) else { return }
+    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
+    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: UInt64) {
+        guard let index = index(of: session),
+            let frame = links[index].codec._cancelFrame(for: serial, type: type)
+        else { return }
         links[index].machine.send(frame)
         scheduleFlushUnlessFull(index)
     }
@@ -272,7 +274,7 @@ extension Connection {
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
     private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = codec._retryAfter(in: lastFrame)
+        let hint = index(of: session).flatMap { links[$0].codec._retryAfter(in: lastFrame) }
         if lastFrame.kind == .goAway {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {

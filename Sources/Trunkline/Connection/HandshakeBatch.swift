@@ -133,7 +133,7 @@ extension Connection {
         if let loss = links[index].handshake?.loss {
             return batch.failRest(.failure(.lostDuringHandshake(loss, .notSent)))
         }
-        while let (number, frame) = batch.takeNext(codec) {
+        while let (number, frame) = batch.takeNext(links[index].codec) {
             let waiter = Waiter.handshake(batch, index: number)
             if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {

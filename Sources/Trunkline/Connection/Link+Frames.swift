@@ -1,7 +1,5 @@
 /// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
 struct LinkRules: Sendable {
-    /// The client's codec, without the state of any link.
-    let codec: any FrameCodec
     /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
     let isInOrder: Bool
@@ -15,7 +13,6 @@ struct LinkRules: Sendable {
 
     init(_ codec: any FrameCodec, _ options: ClientOptions, _ observation: Observation?) {
         stepObservation = observation?.wantsSteps == true ? observation : nil
-        self.codec = codec
         checksResponses = codec._checksResponses
         isInOrder = codec.matching == .inOrder
         looksAlike = codec._pongsLookLikePings
@@ -103,7 +100,7 @@ extension Link {
         into events: inout [ConnectionEvent]
     ) -> LinkMachine<Waiter>.Place {
         let admitted = waiter.wantsAdmission ? waiter : nil
-        let holdsOthers = rules.isInOrder && expectsResponse && !rules.codec._mayPipeline(behind: frame)
+        let holdsOthers = rules.isInOrder && expectsResponse && !codec._mayPipeline(behind: frame)
         let place = machine.send(
             id,
             frame,
@@ -283,7 +280,7 @@ extension Link {
         let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
-        if let frame = taken.rules.codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
+        if let frame = codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
         let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
         taken.events.append(.failed(request.id, waiter, error, onLink))
@@ -296,7 +293,7 @@ extension Link {
         at now: Instant
     ) -> (meaning: Liveness.Meaning, hasToWrite: Bool) {
         let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: now)
-        guard meaning == .question, let pong = rules.codec._pong(answering: frame) else { return (meaning, false) }
+        guard meaning == .question, let pong = codec._pong(answering: frame) else { return (meaning, false) }
         return (meaning, machine.answerPing(with: pong))
     }
 }

@@ -2,7 +2,7 @@ package import Trunkline
 
 /// The receiving end of one link, driven as a connection drives it: decodes every complete frame and keeps the rest.
 package struct ConformanceLink {
-    private var codec: any FrameCodec
+    package private(set) var codec: any FrameCodec
     private var input = ReceiveBuffer()
     /// The most bytes that the codec may leave undecoded.
     private let limit: Int

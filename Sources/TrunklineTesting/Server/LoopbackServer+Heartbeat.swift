@@ -12,9 +12,10 @@ extension LoopbackServer {
     /// - Throws: `FrameError` if the protocol has no ping.
     @discardableResult
     public func ping() throws(FrameError) -> Int {
-        let count = try broadcast(codec.serverPing)
-        for link in sortedLinks where !link.isEnding { link.unansweredPings += 1 }
-        return count
+        try broadcast { link in
+            defer { link.unansweredPings += 1 }
+            return link.codec.serverPing
+        }
     }
 
     /// Sets whether pings are answered from now on, and after what delay. Pongs that are already delayed are still

@@ -50,6 +50,52 @@ import Testing
         #expect(link.fire(at: 40) == .none)
     }
 
+    // MARK: Without a ping now
+
+    /// The codec has no ping (`nil`), or cannot encode the one that was queued.
+    @Test(arguments: [false, true])
+    func silenceThatNoPingCouldBreakMeansNothing(wasQueued: Bool) {
+        var link = TestLink()
+        #expect(link.refuse(at: 30, wasQueued: wasQueued))
+        #expect(!link.machine.isProbing && !link.machine.asks)
+        for time in stride(from: 40.0, to: 1000, by: 10) {
+            #expect(link.machine.nextLook == at(time))
+            #expect(link.refuse(at: time, wasQueued: wasQueued))
+        }
+        // A ping is possible again.
+        #expect(link.fire(at: 1000) == .ping(number: wasQueued ? 97 : 0))
+        #expect(link.machine.asks && link.machine.nextLook == at(1010))
+        #expect(link.fire(at: 1010) == .declareDead)
+    }
+
+    @Test(arguments: [false, true])
+    func aFrameThatIsStuckWithoutAPingEndsTheLink(wasQueued: Bool) {
+        var link = TestLink()
+        _ = link.machine.grew(by: 5, at: at(1))
+        #expect(link.refuse(at: 11, wasQueued: wasQueued))
+        #expect(link.machine.nextLook == at(11))
+        #expect(link.fire(due: 11, at: 11.2) == .declareDead)
+    }
+
+    /// An earlier ping has been sent, so its answer is still due.
+    @Test func aRefusedPingDoesNotExcuseAnEarlierOne() {
+        var policy = Liveness.Policy()
+        policy.speakAfter = .seconds(4)
+        var link = TestLink(policy)
+        #expect(link.fire(at: 4) == .ping(number: 0))
+        #expect(link.refuse(at: 8, wasQueued: true))
+        #expect(link.machine.isProbing && link.machine.nextLook == at(14))
+        #expect(link.fire(at: 14) == .declareDead)
+    }
+
+    @Test func aOneWayHeartbeatIsTriedAgain() {
+        var link = TestLink(mode: .oneWay)
+        #expect(link.refuse(at: 30, wasQueued: false))
+        #expect(link.machine.nextLook == at(40))
+        #expect(link.fire(at: 40) == .ping(number: 0))
+        #expect(link.machine.nextLook == at(70))
+    }
+
     @Test func onePingIsInFlightAtATime() {
         var link = TestLink()
         _ = link.fire(at: 30)
@@ -273,5 +319,14 @@ struct TestLink {
         }
         if case .ping = action { machine.pingSent(serial: serial, goesOutAtOnce: goesOutAtOnce, at: at(time)) }
         return action
+    }
+
+    /// Lets the timer fire when a ping is due that cannot be sent. Returns whether one was due.
+    mutating func refuse(at time: Double, wasQueued: Bool) -> Bool {
+        let action = machine.timerFired(due: at(time), at: at(time)) { false }
+        guard case .ping = action else { return false }
+        if wasQueued { machine.pingSent(serial: serial, goesOutAtOnce: goesOutAtOnce, at: at(time)) }
+        machine.pingRefused(wasQueued: wasQueued, at: at(time))
+        return true
     }
 }

@@ -17,6 +17,35 @@ struct CodecConformanceTests {
         #expect(report.unchecked.isEmpty, "\(report)", sourceLocation: sourceLocation)
     }
 
+    /// A protocol that allows no pings before the first message of the server: `encode` throws for them.
+    @Test func aCodecMayRefusePingsOnANewLink() {
+        struct SilentAtFirst: FrameCodec, HeartbeatCodec, ServerSideCodec {
+            var base: FrameLayout = .checked
+            var hasHeard = false
+            var matching: ResponseMatching { base.matching }
+            mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+                let frame = try base.decode(&input)
+                if frame != nil { hasHeard = true }
+                return frame
+            }
+            mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+                if frame.kind == .ping, !hasHeard { throw FrameError(.malformed, "too early") }
+                try base.encode(frame, into: &output)
+            }
+            var pongsLookLikePings: Bool { base.pongsLookLikePings }
+            func ping(number: UInt64) -> Frame? { base.ping(number: number) }
+            func pong(answering ping: Frame) -> Frame? { base.pong(answering: ping) }
+            func serverSide() -> any FrameCodec { base.serverSide() }
+        }
+        let request = Frame(.request, type: 3, serial: 50, body: "question")
+        let samples: [CodecConformance.Sample] = [
+            .init(request),
+            .init(Frame(.response, type: 3, serial: 50, status: 200, body: "answer"), answering: request),
+        ]
+        let report = CodecConformance(of: SilentAtFirst(), samples: samples, maximumFrameSize: 1 << 20).check()
+        #expect(report.violations.allSatisfy { $0.rule != .heartbeat }, "\(report)")
+    }
+
     @Test func checkedLayoutKeepsEveryRule() {
         let request = Frame(.request, type: 3, serial: 50, body: "question")
         let samples: [CodecConformance.Sample] = [

@@ -10,7 +10,7 @@ public protocol CancellingCodec: FrameCodec {
     /// Returns the frame that cancels a request on the server, or `nil` to send none.
     ///
     /// The client calls it when a request that was written is cancelled or times out, and when it abandons a request
-    /// because the server's response is invalid.
+    /// because the server's response is invalid. It calls it on the codec of the link.
     ///
     /// - Parameters:
     ///   - serial: The serial number of the request; 0 in protocols that match responses in order.
@@ -135,18 +135,26 @@ public protocol PushKeyCodec: FrameCodec {
 /// (`options.connecting.keepAlive`) and by the rules of `options.liveness` for frames that stay incomplete and for
 /// requests that time out in a row.
 ///
+/// A protocol may forbid pings at times. Then return `nil` from ``ping(number:)``, or throw from
+/// ``FrameCodec/encode(_:into:)`` when it encodes the ping. No ping is sent, and the link is not closed for a silence that
+/// the client could not break. Until there is a ping again, which the client tries every 10 s while it needs one (the
+/// shorter of `liveness.interval` and `liveness.deadline`), the rules above apply that hold without a heartbeat.
+///
 /// Conform only if `decode` can distinguish the answer to a ping from a response. This is not possible in a protocol
 /// that matches responses in order and whose ping is an ordinary request: the client would give the answer to the
 /// oldest request. Such a protocol needs no heartbeat while it has traffic, since every frame counts as progress.
 public protocol HeartbeatCodec: FrameCodec {
-    /// Returns the ping to send, or `nil` if this side sends none.
+    /// Returns the ping to send now, or `nil` if this side sends none now. Called on the codec of the link.
+    ///
+    /// If it returns `nil` for number 0 both on the codec that was passed to the client and when a link becomes ready, the
+    /// link has no heartbeat.
     ///
     /// - Parameter number: The number of the ping on this link, counting from 0. The codec may use it, or its low bits,
     ///   as the serial of the frame. If the serial of an answer differs from it and is not 0, the client knows that it
     ///   answers an earlier ping.
     func ping(number: UInt64) -> Frame?
 
-    /// Returns the answer to a ping from the peer, or `nil` if the ping needs none.
+    /// Returns the answer to a ping from the peer, or `nil` if the ping needs none. Called on the codec of the link.
     func pong(answering ping: Frame) -> Frame?
 
     /// Whether the answer to a ping looks like a ping, so that `decode` calls both `.ping`; `false` by default.

@@ -48,6 +48,20 @@ public enum ResponseMatching: Sendable, Hashable {
 ///
 /// Check a codec with the conformance kit of TrunklineTesting: ``/TrunklineTesting/CodecConformance``.
 ///
+/// ### The copy that a member is called on
+///
+/// Members that concern one link are called on the copy of that link, by the client and by the test server, so they may
+/// depend on what was sent and received on it. Members that concern the protocol are called on the codec that was passed
+/// to the client, some of them in the task of a caller.
+///
+/// | Called on | Members |
+/// |---|---|
+/// | the copy of the link | `decode`, `encode`, `decodeEnd`, `noteSent`, `check`, `setDefaults`, `mayPipeline`, `ping`, `pong`, `cancelFrame`, `closingFrame`, `retryAfter` |
+/// | the codec that was passed to the client | `matching`, `checksResponses`, `pongsLookLikePings`, `mayPost`, `mayCache`, `isWindowUpdate`, `pushKey`, `serverSide` |
+///
+/// To find out what the protocol has, the client also calls `ping(number: 0)` and `cancelFrame(for: 0, type:)` on the
+/// codec that was passed to it.
+///
 /// ### Optional capabilities
 ///
 /// For each further capability of a wire protocol there is a Swift protocol, to which the codec also conforms:
@@ -104,7 +118,8 @@ public protocol FrameCodec: Sendable {
     ///   - frame: The frame to send.
     ///   - output: The buffer to append to. It may hold other frames already.
     /// - Throws: An error for a frame that cannot be sent, for example because it is too long. Everything that was
-    ///   appended is removed, and only the caller of this frame fails, with `invalidRequest`, fate `notSent`.
+    ///   appended is removed, and only the caller of this frame fails, with `invalidRequest`, fate `notSent`. For a ping
+    ///   it means that the link has none now: see ``HeartbeatCodec``.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
     // The library reaches codecs through these members, each by one call through the witness table of `any FrameCodec`.

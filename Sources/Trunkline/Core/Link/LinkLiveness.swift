@@ -110,4 +110,10 @@ extension LinkMachine {
         send(ping)
         return true
     }
+
+    /// Records that the codec has no ping now, or that the ping that was queued cannot be encoded.
+    package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
+        if wasQueued { liveness.ping = (0, 0) }
+        liveness.rules.pingRefused(wasQueued: wasQueued, at: now)
+    }
 }

@@ -29,7 +29,8 @@ public enum HeartbeatMode: Sendable, Hashable {
 ///       └──────────────────────────────────────────── progress ─────────────────────────────────────────────────┘  │
 ///                                                                      dead ◄──────────── (deadline) ──────────────┘
 ///
-/// Without ping-pong there is no probe: a frame that is stuck for `deadline` is sufficient.
+/// Without ping-pong there is no probe: a frame that is stuck for `deadline` is sufficient. The same holds while the
+/// codec has no ping to send (`pingRefused`): silence that this side cannot break means nothing.
 package struct Liveness: Sendable {
     package struct Policy: Sendable {
         package var mode = HeartbeatMode.pingPong
@@ -96,6 +97,8 @@ package struct Liveness: Sendable {
     /// must hear from the client.
     private var ping: Ping?
     private var pingCount: UInt64 = 0
+    /// Set while there is no ping to send: when to try again. Until then the rules of a protocol without pings apply.
+    private var askAgainAt: Instant?
     /// The time of the latest ping or answer from this side.
     private var lastHeartbeat: Instant?
     /// While reading is suspended: when the socket was last checked. Silence means nothing then. `nil` while reading.
@@ -183,6 +186,17 @@ package struct Liveness: Sendable {
         pingCount += 1
         lastHeartbeat = now
         lastWrote = now
+        askAgainAt = nil
+    }
+
+    /// Records that there is no ping to send now: the codec has none, or cannot encode the one that `pingSent` recorded
+    /// (`wasQueued`).
+    package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
+        if wasQueued, let sent = ping {
+            // If an earlier ping has not been followed by progress, its deadline still counts.
+            if sent.askedAt == sent.sentAt { ping = nil } else { ping?.isMeasured = false }
+        }
+        askAgainAt = now.advanced(by: min(policy.interval, policy.deadline))
     }
 
     /// The meaning of a heartbeat from the peer.
@@ -247,8 +261,8 @@ package struct Liveness: Sendable {
 
     // MARK: Time
 
-    /// Whether this side sends pings that must be followed by progress.
-    package var asks: Bool { policy.mode == .pingPong }
+    /// Whether this side sends pings now that must be followed by progress.
+    package var asks: Bool { policy.mode == .pingPong && askAgainAt == nil }
 
     /// Whether a ping was sent that no progress has followed.
     package var isProbing: Bool { silentSince != nil }
@@ -272,6 +286,7 @@ package struct Liveness: Sendable {
         case .oneWay: return min(nextWord, stuck ?? .distantFuture)
         case .pingPong:
             if let silentSince { return min(silentSince.advanced(by: policy.deadline), nextWord) }
+            if let askAgainAt { return min(askAgainAt, stuck ?? .distantFuture) }
             let regular = min(lastHeard.advanced(by: policy.interval), stuck ?? .distantFuture, nextWord)
             guard isSuspicious, let probeAfter = policy.probeAfter else { return regular }
             return min(regular, quietSince.advanced(by: probeAfter))
@@ -280,11 +295,13 @@ package struct Liveness: Sendable {
 
     /// When the server must next hear from this side, regardless of what it sends.
     private var nextWord: Instant {
-        switch policy.mode {
-        case .none: .distantFuture
-        case .oneWay: lastWrote.advanced(by: policy.interval)
-        case .pingPong: policy.speakAfter.map { lastWrote.advanced(by: $0) } ?? .distantFuture
-        }
+        let word: Instant =
+            switch policy.mode {
+            case .none: .distantFuture
+            case .oneWay: lastWrote.advanced(by: policy.interval)
+            case .pingPong: policy.speakAfter.map { lastWrote.advanced(by: $0) } ?? .distantFuture
+            }
+        return max(word, askAgainAt ?? word)
     }
 
     /// Whether requests were written, or timed out, since the latest progress.
@@ -317,19 +334,20 @@ package struct Liveness: Sendable {
             self.examinedAt = now
             return .examine
         }
-        guard policy.mode == .pingPong else {
+        if let askAgainAt, askAgainAt <= now { self.askAgainAt = nil }
+        if policy.mode == .pingPong { enterGrowth(isAwaited) }
+        if policy.mode == .pingPong, let silentSince {
+            guard now.since(silentSince) >= policy.deadline else { return hasToSpeak ? nextPing : .none }
+            guard now.since(due) > policy.jump else { return .declareDead }
+            ping?.askedAt = now
+            return nextPing
+        }
+        guard asks else {
             if isStuck(at: now) {
                 guard now.since(due) > policy.jump else { return .declareDead }
                 incompleteSince = now
             }
             return hasToSpeak ? nextPing : .none
-        }
-        enterGrowth(isAwaited)
-        if let silentSince {
-            guard now.since(silentSince) >= policy.deadline else { return hasToSpeak ? nextPing : .none }
-            guard now.since(due) > policy.jump else { return .declareDead }
-            ping?.askedAt = now
-            return nextPing
         }
         if hasToSpeak || now.since(lastHeard) >= policy.interval || isStuck(at: now) { return nextPing }
         guard isSuspicious, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
