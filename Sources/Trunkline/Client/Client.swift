@@ -187,11 +187,13 @@ public actor Client {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
         for channel in channels.all { channel.finish() }
         let (waiting, parts, connection) = (queue.removeAll(), parts.removeAll(), connection)
+        let timer = timer
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
             for request in waiting { request.waiter.resume(.failure(error)) }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
+            if let timer { connection.loop.arm(timer, at: nil) }
             connection.finishClosing()
             connection.observation?.log?.deallocate(pending: waiting.count)
         }

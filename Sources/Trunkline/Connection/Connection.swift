@@ -199,11 +199,21 @@ public actor Connection {
     }
 
     deinit {
-        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
-        // frame or a write keeps the actor alive.
+        // Releasing the links closes their sockets. Only the streams have to be finished, and the timers to be disarmed:
+        // a caller that waits for a frame or a write keeps the actor alive.
         stateReaders.finish()
         disconnectReaders.finish()
         pathView.readers.finish()
+        guard lifecycle < .closed else { return }
+        let timers = [livenessTimer, drainingTimer, rotationTimer, pathTimer].compactMap { $0 }
+        let (timer, loop) = (timer, loop)
+        guard timer != nil || !timers.isEmpty else { return }
+        loop.schedule(
+            LoopClosure {
+                if let timer { loop.arm(timer, at: nil) }
+                for timer in timers { loop.arm(timer.timer, at: nil) }
+            }
+        )
     }
 
     // MARK: State

@@ -5,8 +5,11 @@ package protocol TimerTarget: AnyObject, Sendable {
     func timerFired()
 }
 
-/// A timer that its owner arms and re-arms. Confined to its loop.
-package final class LoopTimer {
+/// A timer that its owner arms and re-arms. The loop keeps an armed timer, so an owner disarms it at the latest when it is
+/// deallocated.
+///
+/// Safe to share between threads: used only on its loop, to which the `deinit` of an owner passes it.
+package final class LoopTimer: @unchecked Sendable {
     package private(set) weak var target: (any TimerTarget)?
     /// The timer fires at a multiple of this many nanoseconds, at or after the instant that it was armed for; 1 for no
     /// delay.
