@@ -638,6 +638,9 @@ extension ClientOptions {
         /// Until then the client answers the server's pings, checks the link as usual, and holds all other frames in
         /// order. When this many bytes are held, it stops reading. Each frame counts as its body, its named byte fields
         /// and about 200 bytes. With 0 it stops reading at once.
+        ///
+        /// The limit is shared by all links until the reader has caught up: what a lost or replaced link has handed over
+        /// meanwhile counts, so the next link may hold only the rest.
         public var maximumHeld = 1024 * 1024
 
         /// Creates options with the default values.

@@ -32,13 +32,8 @@ extension Client: ConnectionOwner {
         switch consume event {
         case .answered(let id, let waiter, let frame, let position): answered(id, waiter, frame, position, at: now)
         case .room, .taken: break
-        case .pushes(let frames):
-            counters.pushes += frames.count
-            let dropped = channels.droppedCount
-            if channels.offer(frames, speaking: codec) { updateReading() }
-            if channels.droppedCount > dropped {
-                tell(.pushes, .pushesDropped(channels.droppedCount - dropped))
-            }
+        case .pushes(let frames): take(frames, isSurplus: false)
+        case .surplusPushes(let frames): take(frames, isSurplus: true)
         case .part(let id, let waiter, let frame): take(frame, of: id, waiter, at: now)
         case .failed(let id, let waiter, let error, let onLink): if queue[id] != nil { end(id, waiter, error, onLink) }
         case .wrote(let id, let waiter, let position):
@@ -79,6 +74,14 @@ extension Client: ConnectionOwner {
             resumeConnectWaiters(error)
         case .closed: closed()
         }
+    }
+
+    /// Hands pushes to the streams.
+    private func take(_ pushes: [Frame], isSurplus: Bool) {
+        counters.pushes += pushes.count
+        let dropped = channels.droppedCount
+        if channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
+        if channels.droppedCount > dropped { tell(.pushes, .pushesDropped(channels.droppedCount - dropped)) }
     }
 
     /// Ends a request with its response. Not inlined, like `register`.

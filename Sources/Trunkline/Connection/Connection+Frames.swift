@@ -4,8 +4,10 @@ import Synchronization
 struct DirectUse {
     /// Frames to be written that are not on a link.
     var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
-    /// Frames that were read and not yet taken: at most one batch of reading.
+    /// Frames that were read and not yet taken: at most one batch of reading, and what links had when they ended.
     var inbox = Deque<Frame>()
+    /// How much memory the frames take that entered `inbox` while no task waited for a frame, counted as in `Link.Held`.
+    var unaskedBytes = 0
     /// The task that waits for the next frame, and the ID of its wait.
     var reader: (id: UInt64, continuation: Continuation<Frame?>)?
     /// Why `frames` ended.
@@ -13,6 +15,20 @@ struct DirectUse {
 
     /// Whether no link is needed.
     var isIdle: Bool { reader == nil && queue.isEmpty }
+
+    mutating func popFirst() -> Frame? {
+        guard let frame = inbox.popFirst() else { return nil }
+        if unaskedBytes > 0 { unaskedBytes = max(0, unaskedBytes - frame.heldByteCount) }
+        return frame
+    }
+
+    /// Removes the latest frames of the link of `session`, which has ended, as long as more than `limit` bytes entered
+    /// the inbox while no task waited.
+    mutating func dropUnasked(of session: UInt64, beyond limit: Int) {
+        while unaskedBytes > limit, let last = inbox.last, last.session == session, let frame = inbox.popLast() {
+            unaskedBytes -= frame.heldByteCount
+        }
+    }
 }
 
 /// The consumer of a connection's `frames`. When it is destroyed, `frames` may have another one.
@@ -37,6 +53,8 @@ extension Connection {
     /// - The server's pings are elements. If the codec answers pings, the connection has already answered them. Answers to
     ///   the connection's own pings are not elements.
     /// - Frames that one consumer leaves unread are kept for the next consumer.
+    /// - While no frame is requested, what links have received when they end is kept up to `inbound.maximumHeld` and
+    ///   1 MiB more, over all links. The rest is lost with its link.
     ///
     /// The stream ends when its task is cancelled, and for the reasons in ``endReason``. Only one task may use the
     /// stream. If a second task requests a frame while the first one waits, the stream ends for both, after the frame
@@ -78,7 +96,7 @@ extension Connection {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
                 direct.endReason = nil
-                if let frame = direct.inbox.popFirst() { return continuation.resume(returning: frame) }
+                if let frame = direct.popFirst() { return continuation.resume(returning: frame) }
                 guard lifecycle < .closing, !Task.isCancelled else { return continuation.resume(returning: nil) }
                 guard direct.reader == nil else {
                     let message = "two tasks iterated frames at the same time; only one task may"
@@ -113,6 +131,8 @@ extension Connection {
     func deliverToReaders(_ frames: [Frame], _ index: Int) {
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
         if links[index].machine.wasUsed { machine.linkAnswered() }
+        // Otherwise these are frames of a handshake, or the last ones of a link that has failed: each link has some.
+        let isAsked = direct.reader != nil
         for var frame in frames {
             frame.session = links[index].session
             if frame.kind == .ping || frame.kind == .pong {
@@ -123,9 +143,10 @@ extension Connection {
                     continue
                 }
             }
+            if !isAsked { direct.unaskedBytes += frame.heldByteCount }
             direct.inbox.append(frame)
         }
-        if let frame = direct.reader == nil ? nil : direct.inbox.popFirst() {
+        if let frame = direct.reader == nil ? nil : direct.popFirst() {
             direct.reader.take()?.continuation.resume(returning: frame)
         }
         updateReading()
@@ -237,8 +258,8 @@ extension Connection {
             case .ready: admit()
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
-            case .part, .wrotePart, .refusedPart, .admitted, .pushes, .late, .unknownResponse, .unexpected,
-                .pushesBegin, .drained, .room, .taken:
+            case .part, .wrotePart, .refusedPart, .admitted, .pushes, .surplusPushes, .late, .unknownResponse,
+                .unexpected, .pushesBegin, .drained, .room, .taken:
                 break
             }
         }

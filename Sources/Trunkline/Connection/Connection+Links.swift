@@ -361,6 +361,7 @@ extension Connection {
         )
         let needsLink = remains.unsent.isEmpty ? demand : .request
         events.append(.lost(LinkLoss(link, remains, cause, at: loop.now)))
+        if !isOwned { direct.dropUnasked(of: session, beyond: heldLimitOfAllLinks) }
         let action = machine.linkLost(
             session,
             DisconnectCause(cause),
@@ -434,16 +435,27 @@ extension Link {
 ///
 /// Heartbeats are handed over as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
 /// Only then reading stops.
+///
+/// A link that ends or drains hands over what it holds although the owner is paused, because the requests on it end.
+/// The next link may hold only what is left of the limit: otherwise every link would add as much to a buffer that is
+/// full. Pushes beyond that become a gap (`limitPushes`).
 extension Connection {
     /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ index: Int) -> Bool {
-        !links[index].held.isUnlimited && links[index].held.byteCount >= options.inbound.maximumHeld
+        !links[index].held.isUnlimited && links[index].held.byteCount >= maximumHeld
     }
+
+    /// How much the ready link may hold now.
+    private var maximumHeld: Int { max(0, max(0, options.inbound.maximumHeld) - surplusBytes) }
+
+    /// How much links may hand over, all together, when they end or drain while the owner is paused. More than
+    /// `maximumHeld`, because the frames of one turn are held even if they exceed it.
+    var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
 
     /// How many bytes may be read now.
     private func readBudget(_ index: Int) -> Int {
         guard isPaused, links[index].machine.phase == .ready else { return .max }
-        return max(1, options.inbound.maximumHeld - links[index].held.byteCount)
+        return max(1, maximumHeld - links[index].held.byteCount)
     }
 
     /// Separates new frames: returns those for the owner now, and holds the others.
@@ -467,7 +479,10 @@ extension Connection {
         guard isPaused != self.isPaused else { return }
         self.isPaused = isPaused
         observation?.add(.limits, isPaused ? .limitReached(.streamBuffer) : .limitCleared(.streamBuffer))
-        if !isPaused { spillInbox() }
+        if !isPaused {
+            surplusBytes = 0
+            spillInbox()
+        }
         updateReading()
         guard !isPaused, let ready, !links[ready].held.frames.isEmpty else { return }
         schedule { connection in
@@ -479,8 +494,35 @@ extension Connection {
     func deliverHeld(_ index: Int) {
         guard links[index].draining == nil, !links[index].held.frames.isEmpty else { return }
         var frames = links[index].held.takeAll()
+        let first = events.count
         take(&frames, index)
+        if isPaused { limitPushes(from: first) }
     }
+
+    /// Counts the pushes among the events from `first` on, and separates those that are too many.
+    private func limitPushes(from first: Int) {
+        let new = events[first...]
+        guard new.contains(where: { if case .pushes = $0 { true } else { false } }) else { return }
+        events.removeSubrange(first...)
+        for event in new {
+            guard case .pushes(let pushes) = event else {
+                events.append(event)
+                continue
+            }
+            var count = 0
+            while count < pushes.count, surplusBytes < heldLimitOfAllLinks {
+                surplusBytes += pushes[count].heldByteCount
+                count += 1
+            }
+            if count > 0 { events.append(.pushes(Array(pushes[..<count]))) }
+            if count < pushes.count { events.append(.surplusPushes(Array(pushes[count...]))) }
+        }
+    }
+}
+
+extension Frame {
+    /// About how much memory the frame takes while it is held, in bytes.
+    var heldByteCount: Int { byteCount + MemoryLayout<Frame>.stride }
 }
 
 extension Link {
@@ -494,7 +536,7 @@ extension Link {
 
         mutating func append(_ frame: Frame) {
             frames.append(frame)
-            byteCount += frame.byteCount + MemoryLayout<Frame>.stride
+            byteCount += frame.heldByteCount
         }
 
         mutating func takeAll() -> [Frame] {

@@ -119,6 +119,9 @@ public actor Connection {
     var isOwnerWaiting = false
     /// Whether the owner takes only heartbeats at present.
     var isPaused = false
+    /// How much memory the pushes take, counted as in `Link.Held`, that links have handed over because they ended or
+    /// drained, since the owner paused.
+    var surplusBytes = 0
     /// The latest state sent to the readers of `states`.
     var publishedState = ConnectionState.idle
     /// The end of the wait that `publishedState` describes; `nil` if it is no wait.

@@ -21,6 +21,9 @@ enum ConnectionEvent: Sendable {
     /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
     /// alone would cost as much as receiving it.
     case pushes([Frame])
+    /// These pushes came on a link that has ended or drains, and are more than links may hand over while the owner is
+    /// paused. A full buffer that suspends reading drops them.
+    case surplusPushes([Frame])
     /// A response, or a part of one, was received for this abandoned request.
     case late(RequestID, isPart: Bool)
     /// A response, or a part of one, was received without a matching request.

@@ -7,7 +7,7 @@ struct ReadShare {
     static let frames = 512
     /// The time is checked after this many frames, and after every read of the socket.
     private static let framesAtOnce = 256
-    private static let bytes = 1024 * 1024
+    static let bytes = 1024 * 1024
     private static let time = Duration.microseconds(500)
 
     private var framesLeft = ReadShare.frames

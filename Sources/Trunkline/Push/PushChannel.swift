@@ -60,7 +60,9 @@ final class PushChannel: Sendable {
     /// Buffers or drops the pushes that the channel wants. Returns whether this buffer must suspend reading now and did
     /// not before, the number of pushes that entered the buffer, and the number of pushes, these or earlier ones, that
     /// were dropped because it was full.
-    func offer(_ pushes: [Frame]) -> (isNewlyFull: Bool, taken: Int, dropped: Int) {
+    ///
+    /// - Parameter isSurplus: Whether a full buffer that suspends reading drops the pushes.
+    func offer(_ pushes: [Frame], isSurplus: Bool) -> (isNewlyFull: Bool, taken: Int, dropped: Int) {
         let wanted = wanted(of: pushes)
         guard !wanted.isEmpty else { return (false, 0, 0) }
         var (isNewlyFull, taken, dropped) = (false, 0, 0)
@@ -75,7 +77,7 @@ final class PushChannel: Sendable {
                     // At once, so that a push for a waiting reader takes no room from the next one.
                     if !state.waiters.isEmpty { state.serve(&served) }
                 }
-                switch state.buffer.offer(push) {
+                switch state.buffer.offer(push, mayExceed: !isSurplus) {
                 case .taken: break
                 case .takenButFull:
                     if !state.suspendsReading { isNewlyFull = true }

@@ -49,13 +49,15 @@ struct PushChannels {
 
     /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
     /// before.
-    mutating func offer(_ pushes: [Frame], speaking codec: any FrameCodec) -> Bool {
+    ///
+    /// - Parameter isSurplus: Whether a full buffer that suspends reading drops the pushes.
+    mutating func offer(_ pushes: [Frame], isSurplus: Bool, speaking codec: any FrameCodec) -> Bool {
         var isNewlyFull = false
-        for channel in others where offer(pushes, to: channel) { isNewlyFull = true }
+        for channel in others where offer(pushes, isSurplus, to: channel) { isNewlyFull = true }
         guard !keyed.isEmpty else { return isNewlyFull }
         for push in pushes {
             if let key = codec._pushKey(of: push) {
-                for channel in keyed[key] ?? [] where offer([push], to: channel) { isNewlyFull = true }
+                for channel in keyed[key] ?? [] where offer([push], isSurplus, to: channel) { isNewlyFull = true }
             } else if push.malformedReason != nil {
                 malformedCount += 1
             }
@@ -63,8 +65,8 @@ struct PushChannels {
         return isNewlyFull
     }
 
-    private mutating func offer(_ pushes: [Frame], to channel: PushChannel) -> Bool {
-        let (isNewlyFull, taken, dropped) = channel.offer(pushes)
+    private mutating func offer(_ pushes: [Frame], _ isSurplus: Bool, to channel: PushChannel) -> Bool {
+        let (isNewlyFull, taken, dropped) = channel.offer(pushes, isSurplus: isSurplus)
         droppedCount += dropped
         deliveredCount += taken
         if isNewlyFull, !full.contains(where: { $0 === channel }) { full.append(channel) }

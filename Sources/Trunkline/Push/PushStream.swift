@@ -45,6 +45,14 @@ public struct PushBuffering: Sendable {
         /// meantime. When reading resumes, the held frames and what was read together with the push that filled the
         /// buffer (at most 1 MiB) are added to the buffer.
         ///
+        /// What came during a handshake (at most 8 MiB) is added as well when its link is ready.
+        ///
+        /// *On one link nothing is dropped.* A link that is lost or replaced meanwhile hands over what it holds, so that
+        /// the responses among it reach their callers; pushes are added to the buffer. All links together may hand over
+        /// `inbound.maximumHeld` and 1 MiB more until the reader has caught up. The next link holds only what is left
+        /// of `maximumHeld`, so it may be read later or not at all. What a lost link holds beyond that is dropped, with
+        /// an element `.dropped` in its place.
+        ///
         /// If the server closes links that do not answer its pings, choose another policy or make sure that the reader
         /// is fast enough.
         case suspendReading

@@ -102,6 +102,19 @@ import Testing
         #expect(drain(&buffer) == ["4", "5"])
     }
 
+    @Test func aFullBufferThatSuspendsReadingDropsASurplusAndSaysSo() {
+        var buffer = PushBuffer(maximumCount: 2, maximumBytes: 100, policy: .suspendReading)
+        #expect(buffer.offer(push(1), mayExceed: false) == .taken)
+        #expect(buffer.offer(push(2), mayExceed: false) == .takenButFull)
+        #expect(buffer.offer(push(3)) == .takenButFull)
+        for serial in 4...1000 as ClosedRange<UInt64> {
+            #expect(buffer.offer(push(serial), mayExceed: false) == .taken)
+            if serial.isMultiple(of: 10) { buffer.noteReconnected() }
+        }
+        #expect(buffer.takenCount == 3 && buffer.overflowCount == 997)
+        #expect(drain(&buffer) == ["1", "2", "3", "-997", "r"])
+    }
+
     @Test func unreadReconnectsDoNotAccumulate() {
         for policy in [PushBuffer.Overflow.dropNewest, .dropOldest] {
             var buffer = PushBuffer(maximumCount: 2, maximumBytes: 100, policy: policy)

@@ -172,4 +172,93 @@ struct BackpressureTests {
             #expect(numbers == (0..<600).map { UInt8(truncatingIfNeeded: $0) })
         }
     }
+
+    // MARK: Links that follow one another
+
+    /// Runs `body` with a server that sends 5,000 pushes of 300 bytes on every link, and the options of a client.
+    ///
+    /// - Parameter hasHandshake: Whether the pushes come during the handshake, so that all of them are read.
+    private func simulateFloods(
+        hasHandshake: Bool,
+        _ body: @escaping @Sendable (SimulatedService, ClientOptions) async throws -> Void
+    ) throws {
+        let flood = (0..<5000).map { _ in Reaction.push(Frame(.push, type: 2, body: filled(300))) }
+        let serverOptions = LoopbackServer.Options { $0.onConnect = .sequence(flood) }
+        let options = ClientOptions {
+            // A link that is not read is examined at this interval.
+            $0.liveness.interval = .seconds(1)
+            $0.inbound.maximumHeld = 200_000
+            $0.reconnecting.policy = Backoff(cap: .milliseconds(200))
+            if hasHandshake { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
+        }
+        try simulate(server: serverOptions) { service, _ in try await body(service, options) }
+    }
+
+    /// The most pushes of 300 bytes that links may leave behind: 200,000 bytes and 1 MiB, and what was read together with
+    /// the push that filled the buffer.
+    private static let mostPushes = (200_000 + 1024 * 1024) / 300 + 512
+
+    /// Regression: every lost link added what it held to a full buffer. With a server that reset its links every second,
+    /// a buffer for 4 pushes had 344,696 after half a minute.
+    @Test(arguments: [false, true])
+    func manyLostLinksDoNotFillABufferBeyondOneLimit(hasHandshake: Bool) throws {
+        try simulateFloods(hasHandshake: hasHandshake) { service, options in
+            let client = service.client(options: options)
+            let pushes = client.pushes(buffering: PushBuffering(maximumCount: 4, overflow: .suspendReading))
+            for _ in 0..<60 {
+                try await service.pass(.seconds(3))
+                service.network.reset("db")
+            }
+            try await service.pass(.seconds(3))
+            #expect(await client.metrics.connection.links > 20)
+            let late = client.start(ask("late"), timeout: .seconds(600))
+            // The reader catches up, and everything goes on: also the responses.
+            let reading = Task(executorPreference: service.network.executor) {
+                var (messages, gaps, links) = (0, 0, 0)
+                for await push in pushes {
+                    switch push {
+                    case .message: messages += 1
+                    case .dropped(let count): gaps += count
+                    case .reconnected: links += 1
+                    @unknown default: break
+                    }
+                }
+                return (messages, gaps, links)
+            }
+            try await expectBody("late", of: late)
+            pushes.finish()
+            let (messages, gaps, links) = await reading.value
+            // What came before the buffer was full, and the last link, which is read to its end.
+            #expect(messages <= Self.mostPushes + 10_000 && messages > 5000)
+            #expect(links > 0 && (gaps > 0) == hasHandshake)
+            #expect(await client.metrics.pushesDropped == gaps)
+            await client.closeNow()
+        }
+    }
+
+    /// The same for the frames of a connection whose consumer asks for none.
+    @Test(arguments: [false, true])
+    func manyLostLinksDoNotFillTheFramesOfAConnectionBeyondOneLimit(hasHandshake: Bool) throws {
+        try simulateFloods(hasHandshake: hasHandshake) { service, options in
+            let connection = service.network.connection(to: ["db:7000"], speaking: .standard, options: options)
+            var frames = try connection.frames.makeAsyncIterator()
+            #expect(await frames.next()?.kind == .push)
+            for _ in 0..<60 {
+                try await service.pass(.seconds(3))
+                service.network.reset("db")
+            }
+            try await service.pass(.seconds(3))
+            #expect(await connection.metrics.links > 20)
+            // With the first and the present link.
+            #expect(await connection.direct.inbox.count <= Self.mostPushes + 10_000)
+            // It goes on with the frames of the present link.
+            var session: UInt64 = 0
+            for await case .ready(_, let number) in connection.states {
+                session = number
+                break
+            }
+            while let frame = await frames.next(), frame.session != session {}
+            await connection.close()
+        }
+    }
 }

@@ -43,7 +43,11 @@ package struct PushBuffer: Sendable {
     /// Whether reading, which was suspended because this buffer was full, may resume.
     package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
-    package mutating func offer(_ frame: Frame) -> Offer {
+    /// Adds a push, or applies the policy if the buffer is full.
+    ///
+    /// - Parameter mayExceed: Under `suspendReading`, whether a full buffer takes the push beyond its maximum. If false,
+    ///   the push is dropped and leaves a gap.
+    package mutating func offer(_ frame: Frame, mayExceed: Bool = true) -> Offer {
         if frame.malformedReason != nil {
             noteDropped(1)
             return .taken
@@ -55,8 +59,8 @@ package struct PushBuffer: Sendable {
             case .fail:
                 overflowCount += 1
                 return .overflow
-            case .suspendReading: break
-            case .dropNewest:
+            case .suspendReading where mayExceed: break
+            case .suspendReading, .dropNewest:
                 overflowCount += 1
                 noteDropped(1)
                 return .taken

@@ -67,6 +67,14 @@ package struct Deque<Element> {
         return element
     }
 
+    /// Removes and returns the last element.
+    @inlinable
+    package mutating func popLast() -> Element? {
+        guard filled > 0 else { return nil }
+        filled &-= 1
+        return slots[slot(filled)].take()
+    }
+
     /// Removes every element. The ring keeps at most `keptCapacity` slots.
     @inlinable
     package mutating func removeAll() {
