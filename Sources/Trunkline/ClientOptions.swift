@@ -201,7 +201,7 @@ extension ClientOptions {
         ///
         /// - It answered a request.
         /// - It delivered a push and was ready for at least a second.
-        /// - It completed its handshake and ended cleanly with nothing in flight.
+        /// - It completed its handshake, was ready for at least a second, and ended cleanly with nothing in flight.
         ///
         /// So the back-off grows only for a server that accepts connections and closes them without any work.
         public var stableAfter: Duration = .seconds(10)

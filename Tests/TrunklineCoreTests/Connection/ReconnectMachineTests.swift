@@ -139,6 +139,19 @@ import Testing
         }
     }
 
+    /// Regression: a server that completed the handshake and closed cleanly was connected to ten times a second, for as
+    /// long as there was a stream of pushes.
+    @Test func aHandshakeProvesALinkThatLastsOneSecond() throws {
+        for (lifetime, isProof) in [(Duration.milliseconds(999), false), (.seconds(1), true)] {
+            for demand in [ReconnectMachine.Demand.pushes, .request] {
+                let longest = try longestWait(lifetime: lifetime, afterHandshake: true) { machine, id, time in
+                    machine.linkLost(id, .closedByServer, isOrderly: true, demand: demand, at: time)
+                }
+                #expect((longest <= .milliseconds(200)) == isProof)
+            }
+        }
+    }
+
     /// A server that accepts links and sends nothing: each link is closed after 15 s.
     @Test func aSilentLinkDoesNotResetTheBackoff() throws {
         let longest = try longestWait(lifetime: .seconds(15)) { machine, id, time in

@@ -81,7 +81,8 @@ struct OrderlyCloseTests {
         try simulate(options: options) { service, client in
             let pushes = client.pushes()
             for number in 1...20 {
-                try await service.pass(.milliseconds(300))
+                // A wait of at most 200 ms, and a link of more than a second.
+                try await service.pass(.milliseconds(1300))
                 #expect(await state(of: client)?.isReady == true)
                 #expect(await service.server.totalConnections == number)
                 await service.server.disconnectAll()
@@ -141,6 +142,19 @@ struct OrderlyCloseTests {
                 }
             }
             #expect(attempts == Array(2...7))
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    /// Regression: the client connected eight to ten times a second, for ever.
+    @Test func aServerThatCompletesTheHandshakeAndClosesCleanlyIsPaced() throws {
+        let options = ClientOptions { $0.handshake.perform = { _ = try await $0.send(ask("login")) } }
+        try simulate(options: options, handler: { _ in .sequence([.echo, .close]) }) { service, client in
+            let pushes = client.pushes()
+            try await service.pass(.seconds(600))
+            #expect(await service.server.totalConnections < 80)
+            // Not a failed handshake: each link was ready.
+            #expect(await client.metrics.connection.links > 10)
             withExtendedLifetime(pushes) {}
         }
     }

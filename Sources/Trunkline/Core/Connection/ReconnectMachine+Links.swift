@@ -217,7 +217,7 @@ extension ReconnectMachine {
     /// Whether the ready link has proved itself, or would have if it ended now.
     func hasProvedItself(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
         let lifetime = lifetime(at: now)
-        return hasAnswered || hasDelivered && lifetime >= Self.pushProof || inOrder && hadHandshake
+        return hasAnswered || (hasDelivered || inOrder && hadHandshake) && lifetime >= Self.shortestProof
             || lifetime >= policy.stableAfter && !wasSilent
     }
 
@@ -228,7 +228,7 @@ extension ReconnectMachine {
     ///
     /// - Parameters:
     ///   - inOrder: Whether the link had an orderly end with nothing in flight. Then a handshake on it is sufficient
-    ///     proof.
+    ///     proof, unless it was very short.
     ///   - wasSilent: Whether the server sent nothing. Then its lifetime is no proof.
     ///   - isReplaced: Whether the next link is ready. Then the current round continues.
     mutating func endReady(

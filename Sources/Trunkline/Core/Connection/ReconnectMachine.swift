@@ -22,8 +22,9 @@
 ///
 /// A link proves itself in one of these ways:
 /// - It answered a request (`linkAnswered`).
-/// - It delivered a push and was ready for at least `pushProof`.
-/// - It began with a handshake, and the server closed it cleanly with no request in flight.
+/// - It delivered a push and was ready for at least `shortestProof`.
+/// - It began with a handshake, was ready for at least `shortestProof`, and the server closed it cleanly with no request
+///   in flight.
 /// - It was ready for `Policy.stableAfter`, and the client did not leave it because of silence.
 package struct ReconnectMachine: Sendable {
     package enum State: Equatable, Sendable {
@@ -141,11 +142,12 @@ package struct ReconnectMachine: Sendable {
     /// with many clients closes all links at once, the clients come back spread out.
     static let promptDelay = (floor: Duration.milliseconds(10), jitter: Duration.milliseconds(40))
 
-    /// The minimum lifetime for a link to prove itself by a push alone. A server may send a push that says why it
-    /// closes.
-    static let pushProof = Duration.seconds(1)
+    /// The minimum lifetime for a link to prove itself without an answer. A server may accept logins, send a push that
+    /// says why it closes, and close: such links must be paced.
+    static let shortestProof = Duration.seconds(1)
 
-    /// The maximum of a server's hint (`retryAfter`). No server may stop its clients from connecting for longer.
+    /// The maximum of a server's hint (`retryAfter`) while other endpoints can be used. `Policy.maximumRetryAfter` is the
+    /// maximum if they cannot.
     static let longestHint = Duration.seconds(3600)
 
     /// The maximum of the random wait before the next attempt after the network has improved. The clients of a network
