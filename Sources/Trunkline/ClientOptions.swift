@@ -392,9 +392,8 @@ extension ClientOptions {
     /// Pings and checks may be late by a twentieth of the shortest of ``interval``, ``deadline``, ``probeAfter`` and
     /// ``speakAfter``, at most 250 ms. So an event loop wakes up once for many idle connections.
     ///
-    /// Two kinds of links count as a failure of the endpoint: a link that never received a frame, and a link that was
-    /// replaced because ``maximumStalls`` requests timed out without a frame in between. The next attempt goes to
-    /// another endpoint, if there is one.
+    /// A dead link counts as a failure of the endpoint, and so does a link that was replaced because ``maximumStalls``
+    /// requests timed out without a frame in between. The next attempt goes to another endpoint, if there is one.
     public struct Liveness: Sendable {
         /// Which pings the client sends on an idle link. Default `.pingPong`; with a codec that has no ping, nothing is
         /// sent.

@@ -42,6 +42,28 @@ import Testing
         #expect(try attempt(machine.timerFired(at: until)).endpoint == "b:1")
     }
 
+    /// Regression: the next attempt went to the server that was probably down, and took all of its time.
+    @Test(arguments: [DisconnectCause.halfOpen, .timedOut, .unreachable])
+    func afterAServerHasGoneSilentTheOtherEndpointIsTriedFirst(_ cause: DisconnectCause) throws {
+        for isOurNetwork in [false, true] {
+            var machine = machine()
+            let a = try attempt(machine.linkNeeded(at: now))
+            _ = machine.linkReady(a.id, at: now)
+            machine.linkAnswered()
+            let action = machine.linkLost(a.id, cause, isOurNetwork: isOurNetwork, at: after(1000))
+            if isOurNetwork {
+                // This says nothing about the server.
+                #expect(try attempt(action).endpoint == "a:1")
+            } else {
+                // The link has worked, so the back-off begins anew.
+                let until = try wait(action)
+                #expect(until == after(1001))
+                let b = try attempt(machine.timerFired(at: until))
+                #expect(b.endpoint == "b:1" && b.number == 1)
+            }
+        }
+    }
+
     /// A server that accepts and closes at once must not keep its clients from a working server.
     @Test func afterLosingAShortLinkTheOtherEndpointIsTriedFirst() throws {
         var machine = machine()

@@ -69,6 +69,27 @@ struct DrainingTests {
         }
     }
 
+    /// Regression: the client first tried the server that no longer answered, for 3 s.
+    @Test func afterAHalfOpenLinkTheHealthyServerIsTriedFirst() throws {
+        try simulateTwo(speaking: FrameLayout.standard) { network, first, second, client in
+            for number in 0..<20 {
+                try await expectEcho(Bytes("\(number)"), by: client)
+                try await network.clock.sleep(for: .seconds(1))
+            }
+            network.halfOpen("a")
+            var reports = client.disconnects.makeAsyncIterator()
+            let lost = client.start(ask("lost"), timeout: .seconds(60))
+            #expect(await reports.next()?.cause == .halfOpen)
+            #expect(await failure(of: lost)?.code == .connectionLost)
+            let began = network.clock.now.offset
+            try await expectEcho("next", by: client)
+            #expect(network.clock.now.offset - began < .milliseconds(500))
+            #expect(await client.metrics.connection.failedAttempts == 0)
+            #expect(await second.received.map(\.body) == ["next"])
+            network.heal("a")
+        }
+    }
+
     /// Regression: one-way messages on a link did not count as demand for the next one. They waited for the
     /// whole back-off.
     @Test func unwrittenMessagesGoOutOnTheNextLinkAtOnceAfterAGoAway() throws {

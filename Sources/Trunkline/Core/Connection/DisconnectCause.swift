@@ -43,3 +43,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     /// Any other system error.
     case system
 }
+
+extension DisconnectCause {
+    /// Whether an established link ended because nothing came from the peer: it is probably down, or cannot be reached.
+    var isOfSilentPeer: Bool { self == .halfOpen || self == .timedOut || self == .unreachable }
+}

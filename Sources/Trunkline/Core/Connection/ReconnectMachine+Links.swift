@@ -94,8 +94,11 @@ extension ReconnectMachine {
         let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
         if let endpoint, !isOurNetwork {
-            // If links break, or do no work, another endpoint may be better.
-            if countsAgainstEndpoint || !(wasStable || hasProvedItself && isOrderly) { ring.failed(endpoint, at: now) }
+            // If links break, or do no work, another endpoint may be better. So it may be if nothing comes from the
+            // server any more: then an attempt at the same endpoint would probably take all of its time.
+            if countsAgainstEndpoint || cause.isOfSilentPeer || !(wasStable || hasProvedItself && isOrderly) {
+                ring.failed(endpoint, at: now)
+            }
             hold(endpoint, for: retryAfter, at: now)
         }
         if !hasProvedItself, !isOurNetwork { failures += 1 }
