@@ -219,6 +219,16 @@ extension ClientOptions {
         /// ``ClientOptions/Failover-swift.struct/halfLife``). When all endpoints have one, waiting callers receive
         /// `unavailable`, and the next request tries again at the pace of ``policy``.
         public var retriesPermanentCauses = false
+        /// The longest time that a server can keep the client from connecting if no other endpoint can be used. Default
+        /// 60 s, at least zero, at most an hour. With zero, the client does not wait for a server that is its only one.
+        ///
+        /// A server asks for a delay in a `goAway` frame (``GoAwayCodec/retryAfter(in:)``), and a handshake in
+        /// ``HandshakeRefusal/retryAfter``. For the delay, up to an hour, the other endpoints are tried instead. If there
+        /// is none, or if they fail, the client tries the endpoint when this time is over. So a wrong delay does not make
+        /// a client unavailable for long. A random time of up to a tenth is added to each wait.
+        ///
+        /// Raise it if a server relies on longer delays, for example because an early login counts as an abuse.
+        public var maximumRetryAfter: Duration = .seconds(60)
 
         /// Creates options with the default values.
         public init() {}
@@ -658,7 +668,8 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// The reason, as a human-readable text.
     public var reason: String
     /// The minimum time before the next attempt at this endpoint, as the server requested it; `nil` if it requested
-    /// none. Honored up to one hour.
+    /// none. Honored up to one hour while other endpoints can be used, otherwise up to
+    /// `reconnecting.maximumRetryAfter` (60 s).
     public var retryAfter: Duration?
 
     /// Creates a refusal.

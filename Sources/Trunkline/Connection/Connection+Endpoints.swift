@@ -75,6 +75,7 @@ extension ReconnectMachine.Policy {
         overlapsLinks = failover.overlap == .allowed
         sendsAfterGoAway = failover.sendsAfterGoAway
         retriesPermanentCauses = reconnecting.retriesPermanentCauses
+        maximumRetryAfter = reconnecting.maximumRetryAfter
         order = failover.order
         halfLife = failover.halfLife
         returnsToPreferredAfter = failover.returnsToPreferredAfter

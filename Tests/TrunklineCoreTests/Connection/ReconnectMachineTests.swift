@@ -235,6 +235,67 @@ import Testing
         #expect(try wait(machine.linkNeeded(at: after(10))) >= after(65))
     }
 
+    // MARK: Delays that servers ask for
+
+    /// A machine whose link to the first endpoint has worked for 5 s.
+    private func working(
+        _ endpoints: [Endpoint],
+        _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
+    ) throws -> ReconnectMachine {
+        var machine = machine(endpoints, change)
+        _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)
+        machine.linkAnswered()
+        return machine
+    }
+
+    /// Regression: one frame made a client with one endpoint unavailable for an hour.
+    @Test(arguments: [Duration.seconds(60), .seconds(5), .zero])
+    func anAbsurdDelayOfTheOnlyServerIsLimited(_ limit: Duration) throws {
+        let absurd = Duration.seconds(Int64.max)
+        let range = after(5).advanced(by: limit)...after(6).advanced(by: limit * 1.1)
+        // Without demand; with demand while its link is used on; at the end of that link.
+        var machine = try working(["a:1"]) { $0.maximumRetryAfter = limit }
+        var copy = machine
+        _ = copy.leave(1, because: .goAway, demand: .none, retryAfter: absurd, at: after(5))
+        if limit > .zero { #expect(range.contains(try wait(copy.linkNeeded(at: after(5))))) }
+        copy = machine
+        #expect(range.contains(try wait(copy.leave(1, because: .goAway, retryAfter: absurd, at: after(5)))))
+        #expect(range.contains(try wait(copy.linkLost(1, .closedByServer, isOrderly: true, at: after(5)))))
+        copy = machine
+        #expect(range.contains(try wait(copy.linkLost(1, .reset, retryAfter: absurd, at: after(5)))))
+        // A handshake that is refused.
+        let second = try attempt(machine.timerFired(at: try wait(machine.linkLost(1, .reset, at: after(4)))))
+        let action = machine.attemptFailed(second.id, .handshakeRefused, retryAfter: absurd, at: after(5))
+        #expect(range.contains(try wait(action)))
+    }
+
+    /// A server that asked for a delay is left alone while another can be used. If that fails, the limit applies.
+    @Test func aServerThatAskedForADelayIsTriedEarlierIfTheOthersFail() throws {
+        var machine = try working(["a:1", "b:1"])
+        let b = try attempt(machine.leave(1, because: .goAway, retryAfter: .seconds(1800), at: after(5)))
+        #expect(b.endpoint == "b:1")
+        _ = machine.linkReady(b.id, at: after(5))
+        machine.linkAnswered()
+        #expect(!machine.ring.isHealthy("a:1", at: after(1000)))
+        // The only other server fails again and again.
+        var next = machine.timerFired(at: try wait(machine.linkLost(b.id, .reset, at: after(10))))
+        var (time, tried) = (after(11), [Endpoint]())
+        while time < after(100) {
+            let attempt = try attempt(next)
+            tried.append(attempt.endpoint)
+            if attempt.endpoint == "a:1" { #expect(time >= after(65) && time < after(73), "\(time)") }
+            if attempt.endpoint == "a:1" { break }
+            next = machine.attemptFailed(attempt.id, .refused, at: time)
+            if case .wait(let until) = next {
+                time = until
+                next = machine.timerFired(at: time)
+            }
+        }
+        #expect(tried.last == "a:1" && tried.count > 50)
+        // After half an hour it is an endpoint like any other.
+        #expect(machine.ring.isHealthy("a:1", at: after(2000)))
+    }
+
     @Test func aRequestAfterAnOrderlyEndConnectsWithinFiftyMilliseconds() throws {
         for demand in [ReconnectMachine.Demand.none, .pushes, .request] {
             var machine = machine(["a:1"]) { $0.reconnect = Backoff(minimum: .seconds(30), cap: .seconds(30)) }

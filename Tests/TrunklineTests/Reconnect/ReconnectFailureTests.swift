@@ -228,6 +228,38 @@ struct ReconnectFailureTests {
         }
     }
 
+    // MARK: Absurd delays
+
+    /// Regression: the client was unavailable for an hour.
+    @Test(arguments: [true, false])
+    func oneGoAwayDoesNotKeepAClientFromItsOnlyServer(sendsAfterGoAway: Bool) throws {
+        try simulate({ $0.requests.timeout = .seconds(70) }, sendsAfterGoAway: sendsAfterGoAway) { service, client in
+            let pushes = client.pushes()
+            try await expectBody("a", of: client.start(ask("a")))
+            try await service.server.push(Frame(.push, type: 2, body: "!86400"))
+            try await service.pass(.milliseconds(10))
+            await service.server.disconnectAll()
+            try await service.pass(.milliseconds(50))
+            let began = service.now
+            try await expectEcho("b", by: client)
+            #expect(service.now - began > .seconds(59) && service.now - began < .seconds(67))
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    @Test func aRefusalDoesNotKeepAClientFromItsOnlyServer() throws {
+        try simulate {
+            $0.reconnecting.maximumRetryAfter = .seconds(5)
+            $0.handshake.perform = { handshaker in
+                guard handshaker.session == 1 else { return }
+                throw HandshakeRefusal("busy", isPermanent: false, retryAfter: .seconds(Int64.max))
+            }
+        } _: { service, client in
+            try await expectEcho("a", by: client)
+            #expect(service.now >= .seconds(5) && service.now < .seconds(6))
+        }
+    }
+
     private func firstState(of client: Client) async -> ConnectionState? {
         var states = client.states.makeAsyncIterator()
         return await states.next()

@@ -20,8 +20,10 @@ package struct EndpointRing: Sendable {
         /// The weight of the endpoint's failures at `failedAt`. It decays with time.
         var failures = 0.0
         var failedAt = Instant.distantPast
-        /// Before this instant the endpoint is not tried, because its server asked for that.
+        /// Before this instant the endpoint is tried after all others, because its server asked for that.
         var heldUntil = Instant.distantPast
+        /// Before this instant, at most `heldUntil`, the endpoint is not tried at all.
+        var closedUntil = Instant.distantPast
         /// Whether its last failure was permanent. The endpoint is skipped until the failure is forgotten.
         var isRefused = false
         /// Whether the endpoint was tried in this round.
@@ -87,13 +89,13 @@ package struct EndpointRing: Sendable {
     /// The instant before which no endpoint may be tried, because their servers asked for that. Endpoints with a
     /// permanent failure do not count, unless all have one.
     package func earliestStart(at now: Instant) -> Instant {
-        let open = entries.lazy.filter { !isRefused($0, at: now) }.map(\.heldUntil).min()
-        return open ?? entries.lazy.map(\.heldUntil).min() ?? .distantPast
+        let open = entries.lazy.filter { !isRefused($0, at: now) }.map(\.closedUntil).min()
+        return open ?? entries.lazy.map(\.closedUntil).min() ?? .distantPast
     }
 
     /// The instant before which `endpoint` may not be tried, because its server asked for that.
     package func earliestStart(of endpoint: Endpoint) -> Instant {
-        index(of: endpoint).map { entries[$0].heldUntil } ?? .distantPast
+        index(of: endpoint).map { entries[$0].closedUntil } ?? .distantPast
     }
 
     /// Whether every endpoint has a permanent failure.
@@ -101,12 +103,12 @@ package struct EndpointRing: Sendable {
         entries.allSatisfy { isRefused($0, at: now) }
     }
 
-    /// Whether `endpoint` may be tried now and has no remembered failure.
+    /// Whether `endpoint` may be tried now, is not held, and has no remembered failure.
     package func isHealthy(_ endpoint: Endpoint, at now: Instant) -> Bool {
         index(of: endpoint).map { isHealthy(entries[$0], at: now) } ?? false
     }
 
-    /// Whether an endpoint other than `endpoint` may be tried now and has no remembered failure.
+    /// Whether an endpoint other than `endpoint` may be tried now, is not held, and has no remembered failure.
     package func hasHealthyAlternative(to endpoint: Endpoint, at now: Instant) -> Bool {
         entries.contains { $0.endpoint != endpoint && isHealthy($0, at: now) }
     }
@@ -130,13 +132,20 @@ package struct EndpointRing: Sendable {
         entries[index].failures = 0
         entries[index].isRefused = false
         entries[index].heldUntil = .distantPast
+        entries[index].closedUntil = .distantPast
         current = endpoint
     }
 
-    /// Records that the server at `endpoint` asked not to be tried before `instant`.
-    package mutating func hold(_ endpoint: Endpoint, until instant: Instant) {
+    /// Records that the server at `endpoint` asked not to be tried before `instant`. From `opening` on it is tried if
+    /// the other endpoints fail.
+    package mutating func hold(
+        _ endpoint: Endpoint,
+        until instant: Instant,
+        closedUntil opening: Instant = .distantFuture
+    ) {
         guard let index = index(of: endpoint) else { return }
         entries[index].heldUntil = max(entries[index].heldUntil, instant)
+        entries[index].closedUntil = max(entries[index].closedUntil, min(opening, instant))
     }
 
     /// Records that the client leaves `endpoint` although it works: all other endpoints come first.
@@ -193,16 +202,16 @@ package struct EndpointRing: Sendable {
         if entry.endpoint == selected { return (-1, 0, 0, 0, 0) }
         let isHeld = entry.heldUntil > now
         let obstacles = (entry.hadTurn ? 4 : 0) + (isRefused(entry, at: now) ? 2 : 0) + (isHeld ? 1 : 0)
-        let hold = isHeld ? entry.heldUntil.nanoseconds : 0
+        let hold = isHeld ? entry.closedUntil.nanoseconds : 0
         return (obstacles, hold, remembered(entry, at: now), entry.endpoint == current ? 0 : 1, index)
     }
 
     private func mayBeTried(_ entry: Entry, at now: Instant) -> Bool {
-        entry.heldUntil <= now && !isRefused(entry, at: now)
+        entry.closedUntil <= now && !isRefused(entry, at: now)
     }
 
     private func isHealthy(_ entry: Entry, at now: Instant) -> Bool {
-        mayBeTried(entry, at: now) && remembered(entry, at: now) == 0
+        entry.heldUntil <= now && mayBeTried(entry, at: now) && remembered(entry, at: now) == 0
     }
 
     private func isRefused(_ entry: Entry, at now: Instant) -> Bool {

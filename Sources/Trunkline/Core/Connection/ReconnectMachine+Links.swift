@@ -258,12 +258,15 @@ extension ReconnectMachine {
     }
 
     /// Holds `endpoint` for as long as its server asked for, plus up to a tenth, so that its clients do not all come
-    /// back at once.
+    /// back at once. If no other endpoint can be used, the wait is not longer than the policy allows.
     mutating func hold(_ endpoint: Endpoint, for hint: Duration?, at now: Instant) {
         guard let hint, hint > .zero else { return }
-        let nanoseconds = min(hint, Self.longestHint).clampedNanoseconds
-        let jitter = Int64(Double(nanoseconds) * 0.1 * generator.nextUnit())
-        ring.hold(endpoint, until: now.advanced(by: .nanoseconds(nanoseconds + jitter)))
+        let extra = 0.1 * generator.nextUnit()
+        func end(_ wait: Duration) -> Instant {
+            let nanoseconds = max(0, min(wait, Self.longestHint).clampedNanoseconds)
+            return now.advanced(by: .nanoseconds(nanoseconds + Int64(Double(nanoseconds) * extra)))
+        }
+        ring.hold(endpoint, until: end(hint), closedUntil: end(min(hint, policy.maximumRetryAfter)))
     }
 
     mutating func decision(by policy: any ReconnectPolicy) -> ReconnectDecision {

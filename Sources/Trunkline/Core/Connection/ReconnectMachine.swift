@@ -123,6 +123,8 @@ package struct ReconnectMachine: Sendable {
         /// Whether a link that the server closed cleanly is replaced even without demand.
         package var keepsLinkWarm = false
         package var retriesPermanentCauses = false
+        /// The maximum of a server's hint (`retryAfter`) if no other endpoint can be used.
+        package var maximumRetryAfter: Duration = .seconds(60)
         package var order = EndpointOrder.ordered
         package var halfLife: Duration = .seconds(30)
         /// How long the client uses another endpoint before it returns to the preferred one; `nil` to stay where it
