@@ -53,11 +53,12 @@ extension Connection {
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard lifecycle < .closing else { return }
         givenEndpoints = endpoints
-        pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
-        pathView.unresolved.formIntersection(endpoints)
-        lateLookups.keep(only: endpoints)
         observation?.add(.endpoints, .endpointsChanged(endpoints))
-        entered { $0.perform($0.machine.replaceEndpoints(endpoints, at: $0.loop.now)) }
+        entered { connection in
+            let action = connection.machine.replaceEndpoints(endpoints, at: connection.loop.now)
+            connection.forgetPathsOfOthers()
+            connection.perform(action)
+        }
     }
 
     /// The endpoints in the order of preference: the configured ones, then those that a handshake has added.

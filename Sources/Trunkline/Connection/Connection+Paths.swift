@@ -23,6 +23,14 @@ extension Connection {
 
     // MARK: Paths
 
+    /// Forgets the addresses of endpoints that are not in the list. The list has changed.
+    func forgetPathsOfOthers() {
+        let endpoints = Set(machine.endpoints)
+        pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
+        pathView.unresolved.formIntersection(endpoints)
+        lateLookups.keep(only: endpoints)
+    }
+
     /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
     func followNetwork() {
         guard pathView.isMonitored == nil, options.network.isMonitored,

@@ -43,6 +43,9 @@ struct HandshakeState {
     /// Set when `options.handshake.restore` begins.
     var restoring: Restoring?
 
+    /// The maximum number of endpoints that a handshake may add. Every attempt looks at the whole list.
+    static let maximumLearnedEndpoints = 1024
+
     struct Learned {
         /// The added endpoints; `nil` to keep those of an earlier handshake.
         var endpoints: [Endpoint]?

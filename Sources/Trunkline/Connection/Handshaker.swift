@@ -151,8 +151,10 @@ public struct Handshaker: Sendable {
     /// - No effect after the end of the handshake.
     ///
     /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
-    /// endpoints use TLS, and limit the number of endpoints if the server is not trusted.
+    /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
+    /// added.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
+        let endpoints = Array(endpoints.prefix(HandshakeState.maximumLearnedEndpoints))
         await connection.learn(in: session) { $0.endpoints = endpoints }
     }
 
@@ -206,6 +208,7 @@ extension Connection {
         serverInfo = learned.serverInfo
         guard let added = learned.endpoints else { return }
         machine.extendEndpoints(givenEndpoints + added)
+        forgetPathsOfOthers()
     }
 
     /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or

@@ -42,5 +42,5 @@ struct LateLookups {
     mutating func drop() { entries = [:] }
 
     /// Drops what does not concern `endpoints`.
-    mutating func keep(only endpoints: [Endpoint]) { entries = entries.filter { endpoints.contains($0.key) } }
+    mutating func keep(only endpoints: Set<Endpoint>) { entries = entries.filter { endpoints.contains($0.key) } }
 }

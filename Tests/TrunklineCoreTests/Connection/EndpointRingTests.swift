@@ -235,4 +235,15 @@ import Testing
             #expect(abs(EndpointRing.logarithm(value) - logarithm) < 1e-7)
         }
     }
+
+    /// A server may supply the list. With a list of this length, a search for each endpoint would take minutes.
+    @Test(.timeLimit(.minutes(1)))
+    func aLongListIsReplacedInLinearTime() {
+        let first = (0..<100_000).map { Endpoint.host("host\($0)", port: 7000) }
+        var ring = EndpointRing(first)
+        ring.failed(first[7], at: now)
+        ring.replace(with: first.reversed() + first)
+        #expect(ring.endpoints == first.reversed())
+        #expect(!ring.isHealthy(first[7], at: now) && ring.isHealthy(first[8], at: now))
+    }
 }

@@ -1,7 +1,8 @@
 import Synchronization
 import Testing
-import Trunkline
 import TrunklineTesting
+
+@testable import Trunkline
 
 /// The handshake: the exchange on a new link before any other traffic.
 @Suite(.simulated, .timeLimit(.minutes(5)))
@@ -572,6 +573,44 @@ struct HandshakeTests {
                 #expect(push.body == Bytes("\(number)") && push.session == 1)
                 number += 1
             }
+        }
+    }
+
+    /// Regression: the addresses of endpoints that earlier handshakes had added were kept for ever.
+    @Test func theAddressesOfEndpointsThatWereReplacedAreForgotten() throws {
+        let options = ClientOptions {
+            $0.handshake.perform = { link in
+                await link.addEndpoints([Endpoint.host("node\(link.session)", port: 7000)])
+            }
+        }
+        try simulate(options: options) { service, client in
+            let pushes = client.pushes()
+            for _ in 0..<20 {
+                try await service.pass(.seconds(100))
+                // The link has not lasted, so the added endpoint is tried first. There is no such server.
+                service.network.reset("db")
+                try await service.pass(.seconds(1))
+                service.network.reset("db")
+            }
+            try await service.pass(.seconds(100))
+            #expect(await client.metrics.connection.failedAttempts >= 10)
+            #expect(await client.endpoints.count == 2)
+            #expect(await client.connection.pathView.addresses.count <= 2)
+            #expect(await client.connection.pathView.unresolved.count <= 2)
+            withExtendedLifetime(pushes) {}
+        }
+    }
+
+    @Test func aHandshakeAddsAtMostSoManyEndpoints() throws {
+        let options = ClientOptions {
+            $0.handshake.perform = { link in
+                await link.addEndpoints((0..<5000).map { Endpoint.host("node\($0)", port: 7000) })
+            }
+        }
+        try simulate(options: options) { _, client in
+            try await expectEcho("a", by: client)
+            #expect(await client.endpoints.count == 1 + 1024)
+            #expect(await client.endpoints.last == "node1023:7000")
         }
     }
 }

@@ -175,8 +175,10 @@ package struct EndpointRing: Sendable {
     package mutating func replace(with endpoints: [Endpoint]) {
         var replaced: [Entry] = []
         var known = Set<Endpoint>()
+        // A server may supply the list, so the work must be proportional to its length.
+        let before = Dictionary(entries.map { ($0.endpoint, $0) }) { first, _ in first }
         for endpoint in endpoints where known.insert(endpoint).inserted {
-            var entry = index(of: endpoint).map { entries[$0] } ?? Entry(endpoint: endpoint)
+            var entry = before[endpoint] ?? Entry(endpoint: endpoint)
             entry.endpoint = endpoint  // its weight may have changed
             replaced.append(entry)
         }
