@@ -143,6 +143,13 @@ public struct ClientError: Error, Sendable {
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
+    /// Returns this error, of the latest send of a call, as the error of the whole call. `earlier` is the fate of its
+    /// earlier sends; `answered` includes success.
+    package func after(_ earlier: Fate) -> ClientError {
+        let fate = fate.after(earlier)
+        return fate == self.fate ? self : withFate(fate)
+    }
+
     /// The kind of failure.
     public var code: Code { storage.content.code }
     /// The outcome of the request: whether the server may have processed it.
@@ -163,6 +170,16 @@ public struct ClientError: Error, Sendable {
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.
     public var timeline: Timeline? { storage.content.timeline }
+}
+
+extension ClientError.Fate {
+    /// Returns the fate of a call whose latest send has this fate and whose earlier ones have the fate `earlier`.
+    ///
+    /// `notSent` means that it is safe to send the request again. So it is the fate of a call only if nothing was
+    /// written in any of its sends. An answer to the latest send stays an answer.
+    func after(_ earlier: ClientError.Fate) -> ClientError.Fate {
+        self == .notSent && earlier != .notSent ? .unknown : self
+    }
 }
 
 extension ClientError: CustomStringConvertible {

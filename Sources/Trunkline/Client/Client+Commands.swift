@@ -202,7 +202,7 @@ extension Client: LoopActor, CommandQueueOwner {
     private func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { hasLinkbound = true }
         if let session = options.session, session != self.session {
-            return ClientError(.connectionLost, .notSent, "the link of the push is closed or draining")
+            return ClientError(.connectionLost, .notSent, "the only link for this message is closed or draining")
         }
         guard !options.waitsForReady, !isReady else { return nil }
         tellCollected()

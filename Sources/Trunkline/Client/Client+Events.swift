@@ -208,6 +208,7 @@ extension Client: ConnectionOwner {
 
     /// Ends a request that was not accepted.
     func refuse(_ waiter: Waiter, _ error: ClientError) {
+        let error = waiter.tracked?.amended(error) ?? error
         refusals[error.code, default: 0] += 1
         tell([.requests, .failures], .requestRefused(error))
         waiter.resume(.failure(error))

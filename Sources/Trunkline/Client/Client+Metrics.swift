@@ -29,7 +29,8 @@ extension Client {
         /// - `closed`: the client was closed.
         /// - `overloaded`: too many requests were waiting.
         /// - `unavailable`: there was no link, and the call did not wait for one.
-        /// - `connectionLost`: the link of the push to be answered was closed or draining.
+        /// - `connectionLost`: the link of the push to be answered was closed or draining, or the link on which
+        ///   `subscribe` had to repeat its request. The latter does not fail the call.
         ///
         /// Calls that failed before they reached the event loop are not counted: their timeout was not positive, their
         /// task was cancelled, their typed request cannot be encoded, the message may not be posted, or `tryEnqueue`

@@ -24,11 +24,14 @@ extension Client {
     /// The request is repeated before the new link becomes `ready` (`options.handshake.restore`).
     ///
     /// The server may receive the request twice: if a new link becomes ready during this call, the request is sent on
-    /// that link too. If that link is lost before the server answers on it, the subscription is valid nevertheless, and
-    /// the next link restores it. The call sends the request at most twice, however often links change. If
-    /// `options.requests.retry` is `.idempotent`, each of the two may be retried as that policy says.
+    /// that link too. The call sends the request at most twice, however often links change, and no handshake repeats it
+    /// before the call has returned. (The first of the two may be retried, if `options.requests.retry` is
+    /// `.idempotent`.) The subscription is valid as soon as the server has accepted the first request: if the second
+    /// link ends or drains before the server answers on it, or if yet another link has become ready, the call succeeds,
+    /// and the next link restores the subscription. In the latter case the present link is replaced.
     ///
-    /// If the call throws, nothing is registered.
+    /// If the call throws, nothing is registered, and its fate is that of both requests: it is `notSent` only if the
+    /// server has received neither.
     ///
     /// - Parameters:
     ///   - request: The request that subscribes.
@@ -81,34 +84,47 @@ extension Client {
             let response = try outcome.get()
             return (Subscription(response: expectsResponse ? response : nil, id: 0, connection: connection), response)
         case .sends(let frame, let options, let completion):
-            let outcome = await plainOutcome(of: frame, options)
-            let response = try (completion?(outcome) ?? outcome).get()
-            return try await remember(Request(frame), options, response, toldSince: first)
+            let (outcome, registered) = await subscribed(Request(frame), options, toldSince: first)
+            let response: Response
+            do throws(ClientError) {
+                response = try (completion?(outcome) ?? outcome).get()
+            } catch {
+                await connection.forget(registered)
+                throw error
+            }
+            var id = registered
+            if id == 0 {  // an interceptor has replaced the error
+                id = await connection.remember(Request(frame), toldSince: first, expectsResponse, isLast: true).id
+            }
+            let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
+            return (subscription, response)
         }
     }
 
-    /// Lets later links restore a subscription that the server has accepted with `response`.
-    private nonisolated func remember(
+    /// Sends a request that subscribes, a second time if the ready link may not know it, and registers it. Returns the
+    /// outcome of the call, and the ID of the subscription, which is 0 if the call has failed.
+    ///
+    /// Nothing is registered before the second request has ended. Otherwise every link that begins meanwhile would send
+    /// the request once more, for a call that may fail.
+    private nonisolated func subscribed(
         _ request: Request,
         _ options: ResolvedOptions,
-        _ response: Response,
         toldSince first: Int
-    ) async throws(ClientError) -> (subscription: Subscription, response: Response) {
-        let (expectsResponse, connection) = (options.expectsResponse, connection)
-        let (id, unrestored) = await connection.remember(request, toldSince: first, expectsResponse: expectsResponse)
-        let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
-        guard unrestored else { return (subscription, response) }
-        do throws(ClientError) {
-            var options = options
-            options.retry = .never
-            _ = try await plainOutcome(of: request.frame, options).get()
-        } catch {
-            // The server has accepted it, and the next link restores it.
-            if error.code == .connectionLost { return (subscription, response) }
-            await subscription.end()
-            throw error
+    ) async -> (outcome: Outcome, id: UInt64) {
+        let (outcome, expectsResponse) = (await plainOutcome(of: request.frame, options), options.expectsResponse)
+        guard case .success = outcome else { return (outcome, 0) }
+        let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse, isLast: false)
+        guard let untold else { return (outcome, id) }
+        var again = options
+        // On this link or not at all: the next one restores the subscription.
+        (again.retry, again.session, again.earlierFate) = (.never, untold.session, .answered)
+        if case .failure(let error) = await plainOutcome(of: request.frame, again), error.code != .connectionLost {
+            return (.failure(error.after(.answered)), 0)
         }
-        return (subscription, response)
+        return (
+            outcome,
+            await connection.remember(request, toldSince: untold.number, expectsResponse, isLast: true).id
+        )
     }
 }
 
@@ -116,14 +132,22 @@ extension Connection {
     /// The number of the earliest link on which a request made now can go out.
     fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { links[$0].number } ?? linksBegun + 1 }
 
-    /// Registers `request` for every link that is not ready yet. `unrestored` is true if the ready link is not the one
-    /// numbered `first`, in which case the request may have gone out on an earlier link.
-    fileprivate func remember(_ request: Request, toldSince first: Int, expectsResponse: Bool) -> (
-        id: UInt64, unrestored: Bool
+    /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`, for
+    /// every link that is not ready yet.
+    ///
+    /// The ready link may be a later one, and not know the request. Then this registers nothing, and returns that link
+    /// as `untold`. If the caller may not send the request again (`isLast`), this registers it and replaces the link.
+    fileprivate func remember(_ request: Request, toldSince first: Int, _ expectsResponse: Bool, isLast: Bool) -> (
+        id: UInt64, untold: (session: UInt64, number: Int)?
     ) {
+        var untold: (session: UInt64, number: Int)?
+        if let ready, links[ready].number != first { untold = (links[ready].session, links[ready].number) }
+        if let untold, !isLast { return (0, untold) }
         lastID += 1
         subscriptions[lastID] = (request, expectsResponse)
-        return (lastID, ready.map { links[$0].number != first } ?? false)
+        // Without a link, nothing else may need the next one.
+        if untold != nil { renewLink() } else if ready == nil, lifecycle < .closing { entered { $0.connectIfNeeded() } }
+        return (lastID, nil)
     }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's

@@ -13,6 +13,8 @@ struct ResolvedOptions: Sendable {
     var session: UInt64?
     /// Receives the timeline of the request.
     var recorder: TimelineRecorder?
+    /// The fate of what the same call has sent before this request. See `ClientError.after(_:)`.
+    var earlierFate = ClientError.Fate.notSent
 
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
@@ -33,8 +35,8 @@ struct TrackedCall: Sendable {
     let frame: Frame
     /// The number of the current try, counted from 1.
     private(set) var attempt = 1
-    /// Whether any try was written. If so, the fate is `unknown`, whatever the fate of the last try.
-    private(set) var wasSent = false
+    /// The fate of the earlier tries.
+    private(set) var earlierFate: ClientError.Fate
     /// The end of the back-off before the next try; `nil` during a try.
     private(set) var delayedUntil: Instant?
     /// The end of the back-off before this try; `nil` for the first one.
@@ -48,6 +50,7 @@ struct TrackedCall: Sendable {
     init(_ options: ResolvedOptions, _ frame: Frame) {
         self.options = options
         self.frame = frame
+        earlierFate = options.earlierFate
     }
 
     /// Returns the next try, in back-off; `nil` if there is none.
@@ -65,7 +68,7 @@ struct TrackedCall: Sendable {
         if let deadline = options.deadline, until >= deadline { return nil }
         var next = self
         next.attempt += 1
-        next.wasSent = wasSent || error.fate == .unknown
+        next.earlierFate = error.fate.after(earlierFate)
         next.delayedUntil = until
         next.rested = until
         if next.failedAttempts.count == Self.maximumKept { next.failedAttempts.removeFirst() }
@@ -95,11 +98,9 @@ struct TrackedCall: Sendable {
 
     /// Returns the error as the caller must see it, with the fate and the number of all tries.
     func amended(_ error: ClientError) -> ClientError {
+        let error = error.after(earlierFate)
         guard attempt > 1 else { return error }
-        return error.changed { content in
-            if wasSent, error.fate == .notSent { content.fate = .unknown }
-            content.message += " (try \(attempt))"
-        }
+        return error.changed { $0.message += " (try \(attempt))" }
     }
 }
 

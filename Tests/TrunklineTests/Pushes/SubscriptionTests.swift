@@ -150,6 +150,124 @@ struct SubscriptionTests {
         }
     }
 
+    // MARK: Links that change during the call
+
+    /// A server that takes 300 ms for each subscription, rejects those whose position is in `rejected`, and never
+    /// answers "slow".
+    private func slowHandler(_ topics: Topics, rejecting rejected: Set<Int> = []) -> LoopbackServer.Handler {
+        { request in
+            guard request.body == "topic" else { return request.body == "slow" ? .noReply : .echo }
+            let number = topics.next()
+            return .after(.milliseconds(300), rejected.contains(number) ? .status(403) : .echo)
+        }
+    }
+
+    /// The server carries out the first request, which is answered on a draining link. The second one waits behind slow
+    /// requests until the call times out or is cancelled. Regression: its fate, `notSent`, was that of the call.
+    @Test(arguments: [false, true])
+    func aSubscriptionThatTheServerHasAcceptedIsNeverNotSent(isCancelled: Bool) throws {
+        let (ledger, ending) = (FateLedger(), EndingInterceptor())
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 2
+            $0.observers = [ledger]
+            $0.interceptors = [ending]
+        }
+        let topics = Topics()
+        try simulate(options: options, handler: slowHandler(topics)) { service, client in
+            try await client.connect()
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"), timeout: .seconds(2))
+            }
+            _ = try await service.server.waitForRequest { $0.body == "topic" }
+            await client.renewLink()
+            try await service.pass(.milliseconds(100))
+            let slow = (0..<2).map { _ in client.start(ask("slow"), timeout: .seconds(20)) }
+            try await service.pass(.milliseconds(500))
+            if isCancelled { subscribing.cancel() }
+            let error = await #expect(throws: ClientError.self) { try await subscribing.value }
+            #expect(error?.code == (isCancelled ? .cancelled : .timedOut) && error?.fate == .unknown)
+            #expect(topics.count == 1)
+            // Nobody is told anything else.
+            #expect(await client.metrics.failures == [.init(isCancelled ? .cancelled : .timedOut, .unknown): 1])
+            #expect(ledger.fates == [.unknown])
+            #expect(ending.fates.first == .unknown && ending.count(of: "topic") == 1)
+            for handle in slow { handle.cancel() }
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(topics.count == 1)  // nothing is registered
+        }
+    }
+
+    /// Regression: the subscription was registered before the second request had ended, so every link that began
+    /// meanwhile sent it once more, five times in all.
+    @Test func aSubscriptionThatFailsIsCarriedOutAtMostTwice() throws {
+        let topics = Topics()
+        try simulate(speaking: statusLayout, handler: slowHandler(topics, rejecting: [2])) { service, client in
+            try await client.connect()
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"))
+            }
+            _ = try await service.server.waitForRequest { $0.body == "topic" }
+            for _ in 0..<4 {
+                await client.renewLink()
+                try await service.pass(.milliseconds(110))
+            }
+            let error = await #expect(throws: ClientError.self) { try await subscribing.value }
+            #expect(error?.code == .rejected && error?.fate == .answered)
+            #expect(topics.count == 2)
+            service.network.reset("db")
+            try await expectEcho("a", by: client)
+            #expect(topics.count == 2)
+        }
+    }
+
+    /// The link changes during the first request and again during the second one. The call does not send a third one:
+    /// it replaces the link, and the handshake of the next one restores the subscription.
+    @Test func aLinkThatDoesNotKnowANewSubscriptionIsReplaced() throws {
+        let topics = Topics()
+        try simulate(handler: slowHandler(topics)) { service, client in
+            try await client.connect()
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"))
+            }
+            for number in 1...2 {
+                try await service.server.waitForRequests(number)
+                await client.renewLink()
+                try await service.pass(.milliseconds(100))
+            }
+            #expect(try await subscribing.value.response?.body == "topic")
+            #expect(topics.count == 2)
+            try await service.pass(.seconds(2))
+            #expect(topics.count == 3)
+            #expect(await client.metrics.connection.links == 4)
+            #expect(await client.metrics.connection.disconnects.values.reduce(0, +) == 3)
+        }
+    }
+
+    /// The second request ends with its link, when nothing else needs another one.
+    @Test func aSubscriptionWhoseLinkEndsMakesTheClientConnect() throws {
+        let topics = Topics()
+        let handler: LoopbackServer.Handler = { _ in
+            switch topics.next() {
+            case 1: .after(.milliseconds(300), .echo)
+            case 2: .close
+            default: .echo
+            }
+        }
+        try simulate(handler: handler) { service, client in
+            try await client.connect()
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"))
+            }
+            try await service.server.waitForRequests(1)
+            await client.renewLink()
+            #expect(try await subscribing.value.response?.body == "topic")
+            #expect(topics.count == 2)
+            try await service.server.waitForRequests(3)
+            #expect(await service.server.received.map(\.body) == ["topic", "topic", "topic"])
+        }
+    }
+
     /// Regression: restoring sent up to 64 requests at once to a server with a limit of one at a time.
     @Test(arguments: [(1, 64, 1), (3, 64, 3), (8, 2, 2), (1024, 4, 4)])
     func restoringObeysALimitThatProtectsTheServer(limit: Int, window: Int, most: Int) throws {
@@ -177,6 +295,46 @@ struct SubscriptionTests {
             #expect(await server.received.count == 11)
             await client.close()
             await server.stop()
+        }
+    }
+}
+
+/// Counts the requests that subscribe.
+private final class Topics: Sendable {
+    private let counted = Mutex(0)
+    var count: Int { counted.withLock { $0 } }
+
+    func next() -> Int {
+        counted.withLock { count in
+            count += 1
+            return count
+        }
+    }
+}
+
+/// Notes the fates of the requests that fail.
+private final class FateLedger: ClientObserver {
+    let delivery = EventDelivery.onEventLoop
+    private let noted = Mutex<[ClientError.Fate]>([])
+    var fates: [ClientError.Fate] { noted.withLock { $0 } }
+
+    func observe(_ events: [ClientEvent]) {
+        for event in events {
+            if case .requestFailed(_, let error, _) = event.content { noted.withLock { $0.append(error.fate) } }
+        }
+    }
+}
+
+/// Notes the fates of the calls that fail, and the bodies of all calls.
+private final class EndingInterceptor: ClientInterceptor {
+    private let noted = Mutex<(fates: [ClientError.Fate], bodies: [Bytes])>(([], []))
+    var fates: [ClientError.Fate] { noted.withLock { $0.fates } }
+    func count(of body: Bytes) -> Int { noted.withLock { $0.bodies.count { $0 == body } } }
+
+    func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion? {
+        noted.withLock { $0.bodies.append(call.request.body) }
+        return { [self] result, _ in
+            if case .failure(let error) = result { noted.withLock { $0.fates.append(error.fate) } }
         }
     }
 }

@@ -6,6 +6,22 @@ import TrunklineTesting
 /// The fates that callers receive, compared with what happened to every byte.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FateTests {
+    /// `notSent` means that it is safe to send the request again.
+    @Test(arguments: [
+        (earlier: ClientError.Fate.notSent, latest: ClientError.Fate.notSent, whole: ClientError.Fate.notSent),
+        (.notSent, .unknown, .unknown), (.notSent, .answered, .answered),
+        (.unknown, .notSent, .unknown), (.unknown, .unknown, .unknown), (.unknown, .answered, .answered),
+        (.answered, .notSent, .unknown), (.answered, .unknown, .unknown), (.answered, .answered, .answered),
+    ])
+    func aCallIsNotSentOnlyIfNoneOfItsSendsWas(
+        earlier: ClientError.Fate,
+        latest: ClientError.Fate,
+        whole: ClientError.Fate
+    ) {
+        #expect(latest.after(earlier) == whole)
+        #expect(ClientError(.timedOut, latest, "late").after(earlier).fate == whole)
+    }
+
     private static let bodies: [Bytes] = ["a", "bcd"]
     /// The range of each frame in the stream of bytes. A header has twelve bytes.
     private static let frames = [0..<13, 13..<28]

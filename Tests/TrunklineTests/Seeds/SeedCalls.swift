@@ -137,15 +137,18 @@ struct SeedCalls: Sendable {
         let body = Bytes("topic \(number)")
         try? await world.pass(upTo: 100_000, &random)
         let (began, stalled) = (world.now, world.stalled)
+        world.note("subscribing \(body)")
         do throws(ClientError) {
             let subscription = try await client.subscribe(ask(body))
             world.count("subscribed")
+            world.noteSubscription(body, nil)
             guard Int.random(in: 0..<3, using: &random) == 0 else { return body }
             try? await world.pass(upTo: 50_000, &random)
             await subscription.end()
             return nil
         } catch {
             let took = world.now - began
+            world.noteSubscription(body, error)
             if error.code == .timedOut, took > SeedPlan.requestTimeout * 8 + (world.stalled - stalled) {
                 world.violated("subscription \(number) took \(took)")
             }

@@ -15,6 +15,7 @@ extension SeedWorld {
             count("requests")
             judge(outcome, isSeen: seen[outcome.body] != nil)
         }
+        for (body, error) in subscriptions { judgeSubscription(body, error, times: seen[body] ?? 0) }
         // A cancel frame comes after its request, on the same link. With few serials this cannot be checked.
         guard plan.matching != .narrow else { return }
         for frames in received {
@@ -22,6 +23,22 @@ extension SeedWorld {
             for frame in frames where frame.kind == .cancel && !serials.contains(frame.serial) {
                 violated("a cancel frame for \(frame.serial), which had no request on its link")
             }
+        }
+    }
+
+    /// A call of `subscribe` sends its request at most twice, and handshakes repeat it only once the call has succeeded.
+    private func judgeSubscription(_ body: Bytes, _ error: ClientError?, times: Int) {
+        guard let error else {
+            if times == 0 { violated("\(body) was accepted but never received") }
+            return
+        }
+        count("subscription \(error.code) \(error.fate)")
+        if times > 2 { violated("\(body) failed, but was carried out \(times) times") }
+        if times == 2 { count("subscription failed after two requests") }
+        switch error.fate {
+        case .notSent: if times > 0 { violated("\(body) was received, but its caller got \(error)") }
+        case .unknown: break
+        case .answered: violated("\(body) was rejected: \(error)")
         }
     }
 

@@ -18,6 +18,8 @@ final class SeedWorld: Sendable {
         var tally: [String: Int] = [:]
         var log: [String] = []
         var violations: [String] = []
+        /// The calls of `subscribe`, by the body of their request; the error of those that failed.
+        var subscriptions: [Bytes: ClientError?] = [:]
     }
 
     let plan: SeedPlan
@@ -47,6 +49,7 @@ final class SeedWorld: Sendable {
     var log: [String] { state.withLock { $0.log } }
     var violations: [String] { state.withLock { $0.violations } }
     var allServers: [LoopbackServer] { state.withLock { $0.all } }
+    var subscriptions: [Bytes: ClientError?] { state.withLock { $0.subscriptions } }
     func server(_ host: String) -> LoopbackServer? { state.withLock { $0.servers[host] } }
 
     func count(_ name: String, _ number: Int = 1) { state.withLock { $0.tally[name, default: 0] += number } }
@@ -55,6 +58,11 @@ final class SeedWorld: Sendable {
         guard network.recordsTrace else { return }
         let line = "\(now): \(line())"
         state.withLock { $0.log.append(line) }
+    }
+
+    func noteSubscription(_ body: Bytes, _ error: ClientError?) {
+        note("\(body): \(error.map { "\($0)" } ?? "subscribed")")
+        state.withLock { $0.subscriptions[body] = .some(error) }
     }
 
     func violated(_ what: String) {
@@ -106,6 +114,10 @@ final class SeedWorld: Sendable {
             return plan.reaction(to: request, number)
         }
         if request.type == SeedCalls.oneWayType, plan.matching == .inOrder { return .noReply }
+        // Slow, so that links change meanwhile.
+        if request.body == "topic 1", plan.seed % 2 == 0, !state.withLock({ $0.isMended }) {
+            return .after(.milliseconds(60), .echo)
+        }
         guard String(request.body).hasPrefix("login") else { return .echo }
         return switch state.withLock({ $0.mood }) {
         case .usual: .echo
