@@ -80,6 +80,14 @@ extension URLError {
         self.init(code, reason: "\(error)", underlying: error)
     }
 
+    /// Returns the error as that of a call which has sent something before, with the fate `earlier`: another step of a
+    /// redirect, or another part of the body. See ``/Trunkline/ClientError``.
+    func after(_ earlier: ClientError.Fate) -> URLError {
+        guard let error = userInfo[NSUnderlyingErrorKey] as? ClientError else { return self }
+        let whole = error.after(earlier)
+        return whole.fate == error.fate ? self : URLError(whole)
+    }
+
     /// Returns the error with its failing URL; `url` is used if it has none. User and password are removed from the
     /// URL.
     func failing(at url: URL?) -> URLError {

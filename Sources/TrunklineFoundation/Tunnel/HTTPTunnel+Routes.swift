@@ -13,6 +13,7 @@ extension HTTPTunnel {
 
     func run(_ request: URLRequest, _ body: TunnelBody, _ policy: Policy?) async throws(URLError) -> TunnelReply {
         var url = request.url
+        var earlierFate = ClientError.Fate.notSent
         do throws(URLError) {
             var current = try TunnelRequest(request, body, adding: options.httpAdditionalHeaders)
             for _ in 0...Self.maximumRedirects {
@@ -21,11 +22,12 @@ extension HTTPTunnel {
                 keepCookies(of: reply.response, current)
                 guard let next = try current.redirected(by: reply.response) else { return reply }
                 reply.body.cancel()
+                earlierFate = .answered
                 current = next
             }
             throw URLError(.httpTooManyRedirects)
         } catch {
-            throw error.failing(at: url)
+            throw error.after(earlierFate).failing(at: url)
         }
     }
 

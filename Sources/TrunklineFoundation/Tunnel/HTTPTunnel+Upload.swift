@@ -71,7 +71,8 @@ extension HTTPTunnel {
             }
             try await post(Request(type: TunnelWire.messageType), false)
         } catch let failure as PieceFailure where failure.error.code == .invalidRequest {
-            return .failed(URLError(failure.error))
+            // Earlier parts were sent.
+            return .failed(URLError(failure.error).after(.unknown))
         } catch is PieceFailure {
             // The request has ended: it was answered, or the link is lost. The reader of the reply reports its fate:
             // this part may be unsent although earlier parts were sent.

@@ -42,6 +42,29 @@ struct TunnelRedirectTests {
         }
     }
 
+    /// The server has performed the POST. Regression: the error of the GET that followed, fate `notSent`, was that of the
+    /// call.
+    @Test func aFailureAfterARedirectIsNotThatOfARequestThatWasNotSent() async throws {
+        let options = ClientOptions {
+            $0.requests.timeout = .seconds(200)
+            $0.reconnecting.maximumAttempts = 1
+        }
+        let redirect = Frame(.response, type: 0x403, body: "HTTP/1.1 303 See Other\r\nLocation: /end\r\n\r\n")
+        try await Tunnelled.with(
+            { _ in .reply("tea") },
+            client: options,
+            atGateway: { _ in .sequence([.reply(redirect), .close]) }
+        ) { setup in
+            await setup.server.stopAccepting()
+            let error = await urlError {
+                _ = try await setup.tunnel.upload(for: setup.request("/", "POST"), from: Data("tea".utf8))
+            }
+            let cause = error?.userInfo[NSUnderlyingErrorKey] as? ClientError
+            #expect(cause?.fate == .unknown && cause?.code != .timedOut)
+            #expect(await setup.server.journal.requestCount == 1)
+        }
+    }
+
     @Test func endlessRedirectsAreAnError() async throws {
         try await Tunnelled.with({ _ in .response(302, ["Location": "/"]) }) { setup in
             let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
