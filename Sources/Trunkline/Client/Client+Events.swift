@@ -64,10 +64,12 @@ extension Client: ConnectionOwner {
             session = 0
             callDurations.drain()
             linkGaps.begin(at: now)
-            queue.giveBack(requests)
+            giveBack(requests)
             tellWaiting(requests)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
-        case .drained(let session): callDurations.end(session)
+        case .drained(let session):
+            callDurations.end(session)
+            parts.forgetLink(session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
             for request in queue.removeAll(includingDelayed: false) { fail(request.id, request.waiter, error) }
@@ -170,7 +172,7 @@ extension Client: ConnectionOwner {
             linkGaps.begin(at: now)
         }
         parts.noteDropped(loss.remains.unsentParts)
-        queue.giveBack(loss.remains.unsent)
+        giveBack(loss.remains.unsent)
         tellWaiting(loss.remains.unsent)
         let error =
             lifecycle >= .closing
@@ -180,7 +182,14 @@ extension Client: ConnectionOwner {
             fail(id, waiter, error, AttemptOnLink(link: loss.link, times: times))
         }
         callDurations.end(loss.link.session)
+        parts.forgetLink(loss.link.session)
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
+    }
+
+    /// Queues requests whose link was lost, or drains, before any byte of them was written.
+    private func giveBack(_ requests: [QueuedRequest<Waiter>]) {
+        queue.giveBack(requests)
+        for request in requests { parts.noteOffLink(request.id) }
     }
 
     /// Ends every request that is on no link.
@@ -218,7 +227,8 @@ extension Client: ConnectionOwner {
 
     /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
     func updateReading() {
-        fullReplies.removeAll { !$0.suspendsReading }
+        // Not those before the last one that does: each stream is looked at once, not once for each other stream.
+        while let last = fullReplies.last, !last.suspendsReading { fullReplies.removeLast() }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty
         connection.inCallOfOwner { $0.setPaused(isPaused) }
     }

@@ -14,8 +14,8 @@ extension Client {
     func cancelPart(_ id: RequestID) {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
         if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
-        guard parts.queued[id] != nil else { return }  // it has already ended
-        if connection.inCallOfOwner({ $0.removePart(id) }) {
+        guard let queued = parts.queued[id] else { return }  // it has already ended
+        if connection.inCallOfOwner({ $0.remove(queued) }) {
             parts.takeQueued(id)?.fail(error, isSent: false)
         } else {
             // Partly written: the rest must go out as well.
@@ -29,7 +29,7 @@ extension Client {
     func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
-            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.removePart(part.id) }
+            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.remove(part) }
             if isSent, part.endsRequest { ended.target.isIncomplete = false }
             part.fail(error, isSent: isSent)
         }

@@ -37,6 +37,7 @@ extension Client {
         let waiter = Waiter.tracked(plain, next)
         let request = QueuedRequest(id: id, frame: call.frame, waiter: waiter, expectsResponse: expectsResponse)
         queue.delay(request, until: until)
+        parts.noteOffLink(id)
         tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
         return true
     }

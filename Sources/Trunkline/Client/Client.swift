@@ -192,7 +192,7 @@ public actor Client {
             let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
             for request in waiting { request.waiter.resume(.failure(error)) }
             for part in parts.held { part.fail(error, isSent: false) }
-            for part in parts.queued { part.fail(error, isSent: !connection.removePart(part.id)) }
+            for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
             if let timer { connection.loop.arm(timer, at: nil) }
             connection.finishClosing()
             connection.observation?.log?.deallocate(pending: waiting.count)

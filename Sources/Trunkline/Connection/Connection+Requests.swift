@@ -29,28 +29,44 @@ extension Connection {
 
     /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
-        var next = 0
-        guard let ready else {
-            while releasePart(of: &parts, &queue, from: &next) {}
-            if !queue.isEmpty { connectIfNeeded() }
-            return
-        }
-        if queue.isEmpty, parts.heldCount == 0 { return }
+        if ready == nil, !queue.isEmpty { connectIfNeeded() }
+        if parts.heldCount > 0 || parts.hasUnplaced { admitOnDraining(&parts, queue) }
+        guard let ready, !queue.isEmpty || parts.heldCount > 0 else { return }
         let now = loop.now
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = links[ready].admit(from: &queue, atMost: most, at: now, by: rules, into: &events)
+            let admitted = links[ready].admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
-            let hasReleased = releasePart(of: &parts, &queue, from: &next)
+            let hasReleased = links[ready].isBelowWatermark(rules) && links[ready].releasePart(of: &parts)
             hasToWrite = hasToWrite || hasReleased
             if admitted == 0, !hasReleased { break }
         } while true
         if hasToWrite { scheduleFlushUnlessFull(ready) }
+    }
+
+    /// Looks up the places of requests with held parts, and sends the parts of those on draining links.
+    private func admitOnDraining(_ parts: inout RequestParts, _ queue: RequestQueue<Waiter>) {
+        parts.place { request in
+            switch queue[request] {
+            case nil: return .none
+            case .waiting?, .delayed?: return .waiting
+            case .onLink(_, .written)?: return .none  // a one-way message has no parts
+            case .onLink(let session, .response(let number))?:
+                guard let index = index(of: session), let entry = links[index].machine.requests[number],
+                    entry.id == request
+                else { return .none }
+                return .onLink(session: session, number, entry.position)
+            }
+        }
+        for session in parts.sessions {
+            guard let index = index(of: session), links[index].draining != nil else { continue }
+            while links[index].releasePart(of: &parts) { scheduleFlush() }
+        }
     }
 
     /// Puts a request on the ready link, which is open.
@@ -77,29 +93,6 @@ extension Connection {
     var openLink: Int? {
         guard let ready, links[ready].takesMore(rules) else { return nil }
         return ready
-    }
-
-    /// Sends the first held part, from `next` on, whose request has started and for which there is room. Advances
-    /// `next` past it. Returns whether there was one.
-    private func releasePart(
-        of parts: inout RequestParts,
-        _ queue: inout RequestQueue<Waiter>,
-        from next: inout Int
-    ) -> Bool {
-        while next < parts.held.count {
-            defer { next += 1 }
-            guard let part = parts.held[next],
-                case .onLink(let session, .response(let number))? = queue[part.request],
-                let index = index(of: session),
-                links[index].machine.requests[number]?.id == part.request,
-                links[index].machine.hasStarted(part.request, at: .response(number)),
-                links[index].draining != nil || links[index].isBelowWatermark(rules)
-            else { continue }
-            links[index].machine.send(part: parts.release(at: next), id: part.id, of: number)
-            if links[index].draining != nil { scheduleFlush() }
-            return true
-        }
-        return false
     }
 
     func scheduleFlushUnlessFull(_ index: Int) {
@@ -208,10 +201,10 @@ extension Connection {
         scheduleFlushUnlessFull(index)
     }
 
-    /// Removes a part of a request, unless a byte of it was written. Returns whether it was removed.
-    func removePart(_ id: RequestID) -> Bool {
-        for index in links.indices where links[index].machine.removePart(id) { return true }
-        return false
+    /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.
+    func remove(_ part: RequestPart) -> Bool {
+        guard let (session, position) = part.place, let index = index(of: session) else { return false }
+        return links[index].machine.removePart(part.id, at: position)
     }
 
     /// What is known about the request `id` on its link; `nil` if it has left the link.

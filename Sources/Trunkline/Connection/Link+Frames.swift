@@ -28,6 +28,7 @@ extension Link {
     /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
     mutating func admit(
         from queue: inout RequestQueue<Waiter>,
+        _ parts: inout RequestParts,
         atMost most: Int,
         at now: Instant,
         by rules: LinkRules,
@@ -41,6 +42,7 @@ extension Link {
             let (frame, waiter) = request.contents()
             let place = admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
             queue.went(id, to: place, on: session, at: now)
+            if parts.awaitsLink(id) { parts.noteOnLink(id) }
             rules.stepObservation?.add(.requestAdmitted(id: id, session: session), at: now)
             count += 1
         }
@@ -115,6 +117,17 @@ extension Link {
             events.append(.admitted(admitted, serial: serial))
         }
         return place
+    }
+
+    /// Queues the next held part whose request has started on this link. Returns whether there was one.
+    mutating func releasePart(of parts: inout RequestParts) -> Bool {
+        let next = parts.releaseNext(on: session, before: machine.outbound.firstUnstarted) { entry in
+            machine.requests[entry.serial]?.id == entry.request
+        }
+        guard let next else { return false }
+        let position = machine.send(part: next.part.frame, id: next.part.id, of: next.serial)
+        parts.noteQueued(next.part.id, at: position, on: session)
+        return true
     }
 
     /// Whether more may be queued for writing.

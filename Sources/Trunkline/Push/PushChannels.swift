@@ -6,6 +6,8 @@ struct PushChannels {
     private var keyed: [PushKey: [PushChannel]] = [:]
     /// The channels whose full buffer suspends reading. May contain channels that no longer do.
     private var full: [PushChannel] = []
+    /// The numbers of the channels in `full`.
+    private var fullNumbers: Set<UInt64> = []
     /// The number of malformed pushes without a known key that have not been reported to the channels with a key.
     private var malformedCount = 0
     /// The number of pushes that streams have dropped because their buffer was full. A push that several streams have
@@ -24,7 +26,8 @@ struct PushChannels {
 
     /// Whether any of the channels suspends reading.
     mutating func suspendReading() -> Bool {
-        full.removeAll { !$0.suspendsReading }
+        // Not those before the last one that does: each channel is looked at once, not once for each other channel.
+        while let last = full.last, !last.suspendsReading { fullNumbers.remove(full.removeLast().number) }
         return !full.isEmpty
     }
 
@@ -38,14 +41,14 @@ struct PushChannels {
 
     mutating func remove(_ channel: PushChannel) {
         if case .key(let key) = channel.selection {
-            keyed[key]?.removeAll { $0 === channel }
+            keyed[key]?.remove(channel)
             if keyed[key]?.isEmpty == true { keyed[key] = nil }
         } else {
-            others.removeAll { $0 === channel }
+            others.remove(channel)
         }
     }
 
-    mutating func removeAll() { (others, keyed, full, malformedCount) = ([], [:], [], 0) }
+    mutating func removeAll() { self = PushChannels(droppedCount: droppedCount, deliveredCount: deliveredCount) }
 
     /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
     /// before.
@@ -69,7 +72,7 @@ struct PushChannels {
         let (isNewlyFull, taken, dropped) = channel.offer(pushes, isSurplus: isSurplus)
         droppedCount += dropped
         deliveredCount += taken
-        if isNewlyFull, !full.contains(where: { $0 === channel }) { full.append(channel) }
+        if isNewlyFull, fullNumbers.insert(channel.number).inserted { full.append(channel) }
         return isNewlyFull
     }
 
@@ -81,5 +84,17 @@ struct PushChannels {
             if case .key = channel.selection { channel.noteMalformed(malformedCount) }
         }
         malformedCount = 0
+    }
+}
+
+extension [PushChannel] {
+    /// Removes a channel. The channels are in the order of their numbers.
+    fileprivate mutating func remove(_ channel: PushChannel) {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle].number < channel.number { low = middle + 1 } else { high = middle }
+        }
+        if low < count, self[low] === channel { remove(at: low) }
     }
 }

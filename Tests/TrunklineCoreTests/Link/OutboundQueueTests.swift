@@ -51,7 +51,7 @@ import Testing
         queue.append(item("one", 1))
         queue.append(OutboundQueue.Item(Frame(.part, body: "two"), id: 2, belongsToLink: true))
         queue.append(item("three", 3))
-        queue.append(OutboundQueue.Item(Frame(.part, body: "four"), id: 4, belongsToLink: true))
+        let four = queue.append(OutboundQueue.Item(Frame(.part, body: "four"), id: 4, belongsToLink: true))
         queue.append(item("cancel", 0))
         _ = queue.encode(using: &codec)
         var bytes = queue.write(upTo: 1, &reported)
@@ -59,7 +59,7 @@ import Testing
         #expect(queue.takeUnstarted().map(\.id) == [3])
         #expect(queue.takeUnstarted().isEmpty)
         #expect(queue.unstartedIDs == [2, 4])
-        #expect(queue.remove(of: 4) && !queue.remove(of: 4) && !queue.remove(of: 1) && !queue.remove(of: 3))
+        #expect(queue.remove(four)?.id == 4 && queue.remove(four) == nil)
         while !queue.isEmpty {
             _ = queue.encode(using: &codec)
             bytes += queue.write(upTo: 100, &reported)

@@ -68,6 +68,51 @@ struct RequestPartTests {
         }
     }
 
+    // MARK: Many requests
+
+    /// Regression: every batch of events looked at all held parts, and so did the end of every request. With 12,000 open
+    /// requests that took 15 s, and other clients on the loop waited.
+    @Test(arguments: ["answered", "cancelled", "reset"])
+    func aRequestCostsItsOwnPartsOnly(_ ending: String) throws {
+        let count = 4000
+        let options = ClientOptions { $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(1)) }
+        try simulate(options: options, handler: { _ in .perform(join) }) { service, client in
+            try await client.connect()
+            await service.server.pauseReading()
+            let streams = (0..<count).map { number in
+                let stream = client.open(piece(filled(500)), timeout: .never, partTimeout: .never).responses
+                client.addPart(piece("\(number)"), isPart: true, of: client.latestRequest, stream)
+                client.addPart(whole("."), isPart: false, of: client.latestRequest, stream)
+                return stream
+            }
+            try await service.pass(.milliseconds(100))
+            #expect(await client.parts.heldCount > count)
+            switch ending {
+            case "cancelled": client.cancelAll()
+            case "reset":
+                service.network.reset("db")
+                await service.server.resumeReading()
+            default: await service.server.resumeReading()
+            }
+            var lengths: [Int: Int] = [:]
+            for stream in streams {
+                var length = 0
+                do { for try await response in stream { length += response.body.count } } catch { length = -1 }
+                lengths[length < 500 ? length : 500, default: 0] += 1
+            }
+            // After a reset, the requests that had not started went out on the next link.
+            switch ending {
+            case "answered": #expect(lengths == [500: count])
+            case "cancelled": #expect(lengths == [-1: count])
+            default: #expect(lengths[500, default: 0] > count / 2 && lengths[-1, default: 0] > 0)
+            }
+            let parts = await client.parts
+            #expect(parts.heldCount == 0 && parts.queued.isEmpty)
+            #expect(parts.visitedCount < 20 * count)
+            await service.server.resumeReading()
+        }
+    }
+
     // MARK: Back-pressure
 
     @Test func aServerThatReadsSlowlyDelaysTheCaller() throws {

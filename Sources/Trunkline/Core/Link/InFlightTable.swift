@@ -32,8 +32,18 @@ package struct InFlightTable<Waiter> {
     let isInOrder: Bool
     /// The number to try first for the next request.
     var next: SerialNumber
+    /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
+    /// then `next` is near a free number.
+    private var free: Deque<SerialNumber>?
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
+    /// Matched in order: every lower number has been removed or abandoned.
+    private var oldestAwaited: SerialNumber = 1
+    /// Matched in order: where the search for the next request that was not sent begins, and the position at which the
+    /// last one ended.
+    private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition(0))
+    /// The number of requests and numbers that searches have passed so far.
+    package private(set) var visitedCount = 0
     /// The number of abandoned requests that may still be answered.
     package private(set) var abandonedCount = 0
     /// Matched by serial: the abandoned requests in the order in which their quarantine ends. Some may have been
@@ -59,11 +69,14 @@ package struct InFlightTable<Waiter> {
 
     // MARK: Inserting
 
-    /// Whether every number is held.
-    package var isExhausted: Bool {
+    /// The count of all numbers, or the greatest number if there is one more.
+    private var span: UInt64 {
         let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
-        return !isAll && slots.count >= span
+        return isAll ? .max : span
     }
+
+    /// Whether every number is held.
+    package var isExhausted: Bool { slots.count >= span }
 
     /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
@@ -73,17 +86,49 @@ package struct InFlightTable<Waiter> {
         at position: OutboundPosition
     ) -> SerialNumber? {
         if isExhausted { return nil }
-        while slots.contains(next) { advance() }
+        if free != nil || slots.contains(next) { findFree() }
         let number = next
         slots.insert(.inFlight(Entry(id: id, waiter: waiter, type: type, position: position)), for: number)
         advance()
         return number
     }
 
+    /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
+    @inline(never)
+    private mutating func findFree() {
+        if free == nil, span > 1024, UInt64(slots.count) > span / 2 {
+            var free = Deque<SerialNumber>()
+            visitedCount += Int(span)
+            for _ in 0..<span {
+                if !slots.contains(next) { free.append(next) }
+                advance()
+            }
+            self.free = free
+        }
+        if let number = free?.popFirst() {
+            next = number
+        } else {
+            while slots.contains(next) {
+                visitedCount += 1
+                advance()
+            }
+        }
+    }
+
+    /// Notes that a number has been removed.
+    private mutating func noteFree(_ number: SerialNumber) {
+        if free == nil { return }
+        free?.append(number)
+        if UInt64(slots.count) < span / 4 { free = nil }
+    }
+
     mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
 
     /// Gives the next request the lowest number that is free, if responses are matched by serial.
-    package mutating func startOver() { if !isInOrder { next = range.lowerBound } }
+    package mutating func startOver() {
+        guard !isInOrder else { return }
+        (next, free) = (range.lowerBound, nil)
+    }
 
     // MARK: Responses
 
@@ -104,10 +149,14 @@ package struct InFlightTable<Waiter> {
         guard let number = number(of: serial) else { return .unknown }
         switch slots.remove(number) {
         case .inFlight(let entry)?:
-            if entry.position < unstarted { return .request(entry, number) }
+            if entry.position < unstarted {
+                noteFree(number)
+                return .request(entry, number)
+            }
             slots.insert(.inFlight(entry), for: number)
             return .unknown
         case .abandoned(let id, _)?:
+            noteFree(number)
             abandonedCount -= 1
             return .late(id)
         case nil: return .unknown
@@ -160,13 +209,25 @@ package struct InFlightTable<Waiter> {
     package mutating func remove(_ number: SerialNumber) -> Entry? {
         guard let entry = self[number] else { return nil }
         slots.remove(number)
+        noteFree(number)
         return entry
     }
 
-    /// Removes the request whose frame is at `position` and was not sent. Searches all requests.
-    package mutating func remove(at position: OutboundPosition) -> Entry? {
-        let number = slots.firstKey { if case .inFlight(let entry) = $0 { entry.position == position } else { false } }
-        return number.flatMap { remove($0) }
+    /// Matched in order: removes the request whose frame is at `position` and was not sent.
+    ///
+    /// Later requests have later positions, and usually these requests are removed in order. So all searches together
+    /// pass each request once.
+    package mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
+        let begin = position < unsentSearch.position ? oldest : max(oldest, unsentSearch.number)
+        unsentSearch = (begin, position)
+        while unsentSearch.number < next {
+            if let entry = self[unsentSearch.number], entry.position >= position {
+                return entry.position == position ? remove(unsentSearch.number) : nil
+            }
+            visitedCount += 1
+            unsentSearch.number += 1
+        }
+        return nil
     }
 
     /// Abandons a request of which at least one byte was written. Its number is held until it is answered or, if
@@ -207,6 +268,7 @@ package struct InFlightTable<Waiter> {
             if Self.isHeld(first, in: slots) {
                 guard first.until <= now else { return }
                 slots.remove(first.serial)
+                noteFree(first.serial)
                 abandonedCount -= 1
             }
             _ = quarantine.popFirst()
@@ -224,6 +286,7 @@ package struct InFlightTable<Waiter> {
         for (number, slot) in slots.sorted {
             guard case .inFlight(let entry) = slot, entry.position >= position else { continue }
             slots.remove(number)
+            noteFree(number)
             removed.append(entry)
         }
         return removed.sorted { $0.position < $1.position }
@@ -259,11 +322,15 @@ package struct InFlightTable<Waiter> {
     }
 
     /// Whether responses are due and all of them are for abandoned requests.
-    package func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
+    package mutating func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, abandonedCount > 0 else { return false }
-        // The latest request is checked first: on a busy link it is in flight, and the others need not be searched.
-        if let latest = self[next - 1], latest.position < unstarted { return false }
-        return !hasRequest(at: 0..<unstarted)
+        oldestAwaited = max(oldestAwaited, oldest)
+        while oldestAwaited < next {
+            if let entry = self[oldestAwaited] { return entry.position >= unstarted }
+            visitedCount += 1
+            oldestAwaited += 1
+        }
+        return true
     }
 
     /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always

@@ -169,10 +169,15 @@ package struct LinkMachine<Waiter> {
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: 0)) }
 
     /// Queues a part of the request with `number`, whose first byte has been written. Its `id` is reported when the
-    /// part is written.
-    package mutating func send(part frame: consuming Frame, id: RequestID, of number: SerialNumber) {
+    /// part is written. Returns its position.
+    @discardableResult
+    package mutating func send(
+        part frame: consuming Frame,
+        id: RequestID,
+        of number: SerialNumber
+    ) -> OutboundPosition {
         frame.serial = number
-        outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
+        return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
     /// Queues the answer to a ping, unless at least 1,024 heartbeat and cancel frames wait to be written: a server that
@@ -200,8 +205,11 @@ package struct LinkMachine<Waiter> {
         }
     }
 
-    /// Removes a part of a request, unless a byte of it was written. Returns whether it was removed.
-    package mutating func removePart(_ id: RequestID) -> Bool { outbound.remove(of: id) }
+    /// Removes the part `id` of a request, which is at `position`, unless a byte of it was written. Returns whether it
+    /// was removed.
+    package mutating func removePart(_ id: RequestID, at position: OutboundPosition) -> Bool {
+        outbound.remove(position)?.id == id
+    }
 
     /// Discards all outbound frames, because nothing can be written any more.
     package mutating func dropOutbound() { outbound.removeAll() }
@@ -261,7 +269,7 @@ package struct LinkMachine<Waiter> {
         if let message = messages.remove(refusal.item.id) { return message.waiter }
         guard refusal.item.id != 0, !refusal.item.belongsToLink else { return nil }
         if !isInOrder { return requests.remove(refusal.item.frame.serial)?.waiter }
-        return requests.remove(at: refusal.position)?.waiter
+        return requests.removeInOrder(at: refusal.position)?.waiter
     }
 
     /// The outcome of `cancel`.

@@ -117,13 +117,6 @@ package struct OutboundQueue: Sendable {
         return item
     }
 
-    /// Removes the frame of `id`, which is not 0, unless a byte of it was written. Returns whether it was removed.
-    /// Searches all frames.
-    package mutating func remove(of id: RequestID) -> Bool {
-        guard let index = items[head...].firstIndex(where: { $0.id == id }) else { return false }
-        return remove(headPosition + UInt64(index - head)) != nil
-    }
-
     private mutating func markRemoved(_ index: Int) {
         byteCount -= Self.cost(of: items[index].frame)
         if items[index].id == 0 { linkFrameCount -= 1 }

@@ -99,11 +99,6 @@ package struct SequentialMap<Value> {
         return value
     }
 
-    /// Returns a key whose value satisfies `predicate`.
-    package func firstKey(where predicate: (Value) -> Bool) -> UInt64? {
-        ring.first { $0.value.map(predicate) ?? false }?.key ?? stragglers.first { predicate($0.value) }?.key
-    }
-
     /// Whether any value satisfies `predicate`.
     package func hasValue(where predicate: (Value) -> Bool) -> Bool {
         ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
