@@ -35,7 +35,8 @@ public struct ClientError: Error, Sendable {
         case rejected
         /// The server violated the protocol. Fate `unknown`, and the link is replaced.
         ///
-        /// If only one response is malformed, the fate is `answered` and the link stays.
+        /// If only one response is malformed, the fate is `answered` and the link stays. A response that exceeds a limit
+        /// of this client is not a violation: see ``overloaded``.
         case protocolViolation
         /// The request cannot be encoded, or the protocol does not allow this kind of call for it: for example, `post`
         /// with a message that the server answers. Fate `notSent`.
@@ -51,7 +52,8 @@ public struct ClientError: Error, Sendable {
         /// A limit of this client is reached; the message names it.
         ///
         /// The fate is `notSent` if the request was not accepted. If the reply is too large, the fate is `unknown`, or
-        /// `answered` after the last part.
+        /// `answered` after the last part. If one frame of it is too large for the client, the link is replaced, and
+        /// the cause is a ``FrameError`` that ``FrameError/exceedsLimit``. Such a request is never sent again.
         case overloaded
         /// TLS could not be established, or the server refused the client's certificate. Fate `notSent`; `unknown` if
         /// the server refused after requests were written.

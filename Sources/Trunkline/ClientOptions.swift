@@ -637,9 +637,13 @@ extension ClientOptions {
     public struct Inbound: Sendable {
         /// The maximum number of received bytes that do not form a complete frame. Default 256 MiB.
         ///
-        /// If a link exceeds the limit, the client closes it, and its requests fail with `protocolViolation`, fate
-        /// `unknown`, cause `illegalLength`. The limit protects the client from a codec that has none. It also applies
-        /// to every received frame, so raise it if the codec's `maximumFrameSize` is larger.
+        /// If a link exceeds the limit, the client closes it. Its requests fail with `overloaded`, fate `unknown`, and
+        /// are not sent again; the cause is a ``FrameError`` that names the limit. In a protocol matched in order this
+        /// is the oldest request, and the others fail with `connectionLost`.
+        ///
+        /// The limit protects the client from a codec that has none. It also applies to every received frame, so raise
+        /// it if the codec's `maximumFrameSize` is larger. A length field above both limits is taken for arbitrary
+        /// bytes: a `protocolViolation`.
         public var maximumUndecoded = 256 * 1024 * 1024
         /// How many bytes are read and held on a link while a full buffer with `.suspendReading`, of pushes or of a
         /// streamed reply, keeps frames from being delivered. Default 1 MiB.

@@ -178,8 +178,10 @@ extension Client: ConnectionOwner {
             lifecycle >= .closing
             ? ClientError(.closed, .unknown, "the client was closed")
             : ClientError.lost(with: loss.link.endpoint, loss.cause)
-        for (id, waiter, times) in loss.remains.lost where queue[id] != nil {
-            fail(id, waiter, error, AttemptOnLink(link: loss.link, times: times))
+        for (id, waiter, times) in loss.remains.lost {
+            guard let place = queue[id] else { continue }
+            let isInnocent = error.code == .overloaded && !(place.isForResponse && loss.remains.mayReceive(id))
+            fail(id, waiter, isInnocent ? error.ofOthers : error, AttemptOnLink(link: loss.link, times: times))
         }
         callDurations.end(loss.link.session)
         parts.forgetLink(loss.link.session)
@@ -237,16 +239,41 @@ extension Client: ConnectionOwner {
 extension ClientError {
     /// Returns the error for requests that had started on a link that ended because of `cause`.
     fileprivate static func lost(with endpoint: Endpoint, _ cause: any Error) -> ClientError {
-        let isViolation = cause is FrameError
+        if let violation = cause as? FrameError {
+            return ClientError(
+                violation.exceedsLimit ? .overloaded : .protocolViolation,
+                .unknown,
+                violation.exceedsLimit
+                    ? "the server sent more than a limit of this client allows" : "the server violated the protocol",
+                endpoint: endpoint,
+                cause: cause
+            )
+        }
         // With TLS 1.3, a server verifies the client's certificate after the client has finished the TLS handshake (RFC
         // 8446 §4.4.2).
         let isRefusal = DisconnectCause(cause) == .tls && (cause as? TransportError)?.isPermanent == true
         return ClientError(
-            isViolation ? .protocolViolation : isRefusal ? .tlsFailed : .connectionLost,
+            isRefusal ? .tlsFailed : .connectionLost,
             .unknown,
-            isViolation ? "the server violated the protocol" : "the link was lost before the response arrived",
+            "the link was lost before the response arrived",
             endpoint: endpoint,
             cause: cause
         )
     }
+
+    /// The same error of a link, for requests whose responses are not the reason. They may be sent again.
+    fileprivate var ofOthers: ClientError {
+        ClientError(
+            .connectionLost,
+            fate,
+            "the link was lost before the response arrived",
+            endpoint: endpoint,
+            cause: cause
+        )
+    }
+}
+
+extension RequestQueue.Place {
+    /// Whether a request on a link waits for a response.
+    fileprivate var isForResponse: Bool { if case .onLink(_, .response) = self { true } else { false } }
 }

@@ -17,11 +17,11 @@ extension Outcome {
 
 extension ClientError {
     static func malformed(_ frame: Frame, _ malformedReason: FrameError.Code) -> ClientError {
-        let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
+        let cause = FrameError.malformed(frame, malformedReason)
         return ClientError(
-            .protocolViolation,
+            cause.exceedsLimit ? .overloaded : .protocolViolation,
             .answered,
-            "the response is malformed",
+            cause.exceedsLimit ? "the response exceeds a limit of the codec" : "the response is malformed",
             response: Response(frame),
             cause: cause
         )
@@ -33,13 +33,22 @@ extension ClientError {
     }
 }
 
+extension FrameError {
+    /// What is wrong with a malformed frame. A frame that is too long exceeds a limit of the codec, which knew its end.
+    static func malformed(_ frame: Frame, _ malformedReason: Code) -> FrameError {
+        let reason = String.reason(malformedReason, of: frame)
+        return malformedReason == .illegalLength
+            ? FrameError(exceedingLimit: reason) : FrameError(malformedReason, reason)
+    }
+}
+
 extension String {
     /// Describes what is wrong with a malformed frame.
-    static func reason(_ malformedReason: FrameError.Code, of frame: Frame) -> String {
+    fileprivate static func reason(_ malformedReason: FrameError.Code, of frame: Frame) -> String {
         if malformedReason == .missingBody { return "the response has no body" }
         let reason =
             switch malformedReason {
-            case .illegalLength: "is too long"
+            case .illegalLength: "is longer than the codec's maximumFrameSize"
             case .unknownType: "has type 0x\(String(frame.type, radix: 16)), which is unknown"
             default: "is invalid"
             }

@@ -4,7 +4,7 @@ extension DisconnectCause {
         self =
             switch error {
             case let error as TransportError: DisconnectCause(error.code)
-            case is FrameError: .protocolViolation
+            case let error as FrameError: error.exceedsLimit ? .limitExceeded : .protocolViolation
             // The remaining errors are thrown by the caller's handshake.
             case let error as ClientError: DisconnectCause(error)
             default: .handshakeRefused
@@ -17,6 +17,7 @@ extension DisconnectCause {
             case .timedOut: .timedOut
             case .tlsFailed: .tls
             case .protocolViolation: .protocolViolation
+            case .overloaded: (error.cause as? FrameError).map { DisconnectCause($0) } ?? .handshakeRefused
             case .connectionLost: error.cause.map { DisconnectCause($0) } ?? .reset
             default: .handshakeRefused
             }

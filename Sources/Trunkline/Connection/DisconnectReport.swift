@@ -21,7 +21,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     @nonexhaustive
     public enum Party: String, Sendable, Hashable {
         /// The client: `close`, `suspend`, a planned change without a `goAway`, a link without progress, unanswered or
-        /// abandoned requests, a protocol violation, or a failed TLS check.
+        /// abandoned requests, a protocol violation, an exceeded limit, or a failed TLS check.
         case client
         /// The server: it closed the connection cleanly, sent a `goAway` or a TLS alert, or refused the connection or
         /// the handshake.
@@ -125,7 +125,7 @@ extension DisconnectCause {
     var party: DisconnectReport.Party {
         switch self {
         case .closedByServer, .goAway, .refused, .handshakeRefused: .server
-        case .protocolViolation, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
+        case .protocolViolation, .limitExceeded, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .system: .network
         }
     }
@@ -143,8 +143,8 @@ extension DisconnectCause {
     var mayBeOurNetwork: Bool {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .system: true
-        case .refused, .closedByServer, .goAway, .unanswered, .exhausted, .protocolViolation, .tls, .handshakeRefused,
-            .closedLocally:
+        case .refused, .closedByServer, .goAway, .unanswered, .exhausted, .protocolViolation, .limitExceeded, .tls,
+            .handshakeRefused, .closedLocally:
             false
         }
     }

@@ -176,15 +176,21 @@ public struct Handshaker: Sendable {
     /// are being restored, the pushes are delivered earlier if the unread messages reach 65,536 or 8 MiB, because
     /// otherwise no response could be read.
     ///
-    /// - Throws: `protocolViolation`, fate `unknown`, if the message is malformed. `connectionLost` if the link or the
+    /// - Throws: `protocolViolation`, fate `unknown`, if the message is malformed; `overloaded`, fate `unknown`, if it is
+    ///   longer than the codec allows. `connectionLost` if the link or the
     ///   attempt ended, `cancelled` if the task was cancelled before the call, or `closed` if the handshake is over;
     ///   fate `notSent`.
     public func nextMessage() async throws(ClientError) -> PushMessage {
         var frame = try await connection.nextInHandshake(session).get().frame
         if let reason = frame.malformedReason {
-            let cause = FrameError(reason, "its body has \(frame.body)")
+            let cause =
+                reason == .illegalLength
+                ? FrameError(
+                    exceedingLimit: "it is longer than the codec's maximumFrameSize; its body has \(frame.body)"
+                )
+                : FrameError(reason, "its body has \(frame.body)")
             throw ClientError(
-                .protocolViolation,
+                cause.exceedsLimit ? .overloaded : .protocolViolation,
                 .unknown,
                 "the message is malformed",
                 endpoint: endpoint,

@@ -238,7 +238,7 @@ extension Link {
         case .request(let entry, let number):
             taken.answers += 1
             if let malformedReason = frame.malformedReason {
-                let cause = FrameError(malformedReason, .reason(malformedReason, of: frame))
+                let cause = FrameError.malformed(frame, malformedReason)
                 return fail(entry, number, "a frame of the reply is malformed", cause, &taken)
             }
             let waiter = reassembling(entry.waiter, number, taken.rules)
@@ -295,7 +295,8 @@ extension Link {
         guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
         if let frame = codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
-        let error = ClientError(.protocolViolation, .unknown, message, endpoint: endpoint, cause: cause)
+        let code: ClientError.Code = cause.exceedsLimit ? .overloaded : .protocolViolation
+        let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
         taken.events.append(.failed(request.id, waiter, error, onLink))
     }
 

@@ -257,10 +257,12 @@ extension Link {
             try codec._decodeAll(&received, into: &frames, limit: maximumFrames)
             holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
             if !holdsFrames, received.count > limit {
-                throw FrameError(.illegalLength, "no complete frame within \(limit) bytes (inbound.maximumUndecoded)")
+                throw FrameError(
+                    exceedingLimit: "no complete frame within \(limit) bytes (inbound.maximumUndecoded)"
+                )
             }
         } catch {
-            return (count, false, error)
+            return (count, false, error.judged(byMaximum: limit))
         }
         // If frames were left over, nothing was read, so what the socket has is not known.
         return (count, holdsFrames || count == offered, nil)

@@ -20,6 +20,8 @@ extension DisconnectCause {
             "the server answers too slowly: requests that timed out or were cancelled, and that the server has not answered"
                 + " yet, hold at least half of the serial numbers, or of requests.maximumInFlight"
         case .protocolViolation: "the server sent something that the protocol does not allow"
+        case .limitExceeded:
+            "the server sent more than a limit of this client allows, or does not speak this protocol"
         case .tls: "TLS failed"
         case .handshakeRefused: "the handshake of the protocol failed"
         case .closedLocally: "the client ended the link itself"
@@ -33,6 +35,8 @@ extension DisconnectReport {
     var advice: String? {
         switch error {
         case let error as TransportError: error.advice
+        case let error as FrameError:
+            error.exceedsLimit ? "raise the limit that the error names, or let the server send less" : nil
         case let refusal as HandshakeRefusal:
             refusal.isPermanent ? "check the credentials that options.handshake sends" : nil
         case let error as ClientError:

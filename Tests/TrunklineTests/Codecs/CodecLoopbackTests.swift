@@ -119,7 +119,7 @@ struct CodecLoopbackTests {
             let results = await client.send(all: bodies.map { Request(body: $0) })
             #expect(results.map { try? $0.get().body } == ["a", nil, "b", "push", "c", nil])
             if case .failure(let error) = results[1] {
-                #expect(error.code == .protocolViolation && error.fate == .answered)
+                #expect(error.code == .overloaded && error.fate == .answered)
                 #expect(error.response?.body.count == 62)
                 #expect((error.cause as? FrameError)?.code == .illegalLength)
             }

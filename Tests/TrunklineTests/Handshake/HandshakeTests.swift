@@ -193,7 +193,7 @@ struct HandshakeTests {
             try await client.connect()
         }
         let error = errors.withLock { $0.first ?? nil }
-        #expect(error?.code == .protocolViolation && (error?.cause as? FrameError)?.code == .illegalLength)
+        #expect(error?.code == .overloaded && (error?.cause as? FrameError)?.exceedsLimit == true)
     }
 
     @Test func aHandshakerFailsAfterTheHandshake() throws {

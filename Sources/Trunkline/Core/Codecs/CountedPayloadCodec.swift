@@ -270,7 +270,9 @@ public struct CountedPayloadCodec: FrameCodec {
             return offset
         }
         guard input.count < maximumHeadSize else {
-            throw FrameError(.illegalLength, "the head does not end within \(maximumHeadSize) bytes (maximumHeadSize)")
+            throw FrameError(
+                exceedingLimit: "the head does not end within \(maximumHeadSize) bytes (maximumHeadSize)"
+            )
         }
         searched = max(searched, input.count - headEnd.count + 1)
         return nil
@@ -282,10 +284,11 @@ public struct CountedPayloadCodec: FrameCodec {
         case .absent: return nil
         case .bytes(let count):
             let most = maximumFrameSize - head.count - headEnd.count - payloadEnd.count
-            guard count >= 0, count <= most else {
+            guard count >= 0 else { throw FrameError(.illegalLength, "invalid payload size \(count)") }
+            guard count <= most else {
                 throw FrameError(
-                    .illegalLength,
-                    "invalid payload size \(count): a frame has at most \(maximumFrameSize) bytes (maximumFrameSize)"
+                    exceedingLimit: "the payload has \(count) bytes: a frame has at most \(maximumFrameSize) bytes"
+                        + " (maximumFrameSize)"
                 )
             }
             return count

@@ -266,10 +266,10 @@ public struct LengthPrefixedCodec: FrameCodec {
         let most = max(0, maximumFrameSize - width)
         let own = length.countsItself ? width : 0
         guard value >= UInt64(least + own), value <= UInt64(most + own) else {
-            throw FrameError(
-                .illegalLength,
+            let message =
                 "the length is \(value), not within \(least + own)–\(most + own) (maximumFrameSize \(maximumFrameSize))"
-            )
+            guard value > UInt64(most + own) else { throw FrameError(.illegalLength, message) }
+            throw FrameError(exceedingLimit: message, announcedSize: value)
         }
         let size = Int(value) - own
         guard input.count >= width + size else {

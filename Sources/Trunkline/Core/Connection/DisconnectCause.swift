@@ -32,6 +32,10 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case exhausted
     /// The server sent something that the protocol does not allow.
     case protocolViolation
+    /// The server sent more than a limit of this client allows, such as `maximumFrameSize` or
+    /// ``ClientOptions/Inbound-swift.struct/maximumUndecoded``. The client ended the link, because the next frame could
+    /// not be found.
+    case limitExceeded
     /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
     case tls
     /// The handshake (``ClientOptions/Handshake-swift.struct``) failed: the server refused it, or its closure threw an

@@ -66,6 +66,7 @@ public struct Frame: Sendable, Hashable {
     /// - A response fails its request with `protocolViolation`, fate `answered`. It counts as the response in protocols
     ///   matched in order.
     /// - A part fails its request with `protocolViolation`, fate `unknown`, and the request is cancelled.
+    /// - If the reason is `illegalLength`, the frame exceeds a limit of this side, and the code is `overloaded` instead.
     /// - A response or part without a request is counted (`unknownResponses`).
     /// - A push appears as a gap in the streams of pushes.
     ///

@@ -106,7 +106,9 @@ public protocol FrameCodec: Sendable {
     /// - Parameter input: The received bytes that are not decoded yet.
     /// - Returns: The frame, or `nil` if more bytes are needed.
     /// - Throws: An error for bytes that can never become a frame. It ends the link: requests that were written fail
-    ///   with `protocolViolation`, fate `unknown`.
+    ///   with `protocolViolation`, fate `unknown`. For a frame that exceeds a limit of the codec, throw
+    ///   ``FrameError/init(exceedingLimit:announcedSize:)``: the code is `overloaded` then, and the request is not
+    ///   retried.
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
 
     /// Appends the bytes of `frame`, at least one, to `output`.

@@ -1,7 +1,8 @@
 /// The reason why bytes are not a valid frame, or why a frame cannot be encoded.
 ///
-/// It appears as the ``ClientError/cause`` of a ``ClientError``: of a `protocolViolation` if decoding threw it, which
-/// ends the link, and of an `invalidRequest` if encoding threw it, in which case nothing was written.
+/// It appears as the ``ClientError/cause`` of a ``ClientError``. If decoding threw it, the link ends, and the code is
+/// `protocolViolation`, or `overloaded` if the error ``exceedsLimit``. If encoding threw it, nothing was written, and the
+/// code is `invalidRequest`.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of a frame error. Later versions may add cases.
     @nonexhaustive
@@ -26,8 +27,13 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// The kind of the error.
     public var code: Code
+    /// Whether the bytes may be valid, but exceed a limit that this side sets, such as `maximumFrameSize`. The sender
+    /// has not violated the protocol then, and a request that fails because of it is not sent again.
+    public private(set) var exceedsLimit = false
     /// What was found and what was expected: one line, for logs.
     public var message: String
+    /// The size that a binary length field announced, which is also what arbitrary bytes look like; `nil` for none.
+    private var announcedSize: UInt64?
 
     /// Creates an error, for codecs.
     ///
@@ -39,6 +45,30 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     public init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message.asMessage
+    }
+
+    /// Creates an error for bytes or a frame that exceed a limit of this side, for codecs. Its code is `illegalLength`.
+    ///
+    /// Throw it for a limit that the user of the codec can change, or that the protocol does not know. Lengths that the
+    /// protocol itself does not allow are not a matter of limits: use ``init(_:_:)``.
+    ///
+    /// - Parameters:
+    ///   - message: What was found, and the limit with its name and its value, as in ``init(_:_:)``.
+    ///   - announcedSize: The size in bytes that a binary length field announced, or `nil`. If it exceeds
+    ///     ``ClientOptions/Inbound-swift.struct/maximumUndecoded`` too, the client takes it for arbitrary bytes, and
+    ///     reports a violation of the protocol.
+    public init(exceedingLimit message: String, announcedSize: UInt64? = nil) {
+        self.init(.illegalLength, message)
+        exceedsLimit = true
+        self.announcedSize = announcedSize
+    }
+
+    /// Returns the error as a violation of the protocol, if it announced a size that exceeds `maximum`.
+    func judged(byMaximum maximum: Int) -> FrameError {
+        guard let announcedSize, announcedSize > UInt64(clamping: maximum) else { return self }
+        var error = self
+        error.exceedsLimit = false
+        return error
     }
 
     /// The code and the message.

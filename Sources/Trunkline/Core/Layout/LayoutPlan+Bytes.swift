@@ -48,10 +48,10 @@ extension LayoutPlan {
         case .whole(let number, let count): (value, width) = (number, count)
         case .incomplete: return nil
         case .aboveMaximum:
-            throw FrameError(
-                .illegalLength,
-                "the length exceeds \(limits.lengths.upperBound), the limit of the layout and maximumFrameSize"
-            )
+            guard case .whole(let value, _) = bytes.varint(at: offset, order, upTo: .max) else {
+                throw limits.excessiveLength(nil)
+            }
+            throw limits.excessiveLength(value)
         case .endless: throw FrameError(.illegalLength, "the length field is a varint of more than ten bytes")
         }
         guard limits.lengths.contains(value) else { throw limits.illegalLength(value, shape.lengthOfEmpty) }

@@ -29,6 +29,8 @@ final class LayoutPlan: Sendable {
         let lengths: ClosedRange<UInt64>
         /// The reason why a body cannot be longer, in words.
         private let most: String
+        /// Whether that reason is `maximumFrameSize`, rather than the layout.
+        private let isLimited: Bool
 
         /// Creates the limits of frames of up to `size` bytes (at least `smallestFrame`), or less if the length field
         /// cannot hold as much.
@@ -39,6 +41,7 @@ final class LayoutPlan: Sendable {
             let empty = shape.lengthOfEmpty
             let sizes = Int(min(shape.bodySizes.upperBound, 1 << 48))
             let largest = min(frameSize - shape.overhead, countable - empty, sizes)
+            isLimited = largest < countable - empty && largest < sizes
             most =
                 switch largest {
                 case sizes: "a body has at most \(sizes) bytes in this layout"
@@ -58,7 +61,18 @@ final class LayoutPlan: Sendable {
             if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
             let (lowest, highest) = (lengths.lowerBound, lengths.upperBound)
             let reason = value < lowest ? least : most
-            return FrameError(.illegalLength, "the length is \(value), not within \(lowest)–\(highest); \(reason)")
+            let message = "the length is \(value), not within \(lowest)–\(highest); \(reason)"
+            guard value > highest, isLimited else { return FrameError(.illegalLength, message) }
+            return FrameError(exceedingLimit: message, announcedSize: value)
+        }
+
+        /// Returns the error for a length field that holds a varint above the largest length; `value` is `nil` if it
+        /// has not arrived completely.
+        @inline(never)
+        func excessiveLength(_ value: UInt64?) -> FrameError {
+            let message = "the length exceeds \(lengths.upperBound), the limit of the layout and maximumFrameSize"
+            return isLimited
+                ? FrameError(exceedingLimit: message, announcedSize: value) : FrameError(.illegalLength, message)
         }
 
         @inline(never)
@@ -66,7 +80,9 @@ final class LayoutPlan: Sendable {
             let (lowest, highest) = (bodySizes.lowerBound, bodySizes.upperBound)
             let code: FrameError.Code = size == 0 && lowest > 0 ? .missingBody : .illegalLength
             let reason = size < lowest ? least : most
-            return FrameError(code, "the body has \(size) bytes, not within \(lowest)–\(highest); \(reason)")
+            let message = "the body has \(size) bytes, not within \(lowest)–\(highest); \(reason)"
+            guard size > highest, isLimited else { return FrameError(code, message) }
+            return FrameError(exceedingLimit: message, announcedSize: UInt64(size))
         }
 
         /// The limit that a frame below the smallest size violates, in words.

@@ -309,6 +309,9 @@ package struct InFlightTable<Waiter> {
 
     // MARK: Matched in order
 
+    /// The request to which the next response belongs; `nil` if that was abandoned, or if there is none.
+    package mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
+
     /// Whether the next response has a waiter.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }

@@ -90,12 +90,19 @@ package struct LinkMachine<Waiter> {
         /// The parts of which nothing was written although their requests had started.
         package var unsentParts: [RequestID] = []
         package var unwrittenBytes = 0
+        /// Whether the next response is known to belong to `receiver`, or, if that is `nil`, to none of them.
+        package var isReceiverKnown = false
+        package var receiver: RequestID?
+
+        /// Whether the response that was arriving may have been that of the request `id`.
+        package func mayReceive(_ id: RequestID) -> Bool { !isReceiverKnown || id == receiver }
     }
 
     /// Ends the link. Returns everything that is left on it.
     package mutating func close() -> Remains {
         phase = .closed
         var remains = Remains()
+        if isInOrder { (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered()) }
         remains.unwrittenBytes = outbound.unwrittenCount
         remains.unsent = takeUnstarted()
         remains.unsentParts = outbound.unstartedIDs
