@@ -52,7 +52,7 @@ struct HTTP1Chunks: Sendable {
             switch place {
             case .size:
                 guard let line = try takeLine(in: bytes) else { return }
-                let size = try Self.size(in: bytes, line, maximum: limits.body - contentCount)
+                let size = try Self.size(in: bytes, line, after: contentCount, limits: limits)
                 place = size > 0 ? .data(left: size) : .trailers(HTTP1Section(at: offset))
             case .data(let left):
                 let count = min(left, bytes.count - offset)
@@ -71,8 +71,8 @@ struct HTTP1Chunks: Sendable {
                 let end = try section.end(in: bytes, mayBeEmpty: true)
                 guard (end ?? bytes.count) - offset <= limits.head else {
                     throw FrameError(
-                        .illegalLength,
-                        "the trailer section exceeds the limit of \(limits.head) bytes (maximumHeadSize)"
+                        exceedingLimit:
+                            "the trailer section exceeds the limit of \(limits.head) bytes (maximumHeadSize)"
                     )
                 }
                 place = .trailers(section)
@@ -92,7 +92,7 @@ struct HTTP1Chunks: Sendable {
     private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
         while scanned < bytes.count, bytes[scanned] != HTTP1Grammar.lineFeed { scanned += 1 }
         guard scanned - offset <= Self.maximumLine else {
-            throw FrameError(.illegalLength, "the size line of a chunk exceeds the limit of \(Self.maximumLine) bytes")
+            throw FrameError(exceedingLimit: "the size line of a chunk exceeds the limit of \(Self.maximumLine) bytes")
         }
         guard scanned < bytes.count else { return nil }
         guard scanned > offset, bytes[scanned - 1] == HTTP1Grammar.carriageReturn else {
@@ -106,12 +106,20 @@ struct HTTP1Chunks: Sendable {
     }
 
     /// Parses a size line: hexadecimal digits, then extensions, which are ignored (RFC 9112 §7.1.1).
-    private static func size(in bytes: Span<UInt8>, _ line: Range<Int>, maximum: Int) throws(FrameError) -> Int {
+    private static func size(
+        in bytes: Span<UInt8>,
+        _ line: Range<Int>,
+        after count: Int,
+        limits: HTTP1Limits
+    ) throws(FrameError) -> Int {
+        let maximum = limits.body - count
         var (size, index) = (0, line.lowerBound)
         while index < line.upperBound, let digit = HTTP1Grammar.hexadecimal(bytes[index]) {
             size = size * 16 + digit
             guard size <= maximum else {
-                throw FrameError(.illegalLength, "the chunked content exceeds the limit (maximumBodySize)")
+                throw FrameError(
+                    exceedingLimit: "the chunked content exceeds the limit of \(limits.body) bytes (maximumBodySize)"
+                )
             }
             index += 1
         }

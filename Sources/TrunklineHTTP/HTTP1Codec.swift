@@ -32,14 +32,17 @@ public import Trunkline
 /// }
 /// ```
 ///
-/// **End of a link.** The client replaces the link at once after:
+/// **End of a link.** The client closes the link after these responses. It replaces the link at once if a request waits,
+/// and otherwise connects with the next request:
 /// - a response with `Connection: close`
 /// - a response of HTTP/1.0 without `Connection: keep-alive`
 /// - a response that ends only when the connection ends
 /// - a successful response to `CONNECT`; the codec does not carry the tunnel's traffic
 /// - the response to a request with `Connection: close`, whatever that response contains
 ///
-/// The frame of such a response has `endsLink` set.
+/// The frame of such a response has `endsLink` set. A response that arrives before any request was sent on a link, or
+/// after all requests were answered, ends the link in the same way and is discarded: servers and proxies send `408`
+/// before they close an idle link. It is decoded as a frame of kind `goAway` with `endsLink` set.
 ///
 /// **Strictness.** The codec rejects messages that two readers could understand differently, in both directions:
 /// - more than one `Content-Length`, even with equal values or as a list
@@ -49,8 +52,8 @@ public import Trunkline
 /// - folded lines, whitespace before a colon, and control characters
 /// - `Content-Length`, `Transfer-Encoding` or `Host` in a trailer section
 ///
-/// It also rejects responses without a request, and `101`, because upgrades are not supported. It skips interim
-/// responses (`100`, `103`), at most 64 before each response.
+/// A head is rejected as soon as one of its lines is invalid. The codec also rejects an empty line before a response, and
+/// `101`, because upgrades are not supported. It skips interim responses (`100`, `103`), at most 64 before each response.
 ///
 /// **Pipelining.** If a request is not idempotent (`POST`, `PATCH`, `CONNECT` and unknown methods) or has `Connection:
 /// close`, later requests are not written to its link until its response has arrived (RFC 9112 §9.3.2, §9.6). If it is
@@ -163,7 +166,8 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
 
     /// Decodes a response, or a part of one. Returns `nil` until enough bytes have arrived.
     ///
-    /// - Throws: `malformed` or `illegalLength` if the bytes are not valid HTTP/1.1 or exceed a limit.
+    /// - Throws: `malformed` if the bytes are not valid HTTP/1.1. `illegalLength`, with `exceedsLimit` set, if they
+    ///   exceed a limit.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try responses.decode(&input, self.limits, partSize: partSize).map { mark($0) }
     }
@@ -173,7 +177,7 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     /// Returns `nil` if no such response is in progress. If a response has a length and the connection ends before all
     /// of it has arrived, its request fails with the link.
     ///
-    /// - Throws: `illegalLength` if the content exceeds ``maximumBodySize``.
+    /// - Throws: `illegalLength`, with `exceedsLimit` set, if the content exceeds ``maximumBodySize``.
     public mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try responses.decodeEnd(&input, limits).map { mark($0) }
     }

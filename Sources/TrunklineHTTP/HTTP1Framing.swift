@@ -11,18 +11,36 @@ struct HTTP1Framing {
     /// Whether the head has `Connection: keep-alive`, which HTTP/1.0 needs to keep the link open.
     private(set) var keepsAlive = false
     private(set) var hasHost = false
+    /// The minor version of the message.
+    private let minor: Int
+    private let maximumFields: Int
+    private var fieldCount = 0
+
+    /// Creates the framing of a head without fields.
+    init(minor: Int, maximumFields: Int) { (self.minor, self.maximumFields) = (minor, maximumFields) }
 
     /// Reads all fields in `range`, which ends before the empty line.
     init(_ bytes: Span<UInt8>, _ range: Range<Int>, minor: Int, maximumFields: Int) throws(FrameError) {
+        self.init(minor: minor, maximumFields: maximumFields)
+        try add(bytes, range)
+    }
+
+    /// Reads the fields in `range`, which consists of complete lines. Throws as soon as the fields so far cannot belong
+    /// to a valid head.
+    mutating func add(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var lines = HTTP1FieldLines(range)
-        var count = 0
         while let (name, value) = try lines.next(in: bytes) {
-            count += 1
-            guard count <= maximumFields else {
-                throw FrameError(.illegalLength, "the head exceeds the limit of \(maximumFields) fields")
+            fieldCount += 1
+            guard fieldCount <= maximumFields else {
+                throw FrameError(
+                    exceedingLimit: "the head exceeds the limit of \(maximumFields) fields (maximumFields)"
+                )
             }
             try note(bytes, name, value)
         }
+    }
+
+    private func checkChunks() throws(FrameError) {
         guard isChunked else { return }
         guard contentLength == nil else {
             throw FrameError(.malformed, "both Content-Length and Transfer-Encoding (RFC 9112 §6.3)")
@@ -44,6 +62,7 @@ struct HTTP1Framing {
                 throw FrameError(.malformed, "more than one Content-Length (RFC 9112 §6.3)")
             }
             contentLength = try Self.length(bytes, value)
+            try checkChunks()
         case 17 where HTTP1Grammar.isEqual(bytes, name, "transfer-encoding"):
             guard !isChunked else { throw FrameError(.malformed, "more than one Transfer-Encoding") }
             // A peer sends other codings only if the request has a TE field.
@@ -51,6 +70,7 @@ struct HTTP1Framing {
                 throw FrameError(.malformed, "a Transfer-Encoding other than chunked (RFC 9112 §6.1)")
             }
             isChunked = true
+            try checkChunks()
         default: break
         }
     }
@@ -67,7 +87,7 @@ struct HTTP1Framing {
             let (product, overflow) = length.multipliedReportingOverflow(by: 10)
             let (sum, carry) = product.addingReportingOverflow(Int(bytes[index]) - 0x30)
             guard !overflow, !carry else {
-                throw FrameError(.illegalLength, "a Content-Length that is too large to represent (RFC 9110 §8.6)")
+                throw FrameError(exceedingLimit: "a Content-Length that is too large to represent (RFC 9110 §8.6)")
             }
             length = sum
         }
@@ -86,5 +106,5 @@ struct HTTP1Framing {
     }
 
     /// Whether the link carries no other message after this one (RFC 9112 §9.3).
-    func endsLink(minor: Int) -> Bool { closes || minor == 0 && !keepsAlive }
+    var endsLink: Bool { closes || minor == 0 && !keepsAlive }
 }

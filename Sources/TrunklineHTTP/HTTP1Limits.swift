@@ -20,17 +20,21 @@ struct HTTP1Limits: Sendable {
     /// it count as part of it.
     func endOfHead(_ section: inout HTTP1Section, in bytes: Span<UInt8>) throws(FrameError) -> Int? {
         let end = try section.end(in: bytes)
-        guard (end ?? bytes.count) <= head else {
-            throw FrameError(.illegalLength, "the head exceeds the limit of \(head) bytes")
-        }
+        try check(headLength: end ?? bytes.count)
         return end
+    }
+
+    func check(headLength: Int) throws(FrameError) {
+        guard headLength <= head else {
+            throw FrameError(exceedingLimit: "the head exceeds the limit of \(head) bytes (maximumHeadSize)")
+        }
     }
 
     func check(contentLength: Int) throws(FrameError) {
         guard contentLength <= body else {
             throw FrameError(
-                .illegalLength,
-                "content of \(contentLength) bytes exceeds the limit of \(body) bytes (maximumBodySize)"
+                exceedingLimit:
+                    "content of \(contentLength) bytes exceeds the limit of \(body) bytes (maximumBodySize)"
             )
         }
     }
@@ -50,8 +54,8 @@ struct HTTP1Limits: Sendable {
             count += 1
             guard count <= fields else {
                 throw FrameError(
-                    .illegalLength,
-                    "the trailer section exceeds the limit of \(fields) fields (maximumFields)"
+                    exceedingLimit:
+                        "the trailer section exceeds the limit of \(fields) fields (maximumFields)"
                 )
             }
             for field in Self.misplaced where HTTP1Grammar.isEqual(bytes, name, field) {

@@ -136,35 +136,61 @@ struct HTTP1FieldLines {
     }
 }
 
-/// Finds the empty line that ends a head or a trailer section. Reads each byte once, however the input is split.
-/// Offsets count from the front of the input.
+/// Finds the lines of a head or a trailer section, up to the empty line that ends it. Reads each byte once, however the
+/// input is split. Offsets count from the front of the input.
 struct HTTP1Section: Sendable {
     /// The start of the current line.
     private var line: Int
     private var scanned: Int
     private var isEmpty = true
+    /// A byte that no line may contain, in a line that was not returned yet. The parser of that line reports it.
+    private var invalid: UInt8?
 
     init(at offset: Int = 0) { (line, scanned) = (offset, offset) }
 
-    /// Returns the end of the section, after its empty line, or `nil` if that has not arrived.
-    mutating func end(in bytes: Span<UInt8>, mayBeEmpty: Bool = false) throws(FrameError) -> Int? {
+    /// Whether nothing of the section has arrived.
+    var hasNotBegun: Bool { scanned == line && isEmpty }
+
+    /// Returns the range of the next line, with its CR LF, or `nil` if that has not arrived.
+    ///
+    /// - Throws: `malformed` for a line feed without a carriage return, and as soon as the incomplete line contains a
+    ///   control character, or a carriage return without a line feed.
+    mutating func nextLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
+        let line = try takeLine(in: bytes)
+        if line != nil { invalid = nil }
+        return line
+    }
+
+    private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
         while scanned < bytes.count {
             let byte = bytes[scanned]
+            let followsReturn = scanned > line && bytes[scanned - 1] == HTTP1Grammar.carriageReturn
             scanned += 1
-            guard byte == HTTP1Grammar.lineFeed else { continue }
-            guard scanned - line >= 2, bytes[scanned - 2] == HTTP1Grammar.carriageReturn else {
-                throw HTTP1Grammar.complaint(about: byte, in: "a head")
+            guard byte == HTTP1Grammar.lineFeed else {
+                if followsReturn { invalid = invalid ?? HTTP1Grammar.carriageReturn }
+                if !HTTP1Grammar.isText(byte), byte != HTTP1Grammar.carriageReturn { invalid = invalid ?? byte }
+                continue
             }
-            let isLast = scanned - line == 2
-            line = scanned
-            if isLast {
-                guard !isEmpty || mayBeEmpty else { throw FrameError(.malformed, "an empty line in place of a head") }
-                isEmpty = true
-                return scanned
-            }
-            isEmpty = false
+            guard followsReturn else { throw HTTP1Grammar.complaint(about: byte, in: "a head") }
+            defer { (line, isEmpty) = (scanned, false) }
+            return line..<scanned
         }
+        if let invalid { throw HTTP1Grammar.complaint(about: invalid, in: "a head") }
         return nil
+    }
+
+    /// Returns the end of the section, after its empty line, or `nil` if that has not arrived.
+    ///
+    /// - Throws: The same errors as ``nextLine(in:)``, if the section is incomplete.
+    mutating func end(in bytes: Span<UInt8>, mayBeEmpty: Bool = false) throws(FrameError) -> Int? {
+        while true {
+            let isFirst = isEmpty
+            guard let line = try takeLine(in: bytes) else { return nil }
+            guard line.count == 2 else { continue }
+            guard !isFirst || mayBeEmpty else { throw FrameError(.malformed, "an empty line in place of a head") }
+            (isEmpty, invalid) = (true, nil)
+            return line.upperBound
+        }
     }
 
     /// Adjusts the positions after the bytes before `offset` were removed from the input.

@@ -30,12 +30,19 @@ struct HTTP1Responses: Sendable {
         case untilEnd(count: Int)
         /// After the last response of the link.
         case over
+        /// After a response that belongs to no request. The rest of the link is discarded.
+        case discarding
     }
 
     private var asked = Deque<Question>()
     private var place = Place.head
     private var answer = Answer()
     private var section = HTTP1Section()
+    /// What is known of the head whose lines are arriving.
+    private var line: HTTP1StatusLine?
+    private var framing = HTTP1Framing(minor: 1, maximumFields: 0)
+    /// Whether the head began to arrive before any request was sent, so that it cannot be the response to one.
+    private var isUnasked = false
     /// The start of the head, after interim responses, and the number of these.
     private var start = 0
     private var interimCount = 0
@@ -75,6 +82,9 @@ struct HTTP1Responses: Sendable {
         case .over:
             guard !input.isEmpty else { return nil }
             throw FrameError(.malformed, "bytes after the last response of the link (RFC 9112 §9.6)")
+        case .discarding:
+            input.discard(input.count)
+            return nil
         }
     }
 
@@ -92,12 +102,10 @@ struct HTTP1Responses: Sendable {
         partSize: Int
     ) throws(FrameError) -> Frame? {
         guard !input.isEmpty else { return nil }
-        guard let question = asked.first else {
-            throw FrameError(.malformed, "a response without a request (RFC 9112 §9.2)")
-        }
-        guard let (line, framing, end) = try readHead(input, limits) else { return nil }
-        _ = asked.popFirst()
-        let endsLink = question.isLast || framing.endsLink(minor: line.minor)
+        if asked.isEmpty, section.hasNotBegun { isUnasked = true }
+        guard let (line, end) = try readHead(input, limits) else { return nil }
+        guard !isUnasked, let question = asked.popFirst() else { return leave(&input, line, end) }
+        let endsLink = question.isLast || framing.endsLink
         answer = Answer(status: line.status, headLength: end - start, endsLink: endsLink)
         let skipped = start
         switch (question.method, line.status) {
@@ -121,32 +129,57 @@ struct HTTP1Responses: Sendable {
         return takeHeadAlone(&input, then: .content(left: length))
     }
 
-    /// Reads the head of the response and interim responses before it; `nil` if the head is incomplete.
+    /// Handles a response that belongs to no request: servers and proxies send `408` before they close an idle link.
+    /// The frame is no response, because a request may have been sent since its first bytes arrived. It ends the link
+    /// like an orderly close.
+    private mutating func leave(_ input: inout ReceiveBuffer, _ line: HTTP1StatusLine, _ end: Int) -> Frame? {
+        input.skip(start)
+        var frame = Frame(.goAway, status: UInt32(line.status), body: input.readBytes(end - start) ?? Bytes())
+        frame.markLinkEnding()
+        place = .discarding
+        return frame
+    }
+
+    /// Reads the head of the response and interim responses before it; `nil` if the head is incomplete. Each line is
+    /// checked as soon as it has arrived: a head that can no longer become valid is not awaited.
     private mutating func readHead(
         _ input: ReceiveBuffer,
         _ limits: HTTP1Limits
-    ) throws(FrameError) -> (HTTP1StatusLine, HTTP1Framing, end: Int)? {
+    ) throws(FrameError) -> (HTTP1StatusLine, end: Int)? {
         try input.withSpan { bytes throws(FrameError) in
             try Self.checkBeginning(bytes, start)
-            while let end = try limits.endOfHead(&section, in: bytes) {
-                let line = try HTTP1StatusLine(in: bytes, at: start)
-                let framing = try limits.framing(of: bytes, line.end..<end - 2, minor: line.minor)
-                guard line.status < 200 else { return (line, framing, end) }
-                guard line.status != 101 else {
-                    throw FrameError(.malformed, "101 Switching Protocols without a request to upgrade")
+            while let next = try section.nextLine(in: bytes) {
+                try limits.check(headLength: next.upperBound)
+                guard let line else {
+                    let line = try HTTP1StatusLine(in: bytes, at: next.lowerBound)
+                    framing = HTTP1Framing(minor: line.minor, maximumFields: limits.fields)
+                    self.line = line
+                    continue
                 }
-                interimCount += 1
-                guard interimCount <= Self.maximumInterim else {
-                    throw FrameError(
-                        .illegalLength,
-                        "more than \(Self.maximumInterim) interim responses before a response"
-                    )
+                guard next.count == 2 else {
+                    try framing.add(bytes, next)
+                    continue
                 }
-                start = end
+                guard line.status < 200 else { return (line, next.upperBound) }
+                try skipInterim(line, next.upperBound)
                 try Self.checkBeginning(bytes, start)
             }
+            try limits.check(headLength: bytes.count)
             return nil
         }
+    }
+
+    private mutating func skipInterim(_ interim: HTTP1StatusLine, _ end: Int) throws(FrameError) {
+        guard interim.status != 101 else {
+            throw FrameError(.malformed, "101 Switching Protocols without a request to upgrade")
+        }
+        interimCount += 1
+        guard interimCount <= Self.maximumInterim else {
+            throw FrameError(
+                exceedingLimit: "more than \(Self.maximumInterim) interim responses before a response"
+            )
+        }
+        (start, line) = (end, nil)
     }
 
     /// Rejects bytes that are not HTTP at once: they may never contain the end of a line.
@@ -226,7 +259,7 @@ struct HTTP1Responses: Sendable {
         frame[Frame.trailerLength] = UInt64(trailerLength)
         if answer.endsLink { frame.markLinkEnding() }
         place = answer.endsLink ? .over : .head
-        (section, start, interimCount) = (HTTP1Section(), 0, 0)
+        (section, line, start, interimCount) = (HTTP1Section(), nil, 0, 0)
         return frame
     }
 }

@@ -131,9 +131,9 @@ import Trunkline
         #expect(refusal(of: "HTTP/1.1 200 OK\r\nContent-Length: 67108865\r\n\r\n")?.code == .illegalLength)
         #expect(refusal(of: "HTTP/1.1 200 OK\r\nContent-Length: 67108865\r\n\r\n", to: [.head]) == nil)
         let endless = "HTTP/1.1 200 OK\r\nX: " + String(repeating: "a", count: 65_536)
-        #expect(refusal(of: endless)?.message == "the head exceeds the limit of 65536 bytes")
+        #expect(refusal(of: endless)?.message == "the head exceeds the limit of 65536 bytes (maximumHeadSize)")
         let fields = "HTTP/1.1 200 OK\r\n" + String(repeating: "X: a\r\n", count: 257) + "\r\n"
-        #expect(refusal(of: fields)?.message == "the head exceeds the limit of 256 fields")
+        #expect(refusal(of: fields)?.message == "the head exceeds the limit of 256 fields (maximumFields)")
         let interim = String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 65)
         #expect(refusal(of: interim)?.message == "more than 64 interim responses before a response")
         let small = HTTP1Codec { $0.maximumBodySize = 10 }
@@ -146,10 +146,53 @@ import Trunkline
         #expect(refusal(of: length, by: most)?.code == .illegalLength)
     }
 
-    @Test func responsesWithoutARequestAreRefused() {
+    /// A head that can no longer become valid used to be awaited to its end.
+    @Test(arguments: fields)
+    func anInvalidLineIsRefusedBeforeTheHeadEnds(_ fields: Case) throws {
+        let error = try #require(refusal(of: "HTTP/1.1 200 OK\r\n\(fields.text)"))
+        #expect(error.message.contains(fields.words), "\(error)")
+        #expect(error.code == fields.code)
+    }
+
+    @Test(arguments: [
+        "HTTP/1.1 200 OK\rX", "HTTP/1.1 200 OK\r\r", "HTTP/1.1 200 \0", "HTTP/1.1 200 OK\r\nX: a\rb",
+        "HTTP/1.1 200 OK\r\nX: a\u{7F}", "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nX\u{1}", "HTTP/1.1 20x OK\r\n",
+        "HTTP/1.1 200 OK\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: a\rb",
+    ])
+    func anInvalidByteIsRefusedBeforeTheLineEnds(_ text: String) {
+        for size in [1, 3, .max] {
+            #expect(throws: FrameError.self) { try replies(text, inPiecesOf: size) }
+            // The bytes before it may still become a valid head.
+            let start = String(decoding: text.utf8.dropLast(), as: UTF8.self)
+            if !text.hasSuffix("\n") { #expect(throws: Never.self) { try replies(start, inPiecesOf: size) } }
+        }
+    }
+
+    /// The response to a request must not be taken from bytes that arrived before the request was sent, even if the rest
+    /// of them arrives after it.
+    @Test(arguments: 1..<39)
+    func aResponseThatBeganBeforeItsRequestEndsTheLink(_ count: Int) throws {
+        let text = Array("HTTP/1.1 408 Timeout\r\nContent-Length: 2\r\n\r\nno".utf8)
+        var codec: any FrameCodec = HTTP1Codec()
+        var (input, frames) = (ReceiveBuffer(text.prefix(count)), [Frame]())
+        try codec.decodeAll(&input, into: &frames)
+        #expect(frames.isEmpty)
+        codec._noteSent(Frame(.request, type: HTTP1Request.Method.get.type))
+        _ = unsafe input.fill { memory in
+            unsafe memory.copyBytes(from: text[count...])
+            return (text.count - count, ())
+        }
+        try codec.decodeAll(&input, into: &frames)
+        #expect(frames.count == 1 && frames[0].kind == .goAway && frames[0].endsLink && frames[0].status == 408)
+        #expect(input.isEmpty)
+    }
+
+    @Test func bytesWithoutARequestThatAreNoResponseAreRefused() throws {
         let response = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-        #expect(refusal(of: "H", to: [])?.message.contains("a response without a request") == true)
-        #expect(refusal(of: response + response)?.message.contains("a response without a request") == true)
+        #expect(refusal(of: "\r\n", to: [])?.message == "not an HTTP/1.x response")
+        #expect(refusal(of: "HTTP/1.1 101 Switching\r\n\r\n", to: [])?.message.contains("101") == true)
+        #expect(try replies(response + response).count == 2)
         let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         #expect(refusal(of: last + response, to: [.get, .get])?.message.contains("after the last response") == true)
     }

@@ -268,7 +268,7 @@ extension Connection {
     /// lost.
     private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
         let hint = index(of: session).flatMap { links[$0].codec._retryAfter(in: lastFrame) }
-        if lastFrame.kind == .goAway {
+        if lastFrame.kind == .goAway, !lastFrame.endsLink {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {
             // A link without traffic is not replaced at once: otherwise a server could make the client connect without

@@ -209,7 +209,9 @@ extension Link {
                 let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: now)
                 if hasToWrite { taken.hasToWrite = true }
                 if meaning == .answer { taken.hasPong = true }
-            case .goAway: if draining == nil { taken.lastFrame = frame }
+            case .goAway:
+                if frame.endsLink { taken.isLast = true }
+                if draining == nil { taken.lastFrame = frame }
             case .push: break  // handled above
             case .request, .cancel: taken.events.append(.unexpected)
             }

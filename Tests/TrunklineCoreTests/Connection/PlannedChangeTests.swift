@@ -149,8 +149,13 @@ import Testing
     @Test func anAttemptAtAChosenEndpointContinuesAfterTheLastResponse() throws {
         var machine = try ready()
         let other = try attempt(machine.switchEndpoint(to: "c:1", at: now))
-        #expect(machine.leave(1, because: .lastResponse, at: now) == .drain(session: 1, then: .none))
-        #expect(machine.state == .connecting(other))
+        for demand in [ReconnectMachine.Demand.none, .request] {
+            var machine = machine
+            #expect(
+                machine.leave(1, because: .lastResponse, demand: demand, at: now) == .drain(session: 1, then: .none)
+            )
+            #expect(machine.state == .connecting(other))
+        }
     }
 
     /// Many short links do not lead to as many attempts at a preferred endpoint that may be down.

@@ -150,6 +150,24 @@ import Testing
         #expect(try attempt(machine.timerFired(at: next)).endpoint == "b:1")
     }
 
+    /// A link that nothing needs would hold the only slot of a small server.
+    @Test func afterTheLastResponseNoLinkBeginsWithoutDemand() throws {
+        var machine = machine(["a:1", "b:1"])
+        var attempt = try attempt(machine.linkNeeded(at: now))
+        for _ in 1...100 {
+            _ = machine.linkReady(attempt.id, at: now)
+            let action = machine.leave(attempt.id, because: .lastResponse, demand: .none, at: now)
+            #expect(action == .drain(session: attempt.id, then: .rest))
+            #expect(machine.state == .idle && machine.lastCause == .goAway)
+            // The next request connects to the same server, without a wait.
+            attempt = try self.attempt(machine.linkNeeded(at: now))
+            #expect(attempt.endpoint == "a:1" && attempt.number == 1)
+        }
+        var warm = self.machine(["a:1"]) { $0.keepsLinkWarm = true }
+        _ = warm.linkReady(try self.attempt(warm.linkNeeded(at: now)).id, at: now)
+        #expect(try self.attempt(warm.leave(1, because: .lastResponse, demand: .none, at: now)).endpoint == "a:1")
+    }
+
     @Test func aLastResponseWithAHintDelaysTheNextAttempt() throws {
         var machine = machine(["a:1"])
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: now)).id, at: now)

@@ -266,6 +266,17 @@ import Testing
             "–"
         ),
         Row(
+            "leave: lastResponse, without demand",
+            { $0.leave($0.lastID, because: .lastResponse, demand: .none, at: now) },
+            "–",
+            "–",
+            "drain 1, rest → idle",
+            "–",
+            "–",
+            "–",
+            "–"
+        ),
+        Row(
             "leave of an earlier link",
             { $0.leave(99, because: .goAway, at: now) },
             "–",

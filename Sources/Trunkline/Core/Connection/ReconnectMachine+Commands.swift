@@ -79,11 +79,13 @@ extension ReconnectMachine {
     ///   Without such an endpoint, nothing changes.
     /// - `lastResponse`, `unanswered` and `exhausted`: The link drains at once, and the next attempt begins at once. It
     ///   goes to the same endpoint, unless the server gave a hint (`retryAfter`).
+    /// - `lastResponse` without demand: The link drains at once, and the next request connects to the same endpoint. An
+    ///   attempt at another endpoint continues.
     /// - `silence`: The link drains at once, and the endpoint has failed. If it is the only one, the next attempt
     ///   begins after the wait of the policy.
     ///
     /// - Parameters:
-    ///   - demand: What needs another link. Without demand, no attempt follows `goAway`.
+    ///   - demand: What needs another link. Without demand, no attempt follows `goAway` and `lastResponse`.
     ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
     ///   - isLinkEnding: Whether nothing more arrives on the link. If true, it drains at once in any case.
     package mutating func leave(
@@ -98,7 +100,8 @@ extension ReconnectMachine {
         if departure == .errorRate, change?.attempt != nil || !ring.hasHealthyAlternative(to: endpoint, at: now) {
             return .none
         }
-        let isUnneeded = departure == .goAway && demand == .none && !policy.keepsLinkWarm
+        let isUnneeded =
+            (departure == .goAway || departure == .lastResponse) && demand == .none && !policy.keepsLinkWarm
         if departure == .goAway, policy.sendsAfterGoAway, policy.overlapsLinks, !isUnneeded, !isLinkEnding {
             if lifetime(at: now) >= policy.stableAfter { ring.beginRound() }
             ring.leave(endpoint, at: now)
@@ -110,7 +113,9 @@ extension ReconnectMachine {
             postponed = change
             // Otherwise every short link would cause another attempt at the other endpoint.
             if change.attempt != nil { postponed?.until = now.advanced(by: Self.networkPace) }
-        } else if let attempt = change?.attempt, !isUnneeded, departure != .silence || attempt.endpoint != endpoint {
+        } else if let attempt = change?.attempt, !isUnneeded || isOver,
+            departure != .silence || attempt.endpoint != endpoint
+        {
             _ = endReady(wasSilent: departure == .silence, at: now)
             lastCause = departure.cause
             if departure == .silence { ring.leave(endpoint, at: now) }
@@ -124,7 +129,10 @@ extension ReconnectMachine {
             (lastCause, returnAt) = (departure.cause, planned)
             ring.beginRound()
             _ = ring.select(endpoint)
-            return .drain(session: session, then: connect(at: now))
+            guard isUnneeded else { return .drain(session: session, then: connect(at: now)) }
+            // The response that ended the link was the only one that was due: the next request does not wait.
+            state = .idle
+            return .drain(session: session, then: .rest)
         }
         let hasProvedItself = endReady(wasSilent: departure == .silence, at: now)
         lastCause = departure.cause

@@ -83,7 +83,7 @@ package struct ReconnectMachine: Sendable {
         /// Too many of its requests fail.
         case errorRate
         /// The server has sent its last response on this link, for example because it limits the requests per link.
-        /// This does not count against the next link.
+        /// This does not count against the next link, which begins only if something needs it.
         case lastResponse
         /// The responses that are due on this link are all for abandoned requests.
         case unanswered

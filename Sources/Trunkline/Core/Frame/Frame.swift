@@ -49,12 +49,14 @@ public struct Frame: Sendable, Hashable {
     /// several parts, it is also `true` for the parts that belong to the error response.
     public var isErrorResponse: Bool
     /// Whether this response is the last one on its link, as after HTTP's `Connection: close`. A codec sets it with
-    /// ``markLinkEnding()``; it has an effect only on frames of the kind `response`.
+    /// ``markLinkEnding()``; it has an effect only on frames of the kinds `response` and `goAway`. On a `goAway` it says
+    /// that the server sends no more responses on the link, not even to requests in flight.
     ///
-    /// The client closes the link and reconnects at once to the same server. This does not count as a failure of the
-    /// server. Requests after the answered one fail with `connectionLost`, fate `unknown`, if they were written at
-    /// least in part; the others go out on the next link. During a handshake, the attempt fails, unless the handshake
-    /// itself has failed.
+    /// The client closes the link. If anything needs a link (a request, a subscription, a stream of pushes, or
+    /// ``ClientOptions/Reconnecting-swift.struct/keepsLinkWarm``), it reconnects at once to the same server; otherwise
+    /// the next request does. This does not count as a failure of the server. Requests after the answered one fail with
+    /// `connectionLost`, fate `unknown`, if they were written at least in part; the others go out on the next link.
+    /// During a handshake, the attempt fails, unless the handshake itself has failed.
     ///
     /// A ``Connection`` that is used alone delivers the frame and waits for the server to close.
     /// ``Connection/write(_:)`` rejects a frame with this mark.
@@ -142,7 +144,7 @@ public struct Frame: Sendable, Hashable {
         self.body = body
     }
 
-    /// Marks a received response as the last one on its link; see ``endsLink``. Only codecs call this method.
+    /// Marks a received response or goAway as the last frame on its link; see ``endsLink``. Only codecs call this method.
     public mutating func markLinkEnding() { endsLink = true }
 
     /// Marks a received frame as malformed; see ``malformedReason``. Only codecs call this method.
