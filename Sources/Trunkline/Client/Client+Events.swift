@@ -22,6 +22,7 @@ extension Client: ConnectionOwner {
                 answered(id, waiter, frame, position, at: now)
             } else {
                 perform(exchange(&events[index], with: .taken), at: now)
+                if let excessive = excessiveReply.take() { end(excessive, within: &events, after: index, at: now) }
             }
         }
         channels.yieldMalformed()
@@ -119,13 +120,26 @@ extension Client: ConnectionOwner {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        let failure = Metrics.Failure(error.code, error.fate)
         connection.observation?.log?.rejected(type: request.type, status: frame.status)
+        fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+    }
+
+    /// Ends a request that was answered, but not with a response that its caller can receive.
+    private func fail(
+        _ id: RequestID,
+        _ request: RequestQueue<Waiter>.Entry,
+        _ waiter: Waiter,
+        answeredBy serial: SerialNumber,
+        _ error: ClientError,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        let failure = Metrics.Failure(error.code, error.fate)
         let onLink = attempt(of: request, at: position, now)
         let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
         noteFailure(failure, of: request, waiter, timeline, at: now)
         waiter.resume(.failure(error.with(timeline)))
-        if parts.hasTargets { endParts(of: id, request, frame.serial) }
+        if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
@@ -149,9 +163,37 @@ extension Client: ConnectionOwner {
             updateReading()
         case .exceeds(let message):
             cancel(id, .overloaded, message)
-            // The events may already contain its response.
-            if queue[id] != nil { end(id, waiter, ClientError(.overloaded, .unknown, message)) }
+            // The request has left its link, so the later events contain its end.
+            if queue[id] != nil { excessiveReply = (id, waiter, message) }
         }
+    }
+
+    /// Ends a request whose reply was too large, and whose last frame or whose link's end is among `events`, after
+    /// `first`: the caller must not receive the response, and the request must not be sent again.
+    private func end(
+        _ reply: (id: RequestID, waiter: Waiter, message: String),
+        within events: inout [ConnectionEvent],
+        after first: Int,
+        at now: Instant
+    ) {
+        var onLink: AttemptOnLink?
+        search: for index in (first + 1)..<events.count {
+            switch events[index] {
+            case .answered(reply.id, let waiter, let frame, let position):
+                events[index] = .taken
+                guard let request = queue.forget(reply.id) else { return }
+                counters.responses += 1
+                noteAnswered(reply.id, request, frame.status, isError: true, at: now)
+                let error = ClientError(.overloaded, .answered, reply.message)
+                return fail(reply.id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+            case .lost(let loss):
+                guard let lost = loss.remains.lost.first(where: { $0.id == reply.id }) else { continue }
+                onLink = AttemptOnLink(link: loss.link, times: lost.written)
+                break search
+            default: continue
+            }
+        }
+        end(reply.id, reply.waiter, ClientError(.overloaded, .unknown, reply.message), onLink)
     }
 
     // MARK: Links

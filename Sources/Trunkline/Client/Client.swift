@@ -91,6 +91,8 @@ public actor Client {
     var channels = PushChannels()
     /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
     var fullReplies: [ReplyChannel] = []
+    /// In an event: the request whose reply was too large, if it has left its link already.
+    var excessiveReply: (id: RequestID, waiter: Waiter, message: String)?
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
     var lifecycle = Lifecycle.open

@@ -180,6 +180,8 @@ extension Timeline.Attempt: CustomStringConvertible {
             phrases.append("written \(place) after \(lastByteWritten.text)")
         } else if let firstByteWritten {
             phrases.append("partly written \(place), from \(firstByteWritten.text) on")
+        } else if failure.map({ $0.fate == .answered }) ?? true {
+            phrases.append(place)  // it was written, and the link no longer knows when
         } else {
             phrases.append("not written \(place)")
         }

@@ -45,11 +45,10 @@ struct ReassemblyTests {
             guard replies.count == 4 else { return #expect(Bool(false), "a result is missing") }
             let bodies = replies.map { try? $0.get().body }
             #expect(bodies == ["1234512345123451234512345", nil, nil, "5432154321543215432154321"])
-            // The second reply exceeds the limit with its response, the third one before it.
+            // The second reply exceeds the limit with its response, the third one before it, but in the same read.
             let errors = replies.map(\.failure)
-            #expect(errors[1]?.code == .overloaded)
-            #expect(errors[2]?.code == .overloaded)
-            #expect(errors[2]?.fate == .unknown)
+            #expect(errors[1]?.code == .overloaded && errors[1]?.fate == .answered)
+            #expect(errors[2]?.code == .overloaded && errors[2]?.fate == .answered)
             #expect(await service.server.totalConnections == 1)
             #expect(await client.metrics.unknownResponses == 0)
             #expect(await client.metrics.heldSerials == 0)
@@ -57,7 +56,8 @@ struct ReassemblyTests {
     }
 
     /// Regression: parts in the same read as the part that exceeds the limit were counted as if they had reached their
-    /// request, and the response was not counted.
+    /// request, and the response was not counted. If it came in the same read, it answered the request; otherwise it is
+    /// late.
     @Test(arguments: PartsCodec.bothMatchings, [Duration.zero, .milliseconds(10)])
     func framesBehindAPartThatExceedsTheLimitAreLate(_ codec: PartsCodec, _ pause: Duration) throws {
         let options = ClientOptions { $0.requests.maximumReplySize = 5 }
@@ -74,11 +74,56 @@ struct ReassemblyTests {
             handler: handler
         ) { service, client in
             let error = await failure { () throws(ClientError) in try await client.send(ask("x")) }
-            #expect(error?.code == .overloaded && error?.fate == .unknown)
+            // The response has arrived in the same read, so the server has answered.
+            #expect(error?.code == .overloaded && error?.fate == (pause == .zero ? .answered : .unknown))
             try await service.pass(.seconds(1))
             let metrics = await client.metrics
-            #expect(metrics.parts == 2 && metrics.responses == 0 && metrics.lateResponses == 1)
+            #expect(metrics.parts == 2)
+            let (responses, late) = pause == .zero ? (1, 0) : (0, 1)
+            #expect(metrics.responses == responses && metrics.lateResponses == late)
             #expect(metrics.unknownResponses == 0 && metrics.abandoned == 0 && metrics.requests == 1)
+        }
+    }
+
+    /// Regression: the request had left its link, whose other frames came in the same read. The error said "on a link
+    /// that has ended", while that link was in use, and that the fate was unknown.
+    @Test(arguments: [RetryPolicy.ifUnsent, .idempotent()])
+    func aReplyThatIsTooLongAndCompleteKeepsItsLinkInTheTimeline(_ retry: RetryPolicy) throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 20_000 }
+        let part = Bytes([UInt8](repeating: 1, count: 10_000))
+        let handler: LoopbackServer.Handler = { $0.body == "x" ? .parts([part, part, part]) : .echo }
+        try simulate(conditions: .wide, speaking: PartsCodec.standard, options: options, handler: handler) {
+            service,
+            client in
+            let timelines = TimelineRecorder()
+            let call = CallOptions(retry: retry, recorder: timelines)
+            let error = await failure { () throws(ClientError) in try await client.send(ask("x"), options: call) }
+            #expect(error?.code == .overloaded && error?.fate == .answered)
+            #expect(error?.message.contains("20000 bytes (maximumReplySize)") == true)
+            let timeline = error?.timeline
+            #expect(timeline?.attempts.last?.link?.session == 1)
+            #expect(timeline?.description.contains("has ended") == false, "\(timeline as Any)")
+            #expect(timeline?.attempts.last?.lastByteWritten != nil)
+            try await expectEcho("y", by: client)
+            #expect(await service.server.totalConnections == 1)
+            #expect(await service.server.received.count == 2)
+        }
+    }
+
+    /// The caller must not receive a reply of which a part was left out, however the stream ends.
+    @Test func aStreamThatOverflowsWithItsLastPartFails() throws {
+        let handler: LoopbackServer.Handler = { _ in .parts(["a", "b", "c"]) }
+        try simulate(conditions: .wide, speaking: PartsCodec.standard, handler: handler) { service, client in
+            let stream = client.stream(ask("x"), buffering: ReplyBuffering(maximumCount: 1, overflow: .fail))
+            try await service.pass(.seconds(1))
+            var bodies: [Bytes] = []
+            let error = await failure { () throws(ClientError) in
+                for try await part in stream { bodies.append(part.body) }
+            }
+            #expect(bodies == ["a"])
+            #expect(error?.code == .overloaded && error?.fate == .answered)
+            #expect(error?.timeline?.description.contains("has ended") == false)
+            #expect(await service.server.totalConnections == 1)
         }
     }
 
