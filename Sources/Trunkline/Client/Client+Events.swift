@@ -26,7 +26,16 @@ extension Client: ConnectionOwner {
             }
         }
         channels.yieldMalformed()
+        serveReaders()
         tellCollected()
+    }
+
+    /// Resumes the readers of reply streams for which parts have arrived. Once for a batch: a reader that is resumed for
+    /// each part would take it and wait again, at the price of two switches of threads.
+    private func serveReaders() {
+        guard !servedReaders.isEmpty else { return }
+        for (reader, element) in servedReaders { reader.resume(returning: element) }
+        servedReaders.removeAll(keepingCapacity: servedReaders.count <= 64)
     }
 
     private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
@@ -158,6 +167,7 @@ extension Client: ConnectionOwner {
         }
         switch waiter.take(part, at: now) {
         case .taken: break
+        case .serves(let reader, let element): servedReaders.append((reader, element))
         case .full(let channel):
             fullReplies.append(channel)
             updateReading()

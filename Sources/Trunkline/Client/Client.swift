@@ -91,6 +91,8 @@ public actor Client {
     var channels = PushChannels()
     /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
     var fullReplies: [ReplyChannel] = []
+    /// In a batch of events: the readers of reply streams to resume at its end, each with its element.
+    var servedReaders: [(Continuation<ReplyChannel.Element>, ReplyChannel.Element)] = []
     /// In an event: the request whose reply was too large, if it has left its link already.
     var excessiveReply: (id: RequestID, waiter: Waiter, message: String)?
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]

@@ -34,6 +34,13 @@ final class ReplyChannel: Sendable {
             if let failure = failure.take() { return .failure(failure) }
             return isFinished ? .success(nil) : nil
         }
+
+        /// Returns whether this buffer suspended reading and has room again, so that reading may resume.
+        mutating func mayResumeReading() -> Bool {
+            guard suspendsReading, buffer.isRoomy else { return false }
+            suspendsReading = false
+            return true
+        }
     }
 
     private let state: Lock<State>
@@ -96,28 +103,27 @@ final class ReplyChannel: Sendable {
 
     /// Handles a part that arrived at `now`.
     func offer(_ part: Frame, at now: Instant) -> Waiter.Reception {
-        let (reception, served) = state.withLock { state -> (Waiter.Reception, (Continuation<Element>, Element)?) in
+        state.withLock { state in
             state.firstPart = state.firstPart ?? now
-            guard !state.isAbandoned, !state.isFinished else { return (.taken, nil) }
+            guard !state.isAbandoned, !state.isFinished else { return .taken }
             if part.isErrorResponse {
                 // One byte more than the maximum, so that truncation is noticed.
                 state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
                 // The reader receives none of these parts, but the reply makes progress.
                 for id in state.waiters.keys { state.waiters[id]?.since = now }
-                return (.taken, nil)
+                return .taken
             }
             let offer = state.buffer.offer(part)
-            if offer == .overflow { return (.exceeds("the buffer of the reply stream is full (ReplyBuffering)"), nil) }
-            if let id = state.waiters.keys.min(), let element = state.take() {
+            if offer == .overflow { return .exceeds("the buffer of the reply stream is full (ReplyBuffering)") }
+            if let id = state.waiters.keys.min(), let element = state.take(),
                 let waiter = state.waiters.removeValue(forKey: id)
-                return (.taken, waiter.map { ($0.continuation, element) })
+            {
+                return .serves(waiter.continuation, element)
             }
-            guard offer == .takenButFull, !state.suspendsReading else { return (.taken, nil) }
+            guard offer == .takenButFull, !state.suspendsReading else { return .taken }
             state.suspendsReading = true
-            return (.full(self), nil)
+            return .full(self)
         }
-        if let served { served.0.resume(returning: served.1) }
-        return reception
     }
 
     /// Ends the stream with the outcome of the request. What has arrived can still be read. Called once.
@@ -149,6 +155,7 @@ final class ReplyChannel: Sendable {
     // MARK: From any task
 
     func next() async throws(ClientError) -> Response? {
+        if let element = nextIfAvailable() { return try element.get() }
         let id = state.withLock { state -> UInt64 in
             state.lastWaiter += 1
             return state.lastWaiter
@@ -166,13 +173,19 @@ final class ReplyChannel: Sendable {
             // The event loop then delivers the outcome of the request, which ends the wait.
             abandon()
         }
-        let mayResume = state.withLock { state in
-            guard state.suspendsReading, state.buffer.isRoomy else { return false }
-            state.suspendsReading = false
-            return true
-        }
-        if mayResume { commandQueue.post(.resumeReading) }
+        if state.withLock({ $0.mayResumeReading() }) { commandQueue.post(.resumeReading) }
         return try element.get()
+    }
+
+    /// Returns what `next()` would return at once; `nil` if it would wait.
+    ///
+    /// Most parts are there when their reader asks for them, because a batch of them is decoded before it is resumed. A
+    /// cancellation handler and a continuation for each would cost three times as much as taking it.
+    private func nextIfAvailable() -> Element? {
+        if Task.isCancelled { return nil }
+        let (element, mayResume) = state.withLock { state in (state.take(), state.mayResumeReading()) }
+        if mayResume { commandQueue.post(.resumeReading) }
+        return element
     }
 
     /// Adds a frame to the request. See `OpenRequest`.

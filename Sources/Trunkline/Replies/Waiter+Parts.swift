@@ -5,6 +5,8 @@ extension Waiter {
         case taken
         /// The part was taken, but reading must be suspended until the reader has caught up.
         case full(ReplyChannel)
+        /// The part goes to this reader, which waits for it.
+        case serves(Continuation<ReplyChannel.Element>, ReplyChannel.Element)
         /// There is no room for the part, for this reason. The request must be cancelled.
         case exceeds(String)
     }
