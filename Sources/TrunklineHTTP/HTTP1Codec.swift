@@ -69,11 +69,14 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     public var host: String?
     /// The status codes for which `send` throws `rejected`. Default `nil`: every status is a normal response, including
     /// 404.
+    ///
+    /// With a range that contains no status code (100 to 999), every request fails with `invalidRequest`.
     public var rejected: ClosedRange<Int>?
-    /// The maximum size of a head, and of a trailer section, in bytes, in either direction. Default 64 KiB; at least 1.
+    /// The maximum size of a head, and of a trailer section, in bytes, in either direction. Default 64 KiB; at least
+    /// 1, at most 2⁵⁶.
     public var maximumHeadSize = 64 * 1024
-    /// The maximum size of the content, in bytes, in either direction. Default 64 MiB; at least 0. The limit also
-    /// applies to the whole content of a response that is read in parts.
+    /// The maximum size of the content, in bytes, in either direction. Default 64 MiB; at least 0, at most
+    /// 2⁵⁶. The limit also applies to the whole content of a response that is read in parts.
     public var maximumBodySize = 64 * 1024 * 1024
     /// The maximum number of fields in a head, and in a trailer section. Default 256; at least 1.
     public var maximumFields = 256
@@ -87,7 +90,7 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     /// Creates a codec with default limits.
     ///
     /// Stops the program, reporting `file` and `line`, if `host` is invalid (for example, empty, a URL, or with a space
-    /// or a line break), or if `rejected` contains no status code (100 to 999).
+    /// or a line break).
     public init(
         host: String? = nil,
         rejecting rejected: ClosedRange<Int>? = nil,
@@ -99,7 +102,7 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
 
     /// Creates a codec and sets its options in a closure.
     ///
-    /// Stops the program, reporting `file` and `line`, if the parameter `host`, a limit or `rejected` is invalid.
+    /// Stops the program, reporting `file` and `line`, if the parameter `host` is invalid.
     ///
     /// If the host comes from a configuration, set it in `change` instead of passing it as a parameter. A host that
     /// `change` sets does not stop the program: if it is invalid, every request without a `Host` field fails with
@@ -120,18 +123,6 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
         }
         self.host = host
         change(&self)
-        require(maximumHeadSize > 0, "HTTP1Codec: maximumHeadSize \(maximumHeadSize) is not positive", file, line)
-        require(maximumFields > 0, "HTTP1Codec: maximumFields \(maximumFields) is not positive", file, line)
-        require(maximumBodySize >= 0, "HTTP1Codec: maximumBodySize \(maximumBodySize) is negative", file, line)
-        require(partSize >= 0, "HTTP1Codec: partSize \(partSize) is negative", file, line)
-        if let rejected {
-            require(
-                rejected.overlaps(100...999),
-                "HTTP1Codec: the rejected range \(rejected) contains no status (100...999)",
-                file,
-                line
-            )
-        }
     }
 
     var limits: HTTP1Limits { HTTP1Limits(head: maximumHeadSize, body: maximumBodySize, fields: maximumFields) }
@@ -191,11 +182,14 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
 
     /// Writes the message in the frame's body, and adds `Host` and `Content-Length` where they are missing.
     ///
-    /// - Throws: `malformed` or `illegalLength` if the message is invalid or exceeds a limit. `unknownType` if the
-    ///   frame's type does not match the method.
+    /// - Throws: `malformed` or `illegalLength` if the message is invalid or exceeds a limit. `malformed` if
+    ///   ``rejected`` contains no status. `unknownType` if the frame's type does not match the method.
     public func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         guard frame.kind == .request else {
             throw FrameError(.malformed, "an HTTP/1.1 client sends only requests, not a frame of kind \(frame.kind)")
+        }
+        if let rejected, !rejected.overlaps(100...999) {
+            throw FrameError(.malformed, "the rejected range \(rejected) contains no status (100...999)")
         }
         try HTTP1Encoding(frame.body, limits, host: host).encode(requestOf: frame.type, into: &output)
     }

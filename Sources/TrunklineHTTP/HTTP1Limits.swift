@@ -11,9 +11,9 @@ struct HTTP1Limits: Sendable {
 
     init(head: Int, body: Int, fields: Int) {
         // Neither the sum of two limits nor sixteen times one overflows.
-        self.head = min(max(0, head), 1 << 56)
+        self.head = min(max(1, head), 1 << 56)
         self.body = min(max(0, body), 1 << 56)
-        self.fields = max(0, fields)
+        self.fields = max(1, fields)
     }
 
     /// Returns the end of the head, after its empty line, or `nil` if the head is incomplete. Interim responses before

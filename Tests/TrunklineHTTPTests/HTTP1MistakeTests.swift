@@ -29,11 +29,26 @@ struct HTTP1MistakeTests {
         expect("“a\\r\\nX: y” is not a valid host", from: result)
     }
 
-    @Test func aHeadLimitMustBePositive() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTP1Codec(host: "a") { $0.maximumHeadSize = 0 }
+    @Test func aLimitThatAllowsNothingRefusesEveryRequest() throws {
+        for change: @Sendable (inout HTTP1Codec) -> Void in [{ $0.maximumHeadSize = 0 }, { $0.maximumHeadSize = .min }]
+        {
+            var output = SendBuffer()
+            let error = try #require(throws: FrameError.self) {
+                try HTTP1Codec(host: "a", change).encode(HTTP1Request(.get, "/").frame(), into: &output)
+            }
+            #expect(error.code == .illegalLength)
         }
-        expect("maximumHeadSize 0 is not positive", from: result)
+    }
+
+    /// `rejected` may come from a configuration, and may be set at any time.
+    @Test func aRejectedRangeWithoutAStatusIsReportedWithEveryRequest() throws {
+        for codec in [HTTP1Codec(host: "a", rejecting: 4...5), HTTP1Codec(host: "a") { $0.rejected = 4000...5000 }] {
+            var output = SendBuffer()
+            let error = try #require(throws: FrameError.self) {
+                try codec.encode(HTTP1Request(.get, "/").frame(), into: &output)
+            }
+            #expect(error.message.hasSuffix("contains no status (100...999)"))
+        }
     }
 
     @Test func descriptionsAreOneLine() {

@@ -89,21 +89,16 @@ public struct CodecConformance: Sendable {
     ///   - samples: Frames or bytes of every kind that the protocol has.
     ///   - maximumFrameSize: The size of the largest complete frame that the codec accepts, in bytes on the wire. If it
     ///     depends on the direction or on the type of the frame, pass the largest; smaller limits are then checked only
-    ///     by samples that are `refused`. Must be positive; otherwise the program stops.
-    ///   - file: The file to report if the program stops.
-    ///   - line: The line to report if the program stops.
+    ///     by samples that are `refused`. At least 1 (less counts as 1).
     public init(
         of codec: some FrameCodec,
         samples: [Sample],
-        maximumFrameSize: Int,
-        file: StaticString = #fileID,
-        line: UInt = #line
+        maximumFrameSize: Int
     ) {
-        require(maximumFrameSize > 0, "maximumFrameSize must be positive, not \(maximumFrameSize)", file, line)
         client = codec
         server = codec._serverSide()
         self.samples = samples
-        self.maximumFrameSize = maximumFrameSize
+        self.maximumFrameSize = max(1, maximumFrameSize)
         if var layout = codec as? FrameLayout, let limit = Int(exactly: 2 * Double(maximumFrameSize)) {
             layout.maximumFrameSize = max(limit, layout.maximumFrameSize)
             relaxed = layout

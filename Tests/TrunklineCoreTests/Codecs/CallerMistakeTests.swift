@@ -21,14 +21,6 @@ struct CallerMistakeTests {
         expect("the delimiter is empty", from: result)
     }
 
-    @Test func maximumFrameSizeMustHoldTheDelimiter() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let codec: DelimitedCodec = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 1)
-            _ = codec
-        }
-        expect("maximumFrameSize 1 leaves no room", from: result)
-    }
-
     @Test func aHeartbeatMustNotContainTheDelimiter() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = DelimitedCodec(delimiter: "\n").heartbeat(ping: "PING\n", pong: "PONG")
@@ -36,11 +28,15 @@ struct CallerMistakeTests {
         expect("the body contains the delimiter", from: result)
     }
 
-    @Test func maximumFrameSizeMustHoldTheLength() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = LengthPrefixedCodec(UInt16.self, maximumFrameSize: 1)
+    /// A limit, which may come from a configuration, does not stop the program.
+    @Test func aLimitIsAtLeastTheSizeOfTheSmallestFrame() {
+        for limit in [Int.min, -1, 0, 1] {
+            let delimited: DelimitedCodec = DelimitedCodec(delimiter: "\r\n", parts: 2, maximumFrameSize: limit)
+            #expect(delimited.maximumFrameSize == 4)
+            #expect(LengthPrefixedCodec(UInt16.self, maximumFrameSize: limit).maximumFrameSize == 2)
+            let counted = CountedPayloadCodec(maximumHeadSize: limit, maximumFrameSize: limit) { _ in .absent }
+            #expect(counted.maximumHeadSize == 2 && counted.maximumFrameSize == 2)
         }
-        expect("maximumFrameSize 1 is less than the 2 bytes of a length", from: result)
     }
 
     @Test func aSerialMustFitInTheLongestBody() async {

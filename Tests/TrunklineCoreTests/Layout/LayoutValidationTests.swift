@@ -163,10 +163,22 @@ struct LayoutValidationTests {
         await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(push: .types(5..<5)) }
     }
 
-    @Test func limitBelowTheSmallestFrameStopsTheProgram() async {
-        await #expect(processExitsWith: .failure) {
-            var layout = FrameLayout.standard
-            layout.maximumFrameSize = 11
+    @Test(arguments: [Int.min, -1, 0, 11])
+    func limitBelowTheSmallestFrameIsTheSmallestFrame(limit: Int) {
+        var layout = FrameLayout.standard
+        layout.maximumFrameSize = limit
+        #expect(layout.maximumFrameSize == 12)
+    }
+
+    /// Regression: a range of bits beyond the 63rd trapped in the standard library, without the name of the role.
+    @Test func bitsThatNoFieldHasAreReportedWithTheirRole() {
+        let roles: [Role] = [
+            .bits(0...64), .bits(64...), .bits(-1...3), .bits(Int.min ... .max), .bits(5...Int.max), .bits(..<0),
+            .bits(0..<Int.max), .bits(...Int.max), .bit(.max), .bit(.min),
+        ]
+        for role in roles {
+            let error = #expect(throws: LayoutError.self) { try FrameLayout.standard.validatingRoles(failure: role) }
+            #expect(error?.description.hasPrefix("role failure: ") == true)
         }
     }
 }

@@ -45,7 +45,7 @@ public struct CountedPayloadCodec: FrameCodec {
             let words = head.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
             let number = index < 0 ? words.count + index : index
             guard words.indices.contains(number) else {
-                let missing = index < 0 ? "\(-index) from the end" : "\(index + 1)"
+                let missing = index < 0 ? "\(index.magnitude) from the end" : "\(index.magnitude + 1)"
                 return .malformed("the head has \(words.count) words; word \(missing) is missing")
             }
             return Payload(decimal: words[number], of: "word \(number + 1)")
@@ -104,16 +104,17 @@ public struct CountedPayloadCodec: FrameCodec {
     /// The sizes of an incomplete frame whose head is known.
     private var awaited: (head: Int, payload: Int, total: Int)?
 
-    /// Creates a codec for frames that consist of a head and, if the head says so, a payload. Invalid arguments stop
+    /// Creates a codec for frames that consist of a head and, if the head says so, a payload. An empty `headEnd` stops
     /// the program.
     ///
     /// - Parameters:
     ///   - headEnd: The terminator of the head, at least one byte: `"\r\n"` for a single line, `"\r\n\r\n"` for header
     ///     lines that end with an empty line.
     ///   - payloadEnd: The terminator of the payload; empty by default.
-    ///   - maximumHeadSize: The largest head in bytes, `headEnd` included, in both directions. The default is 8,192.
-    ///   - maximumFrameSize: The largest whole frame in bytes, both terminators included, in both directions; at least
-    ///     `maximumHeadSize`. The default is 16 MiB.
+    ///   - maximumHeadSize: The largest head in bytes, `headEnd` included, in both directions. At least the size
+    ///     of `headEnd`, less counts as that. The default is 8,192.
+    ///   - maximumFrameSize: The largest whole frame in bytes, both terminators included, in both directions. At least
+    ///     `maximumHeadSize`, less counts as that; at most 2⁴⁸. The default is 16 MiB.
     ///   - matching: How responses are matched with their requests; in order by default. If they are matched by serial,
     ///     ``reading(_:)`` must set the serial of received frames, and ``writing(_:)`` must put the serial into sent
     ///     ones.
@@ -131,17 +132,13 @@ public struct CountedPayloadCodec: FrameCodec {
         line: UInt = #line,
         payload: @escaping @Sendable (_ head: Bytes) -> Payload
     ) {
-        func demand(_ condition: Bool, _ mistake: String) {
-            require(condition, "CountedPayloadCodec: \(mistake)", file, line)
-        }
-        let (head, frame) = ("maximumHeadSize \(maximumHeadSize)", "maximumFrameSize \(maximumFrameSize)")
-        demand(!headEnd.isEmpty, "headEnd is empty")
-        demand(maximumHeadSize >= headEnd.count, "\(head) is less than the \(headEnd.count) bytes of headEnd")
-        demand(maximumFrameSize >= maximumHeadSize, "\(frame) is below \(head)")
+        require(!headEnd.isEmpty, "CountedPayloadCodec: headEnd is empty", file, line)
+        // Larger than any memory; no sum below overflows.
+        let most = 1 << 48
         self.headEnd = headEnd
         self.payloadEnd = payloadEnd
-        self.maximumHeadSize = maximumHeadSize
-        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // larger than any memory; no sum below overflows
+        self.maximumHeadSize = min(max(maximumHeadSize, headEnd.count), most)
+        self.maximumFrameSize = min(max(maximumFrameSize, self.maximumHeadSize), most)
         self.matching = matching
         requestPayload = payload
         responsePayload = payload

@@ -44,14 +44,16 @@ public struct DelimitedCodec: FrameCodec {
     private var passing = 0
 
     /// Creates a codec for frames that end with `delimiter`, or that consist of several parts with a delimiter after
-    /// each. Invalid arguments stop the program.
+    /// each. An empty delimiter stops the program.
     ///
     /// - Parameters:
     ///   - delimiter: The bytes after each part, at least one byte, such as `"\n"`, `"\r\n"` or `[0xFF]`. The codec
     ///     searches for it from the beginning of each frame.
-    ///   - parts: The number of parts in a frame, each followed by a delimiter; at least 1. The default is 1.
-    ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, in both directions. The default is
-    ///     8,192. An incomplete frame is kept in memory up to this size.
+    ///   - parts: The number of parts in a frame, each followed by a delimiter; at least 1, less counts as 1. The
+    ///     default is 1.
+    ///   - maximumFrameSize: The largest whole frame in bytes, delimiters included, in both directions. At least the
+    ///     size of the delimiters, less counts as that. The default is 8,192. An incomplete frame is kept in memory up
+    ///     to this size.
     ///   - file: The file that the failure message names. The default is the caller's.
     ///   - line: The line that the failure message names. The default is the caller's.
     public init(
@@ -61,16 +63,11 @@ public struct DelimitedCodec: FrameCodec {
         file: StaticString = #fileID,
         line: UInt = #line
     ) {
-        func demand(_ condition: Bool, _ mistake: String) {
-            require(condition, "DelimitedCodec: \(mistake)", file, line)
-        }
-        demand(!delimiter.isEmpty, "the delimiter is empty")
-        demand(parts >= 1, "parts must be at least 1, not \(parts)")
-        let hasRoom = maximumFrameSize / delimiter.count >= parts
-        demand(hasRoom, "maximumFrameSize \(maximumFrameSize) leaves no room for the delimiters")
+        require(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty", file, line)
         self.delimiter = delimiter
-        self.parts = parts
-        self.maximumFrameSize = maximumFrameSize
+        self.parts = max(1, parts)
+        let (delimiters, overflow) = self.parts.multipliedReportingOverflow(by: delimiter.count)
+        self.maximumFrameSize = max(maximumFrameSize, overflow ? .max : delimiters)
         overlaps = (1..<delimiter.count).filter { Bytes(delimiter.suffix($0)) == Bytes(delimiter.prefix($0)) }
     }
 

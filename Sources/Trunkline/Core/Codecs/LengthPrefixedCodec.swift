@@ -69,22 +69,12 @@ public struct LengthPrefixedCodec: FrameCodec {
     ///
     /// - Parameters:
     ///   - length: The format of the length.
-    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. The default is 16
-    ///     MiB. A limit that leaves no room for the length stops the program.
-    ///   - file: The file that the failure message names. The default is the caller's.
-    ///   - line: The line that the failure message names. The default is the caller's.
-    public init(
-        _ length: Length,
-        maximumFrameSize: Int = 16 * 1024 * 1024,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) {
-        let least = length.width ?? 1
-        let limit = "maximumFrameSize \(maximumFrameSize)"
-        let hasRoom = maximumFrameSize >= least
-        require(hasRoom, "LengthPrefixedCodec: \(limit) is less than the \(least) bytes of a length", file, line)
+    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. At least the
+    ///     size of the length, less counts as that; at most 2⁴⁸. The default is 16 MiB.
+    public init(_ length: Length, maximumFrameSize: Int = 16 * 1024 * 1024) {
         self.length = length
-        self.maximumFrameSize = min(maximumFrameSize, 1 << 48)  // larger than any memory; no sum below overflows
+        // At most more than any memory, so that no sum below overflows.
+        self.maximumFrameSize = min(max(maximumFrameSize, length.width ?? 1), 1 << 48)
     }
 
     /// Creates a codec for frames that begin with an integer of type `length`, matched in order.
@@ -93,8 +83,8 @@ public struct LengthPrefixedCodec: FrameCodec {
     ///   - length: `UInt8.self`, `UInt16.self`, `UInt32.self` or `UInt64.self`.
     ///   - order: The order of the bytes.
     ///   - countingItself: Whether the length counts its own bytes in addition to the body's.
-    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. The default is 16
-    ///     MiB. A limit that leaves no room for the length stops the program.
+    ///   - maximumFrameSize: The largest whole frame in bytes, length included, in both directions. At least the
+    ///     size of the length, less counts as that; at most 2⁴⁸. The default is 16 MiB.
     ///   - file: The file that the failure message names. The default is the caller's.
     ///   - line: The line that the failure message names. The default is the caller's.
     public init<Value: FixedWidthInteger & UnsignedInteger>(
@@ -108,9 +98,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         let width = MemoryLayout<Value>.size
         self.init(
             .integer(width: width, order: order, countingItself: countingItself, file: file, line: line),
-            maximumFrameSize: maximumFrameSize,
-            file: file,
-            line: line
+            maximumFrameSize: maximumFrameSize
         )
     }
 
@@ -147,8 +135,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     ) -> LengthPrefixedCodec {
         var codec = self
         let place = place(at: offset, width: MemoryLayout<Value>.size, order, file, line)
-        let range = Trunkline.numbers(of: numbers)
-        guard range != noNumbers, range.lowerBound <= place.maximum else {
+        guard let range = numbersIfAny(of: numbers), range.lowerBound <= place.maximum else {
             fatalError("LengthPrefixedCodec: none of the serial numbers fits \(type)", file: file, line: line)
         }
         codec.serial = place

@@ -76,13 +76,15 @@ public struct FrameLayout: Sendable {
     /// The largest whole frame in bytes, header and trailer included; 16 MiB by default.
     ///
     /// The limit applies in both directions. A longer frame fails with `illegalLength`; a received frame fails as soon
-    /// as its length has arrived. A limit below the smallest frame of the layout stops the program. If the limit is
-    /// above ``ClientOptions/Inbound-swift.struct/maximumUndecoded`` (256 MiB by default), raise that option too.
-    /// Otherwise, the client ends the link before such a frame is complete.
+    /// as its length has arrived. A limit below the smallest frame of the layout counts as the size of that frame.
+    ///
+    /// If the limit is above ``ClientOptions/Inbound-swift.struct/maximumUndecoded`` (256 MiB by default), raise that
+    /// option too. Otherwise, the client ends the link before such a frame is complete.
     public var maximumFrameSize: Int {
         get { content.maximumFrameSize }
         set {
-            change { $0.maximumFrameSize = newValue }
+            let least = max(inbound.shape.smallestFrame, outbound.shape.smallestFrame)
+            change { $0.maximumFrameSize = max(least, newValue) }
             applyLimit()
         }
     }
@@ -140,10 +142,6 @@ public struct FrameLayout: Sendable {
     }
 
     private mutating func applyLimit() {
-        let least = max(inbound.shape.smallestFrame, outbound.shape.smallestFrame)
-        guard maximumFrameSize >= least else {
-            fatalError("FrameLayout: maximumFrameSize \(maximumFrameSize) is below the smallest frame's \(least) bytes")
-        }
         inbound = LayoutPlan(inbound.shape, maximumFrameSize: maximumFrameSize)
         outbound = LayoutPlan(outbound.shape, maximumFrameSize: maximumFrameSize)
     }

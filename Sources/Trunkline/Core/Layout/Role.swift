@@ -42,6 +42,15 @@ struct BitRange: Sendable, Hashable {
     let lower: Int
     let count: Int
 
+    init(lower: Int, count: Int) { (self.lower, self.count) = (lower, count) }
+
+    /// Creates the bits within `bounds`, up to 63 without an upper bound. The count is 0 or less if there are none.
+    init(_ bounds: (lower: Int, upper: Int?)?) {
+        let (lower, upper) = (bounds?.lower ?? 0, bounds.map { $0.upper ?? 63 } ?? -1)
+        let (distance, overflow) = upper.subtractingReportingOverflow(lower)
+        self.init(lower: lower, count: overflow ? .max : distance.addingClamped(1))
+    }
+
     /// The largest number that the bits hold. `count` is 1 to 64.
     var maximum: UInt64 { .max >> UInt64(64 - count) }
     /// The bits at their position.
@@ -93,8 +102,8 @@ extension Role {
         of field: String? = nil,
         holding numbers: some RangeExpression<UInt64> = 1...
     ) -> Role {
-        let range = range.relative(to: 0..<64)
-        let bits = BitRange(lower: range.lowerBound, count: range.count)
+        // A range that no field has is reported when the role is given to a layout.
+        let bits = BitRange(bounds(of: range))
         return Role(field.map { .field($0) } ?? .type, .bits(bits, Trunkline.numbers(of: numbers)))
     }
 
@@ -202,20 +211,31 @@ extension Role {
 /// Returns the lowest and the highest number of `range`. `UInt64.max` as the highest means "no upper bound". Returns
 /// `noNumbers` for a range that is empty or has negative numbers.
 func numbers<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64> {
-    let bounds: (lower: Number, upper: Number?)? =
-        switch range {
-        case let range as ClosedRange<Number>: (range.lowerBound, range.upperBound)
-        case let range as PartialRangeFrom<Number>: (range.lowerBound, nil)
-        case let range as Range<Number> where range.lowerBound < range.upperBound:
-            (range.lowerBound, range.upperBound - 1)
-        case let range as PartialRangeThrough<Number>: (0, range.upperBound)
-        case let range as PartialRangeUpTo<Number> where range.upperBound > 0: (0, range.upperBound - 1)
-        default: nil
-        }
-    guard let bounds, let lower = UInt64(exactly: bounds.lower) else { return noNumbers }
+    numbersIfAny(of: range) ?? noNumbers
+}
+
+/// Returns the same numbers, but `nil` for a range that is empty or has negative numbers.
+func numbersIfAny<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64>? {
+    guard let bounds = bounds(of: range), let lower = UInt64(exactly: bounds.lower) else { return nil }
     guard let last = bounds.upper else { return lower...UInt64.max }
-    guard let upper = UInt64(exactly: last), upper >= lower else { return noNumbers }
+    guard let upper = UInt64(exactly: last), upper >= lower else { return nil }
     return lower...upper
+}
+
+/// Returns the lowest number of `range`, which is 0 without a lower bound, and the highest, which is `nil` without an
+/// upper bound; `nil` for an empty range.
+private func bounds<Number: FixedWidthInteger>(
+    of range: some RangeExpression<Number>
+) -> (lower: Number, upper: Number?)? {
+    switch range {
+    case let range as ClosedRange<Number>: (range.lowerBound, range.upperBound)
+    case let range as PartialRangeFrom<Number>: (range.lowerBound, nil)
+    case let range as Range<Number> where range.lowerBound < range.upperBound:
+        (range.lowerBound, range.upperBound - 1)
+    case let range as PartialRangeThrough<Number>: (0, range.upperBound)
+    case let range as PartialRangeUpTo<Number> where range.upperBound > 0: (0, range.upperBound - 1)
+    default: nil
+    }
 }
 
 /// Stands for an empty range or negative numbers, so that the error can name the role. No protocol has a range of only

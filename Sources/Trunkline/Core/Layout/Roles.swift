@@ -255,7 +255,7 @@ extension BitRange {
         let last = 8 * slot.width - 1
         guard count > 0 else { throw LayoutError(role: role, "its range of bits of the \(name) field is empty") }
         guard lower >= 0, lower <= last + 1 - count else {
-            let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + count - 1)"
+            let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + (count - 1))"
             throw LayoutError(role: role, "the \(name) field has the bits 0 to \(last), not \(bits)")
         }
         if numbers == noNumbers { throw LayoutError.badNumber(role) }

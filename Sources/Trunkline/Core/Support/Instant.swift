@@ -28,10 +28,41 @@ package struct Instant: Hashable, Comparable, Sendable {
 }
 
 extension Duration {
+    /// Longer than anything in a program, and short enough for every clock: those of the system trap beyond about 290
+    /// years.
+    package static let century = Duration.seconds(100 * 365 * 86_400)
+
+    /// Creates a duration of `seconds`, clamped to what a duration can hold. NaN counts as zero.
+    package init(clampingSeconds seconds: Double) {
+        // Seconds beyond this are more than 2¹²⁷ attoseconds.
+        let limit = 1.7e20
+        self = seconds.isNaN ? .zero : .seconds(min(max(seconds, -limit), limit))
+    }
+
+    /// Returns the sum, clamped to what a duration can hold.
+    package func addingClamped(_ other: Duration) -> Duration {
+        let (sum, overflow) = attoseconds.addingReportingOverflow(other.attoseconds)
+        return Duration(attoseconds: overflow ? (other < .zero ? .min : .max) : sum)
+    }
+
+    /// Returns the difference, clamped to what a duration can hold.
+    package func subtractingClamped(_ other: Duration) -> Duration {
+        let (difference, overflow) = attoseconds.subtractingReportingOverflow(other.attoseconds)
+        return Duration(attoseconds: overflow ? (other < .zero ? .max : .min) : difference)
+    }
+
     /// The duration in whole nanoseconds, clamped to the range of `Int64` (about ±292 years).
     package var clampedNanoseconds: Int64 {
         // Up to nine seconds, no division of 128 bits is needed. Most timeouts are shorter.
         if let attoseconds = Int64(exactly: attoseconds) { return attoseconds / 1_000_000_000 }
         return Int64(clamping: attoseconds / 1_000_000_000)
+    }
+}
+
+extension FixedWidthInteger {
+    /// Returns the sum, clamped to the range of the type.
+    package func addingClamped(_ other: Self) -> Self {
+        let (sum, overflow) = addingReportingOverflow(other)
+        return overflow ? (other < 0 ? .min : .max) : sum
     }
 }
