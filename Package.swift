@@ -125,6 +125,15 @@ let package = Package(
             path: "Tests/StoppedClient",
             swiftSettings: settings
         ),
+        // Every option and argument of the public API with its extreme values.
+        .testTarget(
+            name: "TrunklineValueTests",
+            dependencies: [
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
+                "TrunklineTesting", "CTestWidth",
+            ],
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TrunklineInteropTests",
             dependencies: [

@@ -10,6 +10,10 @@
 ///
 /// A client reads its options once, when it is created. <doc:ServerSettings> has recipes for particular kinds of
 /// server.
+///
+/// Every number and duration may have any value. A value outside the range that the documentation of an option names
+/// counts as the nearest one within the range. Without a named minimum, a negative duration or limit counts as zero. A
+/// duration of more than 292 years counts as endless.
 public struct ClientOptions: Sendable {
     /// The options for establishing links.
     public var connecting = Connecting()
@@ -289,7 +293,7 @@ extension ClientOptions {
         /// The share of failed requests at which the client leaves an endpoint.
         public struct ErrorRate: Sendable, Hashable {
             /// The share of failed requests at which the client leaves the endpoint: greater than 0, at most 1. Default
-            /// 0.1.
+            /// 0.1. With 0 or less, one failed request suffices. With more than 1 or NaN, the client never leaves.
             public var share = 0.1
             /// The minimum number of requests within the window. With fewer, the client stays with the endpoint.
             /// Default 40, at least 1.
@@ -425,7 +429,7 @@ extension ClientOptions {
         /// sends a ping. Raise it for links with a very high latency.
         public var deadline: Duration = .seconds(10)
         /// The number of bytes per second that an incomplete frame has to grow by, over one ``deadline``, to count as
-        /// progress. Default 100; over TLS, encrypted bytes count.
+        /// progress. Default 100, at least 1 for each deadline; over TLS, encrypted bytes count.
         ///
         /// A large body may arrive slowly, but not more slowly than this. With `nil` any byte counts as progress, and a
         /// frame may stay incomplete forever. Use `nil` for servers that leave a frame incomplete, such as a prompt

@@ -18,8 +18,8 @@
 /// `@Sendable`: capture the value of a `var` (`{ [request] in … }`), or use a constant.
 ///
 /// - Parameters:
-///   - timeout: The time that `operation` has, counted from the call. If it is zero or negative, the function
-///     throws `timedOut`, fate `notSent`, and does not run `operation`.
+///   - timeout: The time that `operation` has, counted from the call; at most a hundred years. If it is zero or
+///     negative, the function throws `timedOut`, fate `notSent`, and does not run `operation`.
 ///   - clock: The clock that measures the time. In a simulation, pass `network.clock`: other clocks do not follow
 ///     virtual time.
 ///   - operation: The code to run.
@@ -38,8 +38,8 @@ public func withTimeout<Value: Sendable>(
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }
         group.addTask {
-            // Cancelled if the operation was faster. At most a hundred years: the system's clock traps far beyond that.
-            try? await clock.sleep(for: min(timeout, .seconds(100 * 365 * 86400)))
+            // Cancelled if the operation was faster.
+            try? await clock.sleep(for: min(timeout, .century))
             return nil
         }
         defer { group.cancelAll() }

@@ -105,7 +105,7 @@ extension Metric {
             return [
                 (["link"], .integer(waiting.forLink)), (["turn"], .integer(waiting.forTurn)),
                 (["backoff"], .integer(waiting.forBackOff)),
-                (["response"], .integer(metrics.pending - waiting.total)),
+                (["response"], .integer(metrics.pending &- waiting.total)),
             ]
         },
         Metric(

@@ -54,7 +54,7 @@ public struct OTLPExporter: Sendable {
     ///   - path: The path of the request.
     ///   - headers: Further fields of the request, such as `["Authorization": "…"]`.
     ///   - resource: The attributes of this program, such as `service.name`.
-    ///   - interval: The time from one report to the next. At least 1 ms.
+    ///   - interval: The time from one report to the next. Clamped to 1 ms to a hundred years.
     ///   - options: The options of the client that talks to the collector.
     ///   - loops: The event loops of that client.
     ///   - onFailure: Called after each report that did not arrive, in the task of ``run()``.
@@ -99,7 +99,7 @@ public struct OTLPExporter: Sendable {
         onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
         snapshots: @escaping @Sendable () async -> [ClientSnapshot]
     ) {
-        self.interval = max(.milliseconds(1), interval)
+        self.interval = min(max(.milliseconds(1), interval), .century)
         (self.path, self.headers, self.resource) = (path, headers, resource)
         (self.clock, self.now, self.start) = (clock, now, now())
         (self.onFailure, self.snapshots) = (onFailure, snapshots)

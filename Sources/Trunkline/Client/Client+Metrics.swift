@@ -175,7 +175,7 @@ extension Client {
             public var forBackOff = 0
 
             /// The number of all waiting requests.
-            public var total: Int { forLink + forTurn + forBackOff }
+            public var total: Int { forLink.addingClamped(forTurn).addingClamped(forBackOff) }
 
             init() {}
         }

@@ -27,8 +27,9 @@ public struct Timeout: Sendable, Hashable {
     /// A timeout of a whole number of seconds.
     public static func seconds(_ seconds: Int) -> Timeout { .after(.seconds(seconds)) }
 
-    /// A timeout in seconds and fractions of a second.
-    public static func seconds(_ seconds: Double) -> Timeout { .after(.seconds(seconds)) }
+    /// A timeout in seconds and fractions of a second. Infinity, and more than a `Duration` can hold, count as its
+    /// maximum, which no clock reaches. NaN counts as zero.
+    public static func seconds(_ seconds: Double) -> Timeout { .after(Duration(clampingSeconds: seconds)) }
 
     /// A timeout of a whole number of milliseconds.
     public static func milliseconds(_ milliseconds: Int) -> Timeout { .after(.milliseconds(milliseconds)) }

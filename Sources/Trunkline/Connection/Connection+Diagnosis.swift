@@ -26,7 +26,9 @@ extension Connection {
         /// An end that the client caused is among them: `closedLocally` for `close()`, `suspend()` and planned changes.
         public var losses: [DisconnectCause: Int] = [:]
         /// The number of attempts and links that ended, by cause: the sum of ``attemptFailures`` and ``losses``.
-        public var disconnects: [DisconnectCause: Int] { attemptFailures.merging(losses, uniquingKeysWith: +) }
+        public var disconnects: [DisconnectCause: Int] {
+            attemptFailures.merging(losses, uniquingKeysWith: { $0.addingClamped($1) })
+        }
 
         /// The time from the beginning of each successful attempt until its link was established: resolving, connecting
         /// and TLS, without waiting until an earlier link is closed (``LinkOverlap``).
@@ -95,7 +97,7 @@ extension Connection {
         /// The share of `cause` in all ends, from 0 to 1.
         package func share(of cause: DisconnectCause) -> Double {
             let disconnects = disconnects
-            let all = disconnects.values.reduce(0, +)
+            let all = disconnects.values.reduce(0) { $0.addingClamped($1) }
             return all == 0 ? 0 : Double(disconnects[cause] ?? 0) / Double(all)
         }
     }

@@ -34,12 +34,14 @@ public struct EventLoops: Sendable {
         }
     }
 
-    /// Creates a set of `count` loops, at least one, and starts a thread for each.
+    /// Creates a set of `count` loops, at least 1 and at most 1,024, and starts a thread for each.
     public init(count: Int) { self.init(count: count, mechanism: .systemDefault) }
 
     /// Creates a set of loops that wait for their sockets with `mechanism`.
     package init(count: Int, mechanism: Mechanism) {
-        loops = Loops((0..<max(1, count)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) })
+        loops = Loops(
+            (0..<min(max(1, count), 1024)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) }
+        )
     }
 
     /// Creates a set of one loop, for tests. `start` starts its thread and may fail; `pathMonitor` may describe another

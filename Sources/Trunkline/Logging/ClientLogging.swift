@@ -17,8 +17,8 @@ public struct ClientLogging: Sendable {
     /// The name of the client in its records, for programs with several. Default: none.
     public var name: String
     /// The minimum time between a line about failed requests, a limit or dropped pushes and the summary of what follows
-    /// it. Default 30 s, at least 1 s. While a problem goes on, the time doubles from summary to summary, up to ten
-    /// minutes.
+    /// it. Default 30 s; clamped to 1 s to a hundred years. While a problem goes on, the time doubles from summary to
+    /// summary, up to ten minutes.
     public var summaryInterval: Duration = .seconds(30)
     let write: @Sendable (LogRecord) -> Void
 

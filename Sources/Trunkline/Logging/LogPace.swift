@@ -8,7 +8,8 @@ struct LogPace: Sendable {
     private(set) var next = Instant.distantPast
 
     init(from shortest: Duration, to longest: Duration = .seconds(600)) {
-        self.shortest = max(.seconds(1), shortest)
+        // Not longer than a century, so that it can be doubled.
+        self.shortest = min(max(.seconds(1), shortest), .century)
         self.longest = max(self.shortest, longest)
         interval = self.shortest
     }

@@ -89,6 +89,12 @@ final class Certificate: @unchecked Sendable {
         return PublicKeyPin(sha256: digest)
     }
 
+    /// `duration` in whole seconds, at most 20,000 years: a certificate cannot show a year beyond 9999 in any case.
+    private static func seconds(_ duration: Duration) -> Int {
+        let limit = Int128(20_000 * 365 * 86_400)
+        return Int(min(max(duration.attoseconds / 1_000_000_000_000_000_000, -limit), limit))
+    }
+
     private func fill(in request: CertificateRequest) -> Bool {
         let now = wallClockSeconds()
         let subject = unsafe api.pointee.X509_get_subject_name(certificate)
@@ -101,11 +107,11 @@ final class Certificate: @unchecked Sendable {
             ) == 1,
             unsafe api.pointee.ASN1_TIME_set(
                 api.pointee.X509_getm_notBefore(certificate),
-                now + Int(request.validity.lowerBound.components.seconds)
+                now + Self.seconds(request.validity.lowerBound)
             ) != nil,
             unsafe api.pointee.ASN1_TIME_set(
                 api.pointee.X509_getm_notAfter(certificate),
-                now + Int(request.validity.upperBound.components.seconds)
+                now + Self.seconds(request.validity.upperBound)
             ) != nil,
             // MBSTRING_UTF8
             unsafe api.pointee.X509_NAME_add_entry_by_txt(subject, "CN", 0x1000, text, Int32(text.count), -1, 0) == 1

@@ -36,13 +36,13 @@ extension LoopbackServer {
     /// Answers each of the next requests with one of `reactions`, in order. After that, the handler is called again. If
     /// an earlier script has not ended, the reactions are added to it.
     public func script(_ reactions: Reaction...) {
-        for reaction in reactions { scripted.append(reaction) }
+        for reaction in reactions { scripted.append((reaction, times: 1)) }
     }
 
     /// Answers each of the next `count` requests with `reaction`. After that, the handler is called again. If an
     /// earlier script has not ended, the reactions are added to it.
     public func script(_ reaction: Reaction, times count: Int) {
-        for _ in 0..<max(0, count) { scripted.append(reaction) }
+        if count > 0 { scripted.append((reaction, times: count)) }
     }
 
     /// Performs the reactions that ``Reaction/outOfOrder(window:_:)`` holds, on each connection in the order of the

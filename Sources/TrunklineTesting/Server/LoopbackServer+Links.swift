@@ -94,6 +94,12 @@ extension LoopbackServer: TransportHandler {
         updateReading(link)
     }
 
+    private func nextScripted() -> Reaction? {
+        guard let next = scripted.popFirst() else { return nil }
+        if next.times > 1 { scripted.prepend((next.reaction, next.times - 1)) }
+        return next.reaction
+    }
+
     private func handle(_ frame: Frame, on link: ServerLink) {
         switch frame.kind {
         case .ping, .pong: heartbeatReceived(frame, on: link)
@@ -109,7 +115,7 @@ extension LoopbackServer: TransportHandler {
             let isInOrder = link.codec.matching == .inOrder
             if !isInOrder, isRequestPart(request, on: link) { return }
             record.note(request)
-            let reaction = scripted.popFirst() ?? handler(request)
+            let reaction = nextScripted() ?? handler(request)
             let exchange = reaction.performs && !isInOrder ? open(request, on: link) : nil
             perform(reaction, for: request, on: link, keepsTurn: isInOrder, exchange: exchange)
         }

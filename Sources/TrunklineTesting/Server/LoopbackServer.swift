@@ -57,8 +57,8 @@ public actor LoopbackServer {
     /// handshakes have the same timeout.
     var handshakes = Deque<(link: UInt64, deadline: Instant)>()
     var record: Journal
-    /// Reactions to the next requests, used before the handler is called.
-    var scripted = Deque<Reaction>()
+    /// Reactions to the next requests, each to as many as it says, used before the handler is called.
+    var scripted = Deque<(reaction: Reaction, times: Int)>()
 
     /// Programs that wait for their deadlines, and those deadlines.
     var delayed: [RequestID: Delayed] = [:]

@@ -60,12 +60,12 @@ struct Pipe {
         _ traits: LinkTraits,
         _ random: inout SeededGenerator
     ) -> Instant {
-        var departure = now.nanoseconds
+        var departure = now
         if let bandwidth = traits.bandwidth {
-            departure = max(departure, busyUntil.nanoseconds) + Int64(count) * 1_000_000_000 / bandwidth
-            busyUntil = Instant(nanoseconds: departure)
+            departure = max(departure, busyUntil).advanced(by: .nanoseconds(Int64(count) * 1_000_000_000 / bandwidth))
+            busyUntil = departure
         }
-        lastArrival = max(lastArrival, Instant(nanoseconds: departure + random.number(in: traits.latency)))
+        lastArrival = max(lastArrival, departure.advanced(by: .nanoseconds(random.number(in: traits.latency))))
         return lastArrival
     }
 

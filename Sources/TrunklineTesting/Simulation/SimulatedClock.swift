@@ -14,10 +14,10 @@ public struct SimulatedClock: Clock {
         package init(offset: Duration) { self.offset = offset }
 
         /// Returns the instant that is `duration` later.
-        public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
+        public func advanced(by duration: Duration) -> Instant { Instant(offset: offset.addingClamped(duration)) }
 
         /// Returns the duration from this instant to `other`.
-        public func duration(to other: Instant) -> Duration { other.offset - offset }
+        public func duration(to other: Instant) -> Duration { other.offset.subtractingClamped(offset) }
 
         /// Returns whether `a` comes before `b`.
         public static func < (a: Instant, b: Instant) -> Bool { a.offset < b.offset }

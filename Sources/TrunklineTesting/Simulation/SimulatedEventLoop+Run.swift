@@ -29,7 +29,8 @@ extension SimulatedEventLoop {
         _ limits: SimulationLimits,
         isFinished: () -> Bool
     ) throws(SimulationError) {
-        let lastStep = steps + limits.steps
+        let (sum, overflow) = steps.addingReportingOverflow(max(0, limits.steps))
+        let lastStep = overflow ? .max : sum
         var deadline = now.advanced(by: limits.virtualTime)
         var isSettling = false
         while true {

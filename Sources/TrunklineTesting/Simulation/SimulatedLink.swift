@@ -55,13 +55,13 @@ final class SimulatedLink: @unchecked Sendable {
     /// Starts connecting.
     func connect() {
         scripted = network.faults.nextConnect(to: serverHost)
-        let delay =
-            switch scripted {
-            case .accept(let delay)?, .refuse(_, let delay)?: max(0, delay.clampedNanoseconds)
-            case .swallow?, nil:
-                network.random.number(in: traits.connectDelay) + network.random.number(in: traits.latency)
-            }
-        let time = Instant(nanoseconds: network.now.nanoseconds + delay)
+        var time = network.now
+        switch scripted {
+        case .accept(let delay)?, .refuse(_, let delay)?: time = time.advanced(by: max(.zero, delay))
+        case .swallow?, nil:
+            time = time.advanced(by: .nanoseconds(network.random.number(in: traits.connectDelay)))
+            time = time.advanced(by: .nanoseconds(network.random.number(in: traits.latency)))
+        }
         network.push(.arrival(.connect, link: id, at: .server), at: time)
     }
 

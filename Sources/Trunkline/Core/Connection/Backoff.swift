@@ -10,7 +10,8 @@ public struct Backoff: ReconnectPolicy, Hashable {
     public var minimum: Duration = .zero
     /// The longest first wait. Default 200 ms; a negative value counts as zero.
     public var base: Duration = .milliseconds(200)
-    /// The factor by which the longest wait grows from round to round. Default 2; a value less than 1 counts as 1.
+    /// The factor by which the longest wait grows from round to round. Default 2; a value less than 1 or NaN counts as
+    /// 1.
     public var factor: Double = 2
     /// The longest wait of any round, unless ``minimum`` is longer. Default 30 s; a negative value counts as zero.
     public var cap: Duration = .seconds(30)
@@ -32,8 +33,13 @@ public struct Backoff: ReconnectPolicy, Hashable {
     package func ceiling(round: Int) -> Duration {
         let limit = Double(max(0, cap.clampedNanoseconds))
         var nanoseconds = Double(max(0, base.clampedNanoseconds))
-        // Zero does not grow, and zero times infinity is not a number.
-        for _ in 0..<max(0, round) where nanoseconds > 0 && nanoseconds < limit { nanoseconds *= max(1, factor) }
+        // Zero does not grow, and zero times infinity is not a number. By squaring, because a round may be any number.
+        var (growth, rest) = (max(1, factor), nanoseconds > 0 ? max(0, round) : 0)
+        while rest > 0, nanoseconds < limit {
+            if rest % 2 == 1 { nanoseconds *= growth }
+            growth *= growth
+            rest /= 2
+        }
         // The limit of 9e18 keeps the value below 2⁶³, even if the cap, as a Double, is not.
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
     }
@@ -50,6 +56,8 @@ public struct Backoff: ReconnectPolicy, Hashable {
         let waits = waits(round: failure.round)
         let (lowest, highest) = (Double(waits.lowerBound), Double(waits.upperBound))
         guard lowest < highest else { return .retry(after: .nanoseconds(waits.lowerBound)) }
-        return .retry(after: .nanoseconds(Int64(min(lowest + (highest - lowest) * random(), 9e18))))
+        // A caller's `random` may return any number. NaN counts as zero.
+        let share = min(1, max(0, random()))
+        return .retry(after: .nanoseconds(Int64(min(lowest + (highest - lowest) * share, 9e18))))
     }
 }

@@ -38,7 +38,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Returns the same endpoint with another weight, for ``EndpointOrder/weighted``: an endpoint with twice the weight
     /// of another comes first twice as often.
     ///
-    /// The default weight is 1. Endpoints with a weight of zero or less come last. The weight is not part of the
+    /// The default weight is 1. Endpoints with a weight of zero, less, or NaN come last. The weight is not part of the
     /// endpoint's text or identity: two endpoints that differ only in their weight are equal.
     public func weighing(_ weight: Double) -> Endpoint {
         var endpoint = self

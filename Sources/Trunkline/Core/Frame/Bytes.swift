@@ -201,8 +201,8 @@ extension String {
 
 /// Changing a value copies storage that other values share, so they do not change with it.
 extension Bytes {
-    /// Creates `count` bytes that all have the value `byte`.
-    public init(repeating byte: UInt8, count: Int) { self.init([UInt8](repeating: byte, count: count)) }
+    /// Creates `count` bytes that all have the value `byte`. A negative count counts as 0.
+    public init(repeating byte: UInt8, count: Int) { self.init([UInt8](repeating: byte, count: Swift.max(0, count))) }
 
     /// Appends one byte.
     @inlinable

@@ -62,9 +62,10 @@ public struct SendBuffer: Sendable {
         if !isCopied { share(copy bytes) }
     }
 
-    /// Appends the low `width` bytes (1 to 8) of `value`; higher bytes are ignored.
+    /// Appends the low `width` bytes (0 to 8; other widths are clamped) of `value`; higher bytes are ignored.
     @inlinable
     public mutating func append(integer value: UInt64, width: Int, order: ByteOrder = .bigEndian) {
+        let width = Swift.min(Swift.max(width, 0), 8)
         for index in 0..<width {
             let shift = 8 * (order == .bigEndian ? width - 1 - index : index)
             gathered.append(UInt8(truncatingIfNeeded: value >> UInt64(shift)))

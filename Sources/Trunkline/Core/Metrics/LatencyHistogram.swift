@@ -81,9 +81,10 @@ public struct LatencyHistogram: Sendable, Hashable {
         for (index, added) in other.counts.enumerated() where added > 0 {
             let bucket = other.first + index
             if bucket < first || bucket - first >= counts.count { makeRoom(for: bucket) }
-            counts[bucket - first] += added
+            counts[bucket - first] = counts[bucket - first].addingClamped(added)
         }
-        nanoseconds &+= other.nanoseconds
+        let (sum, overflow) = nanoseconds.addingReportingOverflow(other.nanoseconds)
+        nanoseconds = overflow ? .max : sum
     }
 
     /// Removes the durations of `other`, which should be among those of this histogram. If they are not, no count and
@@ -102,12 +103,12 @@ public struct LatencyHistogram: Sendable, Hashable {
     // MARK: Reading
 
     /// The number of durations.
-    public var count: Int { Int(counts.reduce(0, +)) }
+    public var count: Int { Int(clamping: counts.reduce(UInt64(0)) { $0.addingClamped($1) }) }
 
     /// The sum of all durations, each of them without the limits of the buckets.
     public var sum: Duration {
-        let (seconds, rest) = nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
-        return .seconds(Int64(seconds)) + .nanoseconds(Int64(rest))
+        let (attoseconds, overflow) = nanoseconds.multipliedReportingOverflow(by: 1_000_000_000)
+        return Duration(attoseconds: overflow ? .max : attoseconds)
     }
 
     /// Returns the duration that `percent` of all durations do not exceed, or `nil` if the histogram is empty.
@@ -122,7 +123,7 @@ public struct LatencyHistogram: Sendable, Hashable {
         let rank = max(1, (Double(count) * min(100, max(0, percent)) / 100).rounded(.up))
         var below: UInt64 = 0
         for (index, number) in counts.enumerated() {
-            below += number
+            below = below.addingClamped(number)
             if Double(below) >= rank { return .nanoseconds(Self.end(of: first + index)) }
         }
         return .nanoseconds(Self.end(of: first + counts.count - 1))
@@ -139,7 +140,7 @@ public struct LatencyHistogram: Sendable, Hashable {
     /// All durations of a bucket are shorter than its end, except in the last one, which ends at 2.4 h.
     public var buckets: [(end: Duration, count: Int)] {
         counts.enumerated().compactMap { index, number in
-            number == 0 ? nil : (.nanoseconds(Self.end(of: first + index)), Int(number))
+            number == 0 ? nil : (.nanoseconds(Self.end(of: first + index)), Int(clamping: number))
         }
     }
 
@@ -155,7 +156,7 @@ public struct LatencyHistogram: Sendable, Hashable {
         return bounds.map { bound in
             let nanoseconds = bound.clampedNanoseconds
             while index < counts.count, Self.start(of: first + index) <= nanoseconds {
-                total += Int(counts[index])
+                total = total.addingClamped(Int(clamping: counts[index]))
                 index += 1
             }
             return total

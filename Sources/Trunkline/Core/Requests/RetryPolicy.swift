@@ -63,10 +63,10 @@ extension RetryPolicy {
 /// The default share and rate are those of Finagle's `RetryBudget`.
 public struct RetryBudget: Sendable, Hashable {
     /// The number of retries that each request adds. Default 0.2: a fifth of all requests may be retried. Clamped to
-    /// 0...1,000.
+    /// 0...1,000; NaN counts as 0.
     public var share = 0.2
     /// The number of retries that each second adds. Default 10, so that clients with few requests can retry at all.
-    /// Clamped to 0...1,000,000.
+    /// Clamped to 0...1,000,000; NaN counts as 0.
     public var perSecond = 10.0
     /// The maximum balance, and so the largest burst of retries. Default 1,000. Clamped to 0...1,000,000.
     public var maximumSaved = 1_000

@@ -1,0 +1,90 @@
+import Testing
+import Trunkline
+import TrunklineTelemetry
+
+/// Counters that users can set, for tests of their own: no exporter traps.
+extension ArgumentValueTests {
+    static let metrics =
+        [
+            counter("Client.Metrics.abandoned: Int", \.abandoned), counter("Client.Metrics.failed: Int", \.failed),
+            counter("Client.Metrics.failedMessages: Int", \.failedMessages),
+            counter("Client.Metrics.heldSerials: Int", \.heldSerials),
+            counter("Client.Metrics.lateResponses: Int", \.lateResponses),
+            counter("Client.Metrics.parts: Int", \.parts), counter("Client.Metrics.pending: Int", \.pending),
+            counter("Client.Metrics.pushes: Int", \.pushes),
+            counter("Client.Metrics.pushesDelivered: Int", \.pushesDelivered),
+            counter("Client.Metrics.pushesDropped: Int", \.pushesDropped),
+            counter("Client.Metrics.requests: Int", \.requests), counter("Client.Metrics.responses: Int", \.responses),
+            counter("Client.Metrics.retries: Int", \.retries),
+            counter("Client.Metrics.retriesRefused: Int", \.retriesRefused),
+            counter("Client.Metrics.unexpectedFrames: Int", \.unexpectedFrames),
+            counter("Client.Metrics.unknownResponses: Int", \.unknownResponses),
+            counter("Client.Metrics.waitingBytes: Int", \.waitingBytes),
+            counter("Client.Metrics.written: Int", \.written),
+            counter("Client.Metrics.Waiting.forBackOff: Int", \.waiting.forBackOff),
+            counter("Client.Metrics.Waiting.forLink: Int", \.waiting.forLink),
+            counter("Client.Metrics.Waiting.forTurn: Int", \.waiting.forTurn),
+            counter("Client.CacheMetrics.byteCount: Int", \.cache.byteCount),
+            counter("Client.CacheMetrics.count: Int", \.cache.count),
+            counter("Client.CacheMetrics.hits: Int", \.cache.hits),
+            counter("Client.CacheMetrics.misses: Int", \.cache.misses),
+            counter("Client.CacheMetrics.shares: Int", \.cache.shares),
+            counter("Client.CacheMetrics.staleHits: Int", \.cache.staleHits),
+            counter("Connection.Metrics.attempts: Int", \.connection.attempts),
+            counter("Connection.Metrics.bytesReceived: Int", \.connection.bytesReceived),
+            counter("Connection.Metrics.bytesSent: Int", \.connection.bytesSent),
+            counter("Connection.Metrics.failedAttempts: Int", \.connection.failedAttempts),
+            counter("Connection.Metrics.framesReceived: Int", \.connection.framesReceived),
+            counter("Connection.Metrics.framesSent: Int", \.connection.framesSent),
+            counter("Connection.Metrics.links: Int", \.connection.links),
+            counter("Connection.Metrics.pings: Int", \.connection.pings),
+            counter("Connection.Metrics.unencodableFrames: Int", \.connection.unencodableFrames),
+        ] + [
+            ValueCase(
+                "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
+                "Client.Metrics.refusals: [ClientError.Code : Int]",
+                "Connection.Metrics.attemptFailures: [DisconnectCause : Int]",
+                "Connection.Metrics.losses: [DisconnectCause : Int]"
+            ) {
+                for number in Int.extremes {
+                    var metrics = Client.Metrics()
+                    metrics.failures = [.init(.timedOut, .unknown): number, .init(.cancelled, .unknown): number]
+                    metrics.refusals = [.overloaded: number, .closed: number]
+                    metrics.connection.attemptFailures = [.refused: number, .reset: number]
+                    metrics.connection.losses = [.refused: number, .reset: number]
+                    export(metrics)
+                }
+            },
+            ValueCase {
+                // All at once, for sums.
+                for number in Int.extremes {
+                    var metrics = Client.Metrics()
+                    (metrics.waiting.forLink, metrics.waiting.forTurn) = (number, number)
+                    metrics.waiting.forBackOff = number
+                    (metrics.pending, metrics.connection.framesSent) = (number, number)
+                    export(metrics)
+                }
+            },
+        ]
+
+    private static func counter(
+        _ name: String,
+        _ path: any WritableKeyPath<Client.Metrics, Int> & Sendable
+    ) -> ValueCase {
+        ValueCase(name) {
+            for number in Int.extremes {
+                var metrics = Client.Metrics()
+                metrics[keyPath: path] = number
+                export(metrics)
+            }
+        }
+    }
+
+    private static func export(_ metrics: Client.Metrics) {
+        let snapshot = ClientSnapshot(of: metrics, named: "a")
+        _ = PrometheusText.page(of: [snapshot])
+        _ = OTLPRequest.json(of: [snapshot], resource: [:], from: 0, at: 1)
+        _ = (metrics.waiting.total, metrics.connection.disconnects, metrics.connection.bytesToWrite)
+        _ = "\(metrics)"
+    }
+}
