@@ -90,7 +90,10 @@ public struct ClientError: Error, Sendable {
     struct Content: Sendable {
         var code: Code
         var fate: Fate
+        /// Without the number of the try.
         var message: String
+        /// The number of the try that failed, counted from 1.
+        var tries = 1
         var endpoint: Endpoint?
         var attempts: [Attempt] = []
         var response: Response?
@@ -157,8 +160,11 @@ public struct ClientError: Error, Sendable {
     /// The outcome of the request: whether the server may have processed it.
     public var fate: Fate { storage.content.fate }
     /// A human-readable description of what happened: one line of at most 2,048 scalars, with control and format
-    /// characters escaped.
-    public var message: String { storage.content.message }
+    /// characters escaped. After a retry it ends with the number of the last try: `(try 3)`.
+    public var message: String {
+        let content = storage.content
+        return content.tries > 1 ? "\(content.message) (try \(content.tries))" : content.message
+    }
     /// The endpoint of the server concerned. `nil` if there was none, or if the server reported the error in a
     /// response.
     public var endpoint: Endpoint? { storage.content.endpoint }
@@ -189,15 +195,15 @@ extension ClientError: CustomStringConvertible {
     /// description.
     ///
     /// ```
-    /// timedOut (unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame
+    /// timedOut (fate unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame
     /// completed on that link for 7.9 s; ping unanswered; 3 other requests in flight [gateway.example:7000]
     /// ```
     ///
     /// For an error response it also has the number of bytes of the body, but never the bytes: they are in
     /// ``response``. The description of the cause is included, with control and format characters escaped, even if the
-    /// cause is an error of your own.
+    /// cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
     public var description: String {
-        var text = "\(code) (\(fate)): \(message)"
+        var text = "\(code) (\(fate.text)): \(message)"
         if code == .rejected, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
         }
@@ -206,7 +212,17 @@ extension ClientError: CustomStringConvertible {
             text += (isTime ? " " : "; ended ") + "\(timeline)"
         }
         if let endpoint { text += " [\(endpoint)]" }
-        if let cause { text += "; \("\(cause)".asMessage)" }
-        return text
+        return cause.map { [text, "\($0)".asMessage].joinedPhrases } ?? text
+    }
+}
+
+extension ClientError.Fate {
+    /// The fate in words: the name `unknown` alone would read as an unknown error.
+    var text: String {
+        switch self {
+        case .notSent: "not sent"
+        case .unknown: "fate unknown"
+        case .answered: "answered"
+        }
     }
 }

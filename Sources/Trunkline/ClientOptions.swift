@@ -78,7 +78,8 @@ extension ClientOptions {
         /// How long the client waits for a name's IPv6 addresses when the IPv4 addresses are known first. Default 50 ms
         /// (RFC 8305 §8), clamped to 0 to 2 s.
         public var resolutionDelay: Duration = .milliseconds(50)
-        /// The IP address (not a name) to connect from. Default `nil`: the system chooses.
+        /// The IP address (not a name) to connect from, with a zone if it needs one: `fe80::1%eth0`. Default `nil`: the
+        /// system chooses.
         ///
         /// The server's addresses of the other family are skipped. An invalid or unusable address fails every attempt
         /// with `TransportError.Code.invalidAddress`:

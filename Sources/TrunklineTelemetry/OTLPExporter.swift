@@ -110,7 +110,10 @@ public struct OTLPExporter: Sendable {
     /// The value of the field `Host`.
     private static func host(of endpoint: Endpoint) -> String {
         switch endpoint.target {
-        case .host(let host, let port): (host.contains(":") ? "[\(host)]" : host) + ":\(port)"
+        // The zone of an address means nothing to the server (RFC 6874 §1).
+        case .host(let host, let port) where host.contains(":"):
+            "[\(host.prefix { $0 != "%" })]:\(port)"
+        case .host(let host, let port): "\(host):\(port)"
         case .unix: "localhost"
         }
     }

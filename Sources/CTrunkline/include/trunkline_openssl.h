@@ -34,6 +34,9 @@ typedef int (*trunkline_verify_callback)(trunkline_store_ctx *, void *);
 /// int callback(whether the certificate is accepted so far, store context): 1 to accept.
 typedef int (*trunkline_certificate_callback)(int, trunkline_store_ctx *);
 
+/// void callback(ssl, what happened, its value).
+typedef void (*trunkline_info_callback)(const trunkline_ssl *, int, int);
+
 /// Applies X(result, name, parameters) to every function.
 #define TRUNKLINE_OPENSSL_FUNCTIONS(X)                                                                                  \
     /* The library */                                                                                                   \
@@ -63,6 +66,7 @@ typedef int (*trunkline_certificate_callback)(int, trunkline_store_ctx *);
     X(void, SSL_set_connect_state, (trunkline_ssl *))                                                                   \
     X(void, SSL_set_accept_state, (trunkline_ssl *))                                                                    \
     X(void, SSL_set_cert_cb, (trunkline_ssl *, int (*)(trunkline_ssl *, void *), void *))                               \
+    X(void, SSL_set_info_callback, (trunkline_ssl *, trunkline_info_callback))                                          \
     X(long, SSL_ctrl, (trunkline_ssl *, int command, long number, void *pointer))                                       \
     X(int, SSL_do_handshake, (trunkline_ssl *))                                                                         \
     X(int, SSL_read_ex, (trunkline_ssl *, void *, size_t, size_t *count))                                               \

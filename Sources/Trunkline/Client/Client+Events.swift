@@ -54,9 +54,7 @@ extension Client: ConnectionOwner {
             waiter.resume(.success(.none))
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
-        case .refusedPart(let id, let cause):
-            let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: cause)
-            parts.takeQueued(id)?.fail(error, isSent: false)
+        case .refusedPart(let id, let error): parts.takeQueued(id)?.fail(error, isSent: false)
         case .admitted(let waiter, let serial):
             waiter.accept()
             waiter.handle?.admitted(as: serial)

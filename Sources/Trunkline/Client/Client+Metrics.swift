@@ -135,8 +135,8 @@ extension Client {
                 self.fate = fate
             }
 
-            /// The code and the fate, such as `timedOut (unknown)`.
-            public var description: String { "\(code) (\(fate))" }
+            /// The code and the fate, such as `timedOut (fate unknown)`.
+            public var description: String { "\(code) (\(fate.text))" }
         }
 
         /// The durations of calls that ended on the links to one endpoint.

@@ -100,7 +100,7 @@ struct TrackedCall: Sendable {
     func amended(_ error: ClientError) -> ClientError {
         let error = error.after(earlierFate)
         guard attempt > 1 else { return error }
-        return error.changed { $0.message += " (try \(attempt))" }
+        return error.changed { $0.tries = attempt }
     }
 }
 

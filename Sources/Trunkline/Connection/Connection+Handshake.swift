@@ -7,7 +7,9 @@ extension Connection {
         guard let index = index(of: session) else { return false }
         let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(self.attempt?.deadline ?? end, end)
-        links[index].handshake = HandshakeState(deadline: deadline)
+        let limit: HandshakeState.Limit =
+            deadline < end ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
+        links[index].handshake = HandshakeState(deadline: deadline, limit)
         arm(at: deadline)
         updateReading()
         publishState()
@@ -343,8 +345,7 @@ extension Connection {
     /// Resumes the callers whose frames were written or could not be encoded.
     func takeInHandshake(_ result: Link.WriteResult, _ index: Int) {
         for refusal in result.refused {
-            let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
-            links[index].machine.refused(refusal)?.resume(.failure(error))
+            links[index].machine.refused(refusal)?.resume(.failure(.unencodable(refusal)))
         }
         for id in result.wrote { links[index].machine.written(id)?.waiter.resume(.success(.none)) }
     }
@@ -353,6 +354,13 @@ extension Connection {
 extension ClientError {
     static func lostDuringHandshake(_ cause: any Error, _ fate: Fate) -> ClientError {
         ClientError(.connectionLost, fate, "the link ended during the handshake", cause: cause)
+    }
+
+    /// The error of a frame that was not sent because the codec cannot encode it.
+    static func unencodable(_ refusal: OutboundQueue.Refusal) -> ClientError {
+        let (kind, type, serial) = (refusal.item.frame.kind, refusal.item.frame.type, refusal.item.frame.serial)
+        let name = "the \(kind) of type \(hexadecimal(type))" + (serial == 0 ? "" : " with serial \(serial)")
+        return ClientError(.invalidRequest, .notSent, "\(name) cannot be encoded", cause: refusal.error)
     }
 
     static var noSerialLeft: ClientError {

@@ -189,10 +189,9 @@ extension Connection {
         for refusal in result.refused where refusal.item.id != 0 {
             let onLink = links[index].attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
             if let waiter = links[index].machine.refused(refusal) {
-                let error = ClientError(.invalidRequest, .notSent, "the frame cannot be encoded", cause: refusal.error)
-                events.append(.failed(refusal.item.id, waiter, error, onLink))
+                events.append(.failed(refusal.item.id, waiter, .unencodable(refusal), onLink))
             } else {
-                events.append(.refusedPart(refusal.item.id, refusal.error))
+                events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
             }
         }
         if !result.completed.isEmpty {

@@ -9,6 +9,8 @@ extension Connection {
             resolutionDelay: options.connecting.resolutionDelay
         )
         if let source = options.connecting.sourceAddress {
+            let doing = "connecting to \(attempt.endpoint) from \(source.escaped())"
+            if let error = unknownZone(of: source, doing) { return failSoon(attempt, error) }
             guard let address = literalAddress(source, port: 0) else {
                 let message = "connecting to \(attempt.endpoint): the source address \"\(source)\" is not an IP address"
                 return failSoon(attempt, TransportError(.invalidAddress, message))
@@ -23,6 +25,9 @@ extension Connection {
             failSoon(attempt, TransportError(.invalidAddress, message))
         case .unix(let path): perform(self.attempt?.race?.rules.resolved(to: [.unix(path: path)], at: loop.now))
         case .host(let host, let port):
+            if let error = unknownZone(of: host, "connecting to \(attempt.endpoint)") {
+                return failSoon(attempt, error)
+            }
             if let literal = literalAddress(host, port: port) {
                 return perform(self.attempt?.race?.rules.resolved(to: [literal], at: loop.now))
             }

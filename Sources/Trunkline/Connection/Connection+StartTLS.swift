@@ -32,8 +32,13 @@ extension Connection {
             attemptFailed(session, violation)
             return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
         }
+        // The codec may hold plaintext that an attacker has added: a part of a frame that it has discarded from its input.
+        var fresh = codec
+        // Each was set before. A codec that now refuses one is left with the others.
+        for frame in handshake.defaults { try? fresh._setDefaults(from: frame) }
         do throws(TransportError) {
             let engine = try makeEngine(for: links[index].endpoint)
+            links[index].codec = fresh
             links[index].transport = SecuredTransport(engine, on: loop, handler: self, over: links[index].transport)
             links[index].handshake?.securing = continuation
             updateReading()

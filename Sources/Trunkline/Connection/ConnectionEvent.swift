@@ -15,7 +15,7 @@ enum ConnectionEvent: Sendable {
     /// The kernel has accepted the last byte of a part of a request, or of a request whose caller wants to know.
     case wrotePart(RequestID)
     /// A part of a request could not be encoded.
-    case refusedPart(RequestID, FrameError)
+    case refusedPart(RequestID, ClientError)
     /// A message that was not yet accepted, or a request with a handle, is on a link now.
     case admitted(Waiter, serial: SerialNumber)
     /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one

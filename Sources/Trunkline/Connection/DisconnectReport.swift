@@ -99,13 +99,9 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
             text += ", path: \(pathAfter)"
         }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
-        return text + ")" + (error.map { ": \(message(of: $0).asMessage)" } ?? "")
-    }
-
-    /// The text of the error, without the cause, which is named already.
-    private func message(of error: any Error) -> String {
-        if let error = error as? TransportError, "\(error.code)" == cause.rawValue { return error.message }
-        return "\(error)"
+        // The cause is named already.
+        let details = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) } ?? ""
+        return text + ")" + (details.isEmpty ? "" : ": \(details)")
     }
 }
 

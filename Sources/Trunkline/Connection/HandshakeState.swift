@@ -3,6 +3,8 @@
 struct HandshakeState {
     /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
+    /// The option that has set `deadline`.
+    private let limit: Limit
     /// The deadlines of requests with a timeout.
     var deadlines = DeadlineQueue()
     /// The places of these requests on the link.
@@ -38,6 +40,8 @@ struct HandshakeState {
     var hasRestoredTooMuch = false
     /// The ID of the latest subscription that was sent on this link.
     var restoredThrough: UInt64 = 0
+    /// The frames whose fields are default values of the link's codec, in the order in which they were set.
+    var defaults: [Frame] = []
     /// What the handshake has learned for its client. Takes effect when the link is ready.
     var learned = Learned()
     /// Set when `options.handshake.restore` begins.
@@ -45,6 +49,13 @@ struct HandshakeState {
 
     /// The maximum number of endpoints that a handshake may add. Every attempt looks at the whole list.
     static let maximumLearnedEndpoints = 1024
+
+    enum Limit {
+        /// `options.handshake.timeout`, counted from the beginning of the handshake.
+        case handshake(Duration)
+        /// `options.connecting.timeout`, counted from the beginning of the attempt.
+        case attempt(Duration)
+    }
 
     struct Learned {
         /// The added endpoints; `nil` to keep those of an earlier handshake.
@@ -59,7 +70,7 @@ struct HandshakeState {
         var answered = 0
     }
 
-    init(deadline: Instant) { self.deadline = deadline }
+    init(deadline: Instant, _ limit: Limit) { (self.deadline, self.limit) = (deadline, limit) }
 
     /// Whether more may be read. The limit is high, because messages that the server has kept since the last link may
     /// come before the response that the handshake waits for.
@@ -96,10 +107,18 @@ struct HandshakeState {
 
     // MARK: The end
 
-    /// The error message when `deadline` has passed. `timeout` is `options.handshake.timeout`.
+    /// The error message when `deadline` has passed. `timeout` is `options.handshake.timeout`, which limits the time
+    /// between two responses while subscriptions are restored.
     func timeoutMessage(_ timeout: Duration) -> String {
-        guard let restoring else { return "the handshake did not complete within \(timeout) (handshake.timeout)" }
-        return "restoring \(restoring.count) subscriptions: \(restoring.answered) answered, then none within \(timeout)"
+        guard let restoring else {
+            return switch limit {
+            case .handshake(let timeout): "the handshake did not complete within \(timeout) (handshake.timeout)"
+            case .attempt(let timeout):
+                "the handshake did not complete: no link within \(timeout) of the attempt (connecting.timeout)"
+            }
+        }
+        let progress = "restoring \(restoring.count) subscriptions: \(restoring.answered) answered"
+        return "\(progress), then none within \(timeout) (handshake.timeout)"
     }
 
     /// Resumes all callers that wait for a frame or for TLS, with `error`.

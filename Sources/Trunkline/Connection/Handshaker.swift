@@ -121,6 +121,9 @@ public struct Handshaker: Sendable {
     /// Plaintext that follows the server's agreement may come from an attacker, so it ends the attempt as a protocol
     /// violation. An earlier frame that the handshake did not request ends it in the same way.
     ///
+    /// The link continues with a new copy of the codec: what a codec has kept of the plaintext, such as a part of a frame
+    /// that it has discarded from its input, does not survive. Only the values of `setDefault` are set again.
+    ///
     /// - Throws:
     ///   - `connectionLost`, with the cause: the TLS handshake failed. This ends the attempt.
     ///   - `tlsFailed`: `options.tls` cannot be used, for example because a file cannot be read. This ends the attempt.
@@ -226,7 +229,9 @@ extension Connection {
         guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {
-            return .success(try links[index].codec._setDefaults(from: frame))
+            try links[index].codec._setDefaults(from: frame)
+            links[index].handshake?.defaults.append(frame)
+            return .success(())
         } catch {
             return .failure(ClientError(.invalidArgument, .notSent, "the field cannot be set", cause: error))
         }

@@ -132,7 +132,9 @@ package final class SocketEventLoop: EventLoop {
         let finish: NameLookup.Completion = { [weak lookup] answer in
             self.schedule(LoopClosure { [weak lookup] in lookup?.finish(answer) })
         }
-        if let literal = literalAddress(host, port: port) {
+        if let error = unknownZone(of: host, "resolving \(host.escaped())") {
+            finish(.failure(error))
+        } else if let literal = literalAddress(host, port: port) {
             finish(.success(literal.family == family ? [literal] : []))
         } else {
             let lookupID = resolver.resolve(host, port: port, family: family, completion: finish)

@@ -55,7 +55,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     /// Begins to connect. `obstacle` is the reason why the loop cannot watch the socket, if there is one.
     func connect(to address: SocketAddress, options: SocketOptions, unless obstacle: TransportError? = nil) {
-        let doing = "connecting to \(address)"
+        let doing = Self.doing(address)
         if var obstacle {
             obstacle.message = "\(doing): \(obstacle.message)"
             return report(.connectFailed(obstacle))
@@ -85,11 +85,17 @@ final class SocketTransport: Transport, WatchedSocket {
         case EAGAIN?:  // a Unix domain socket whose listener has no room
             report(.connectFailed(TransportError(.refused, errno: EAGAIN, "\(doing): the listener's backlog is full")))
         case let code?:
-            report(.connectFailed(connectError(code, address)))
+            report(.connectFailed(connectError(code, address, doing)))
         }
     }
 
     private var connectingTo: SocketAddress?
+
+    private static func doing(_ address: SocketAddress) -> String {
+        // The system says only that the argument is invalid.
+        let hint = address.lacksZone ? " (without a zone, such as %eth0)" : ""
+        return "connecting to \(address)\(hint)"
+    }
 
     var hasFailed: Bool {
         guard descriptor >= 0 else { return true }
@@ -122,7 +128,8 @@ final class SocketTransport: Transport, WatchedSocket {
         let code = pendingError(descriptor)
         isConnected = code == 0
         if code == 0 { return handler?.transport(id, did: .connected) ?? () }
-        let error = connectingTo.map { connectError(code, $0) } ?? transportError(code, "connecting")
+        let error =
+            connectingTo.map { connectError(code, $0, Self.doing($0)) } ?? transportError(code, "connecting")
         handler?.transport(id, did: .connectFailed(error))
     }
 

@@ -126,16 +126,45 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer 
 }
 
 /// Returns the address if `host` is a literal IP address, or `nil` if it is a name.
+///
+/// These are the literals that the system's look-up accepts: also IPv4 addresses with fewer than four numbers, such as
+/// `127.1`, and IPv6 addresses with a zone, such as `fe80::1%eth0`. See `unknownZone(of:)` for a zone that does not exist.
 package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
+    guard let (bytes, zone) = literal(host) else { return nil }
+    guard bytes.count == 16 else { return .ipv4(bytes, port: port) }
+    guard let zone else { return .ipv6(bytes, port: port, scope: 0) }
+    return index(ofZone: zone).map { .ipv6(bytes, port: port, scope: $0) }
+}
+
+/// Returns the bytes of the literal IP address `host`, without its zone, or `nil` if it is a name.
+package func literalBytes(_ host: String) -> [UInt8]? { literal(host)?.bytes }
+
+/// Returns the error for a literal IPv6 address whose zone is not that of a network interface; `nil` for all others.
+///
+/// The error has an error number, because the interface may exist later.
+package func unknownZone(of host: String, _ doing: String) -> TransportError? {
+    guard let zone = literal(host)?.zone, index(ofZone: zone) == nil else { return nil }
+    let message = "\(doing): no network interface is named \(zone.escaped())"
+    return TransportError(.invalidAddress, errno: ENXIO, message)
+}
+
+private func literal(_ host: String) -> (bytes: [UInt8], zone: String?)? {
     // The system would ignore what follows a NUL byte, which may be another name.
     guard !host.hasZeroByte else { return nil }
     var four = in_addr()
     if unsafe inet_pton(AF_INET, host, &four) == 1 {
-        return .ipv4(unsafe withUnsafeBytes(of: four) { unsafe Array($0) }, port: port)
+        return (unsafe withUnsafeBytes(of: four) { unsafe Array($0) }, nil)
     }
+    if let bytes = SocketAddress.abbreviatedIPv4(host) { return (bytes, nil) }
+    let parts = host.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
     var six = in6_addr()
-    if unsafe inet_pton(AF_INET6, host, &six) == 1 {
-        return .ipv6(unsafe withUnsafeBytes(of: six) { unsafe Array($0) }, port: port, scope: 0)
-    }
-    return nil
+    guard let address = parts.first, unsafe inet_pton(AF_INET6, address, &six) == 1 else { return nil }
+    return (unsafe withUnsafeBytes(of: six) { unsafe Array($0) }, parts.count > 1 ? parts[1] : nil)
+}
+
+/// Returns the index of the network interface that `zone` names (RFC 4007 §11.2): by its name or its index.
+private func index(ofZone zone: String) -> UInt32? {
+    let index = unsafe if_nametoindex(zone)
+    if index > 0 { return index }
+    return zone.utf8.allSatisfy { 0x30...0x39 ~= $0 } ? UInt32(zone).flatMap { $0 > 0 ? $0 : nil } : nil
 }

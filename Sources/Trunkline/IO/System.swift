@@ -142,8 +142,7 @@ func addressError(_ code: Int32, _ doing: String) -> TransportError {
 }
 
 /// Converts the error number of connecting to `address`.
-func connectError(_ code: Int32, _ address: SocketAddress) -> TransportError {
-    let doing = "connecting to \(address)"
+func connectError(_ code: Int32, _ address: SocketAddress, _ doing: String) -> TransportError {
     switch code {
     case ENOENT:  // no socket file
         return TransportError(.refused, errno: code, "\(doing): \(systemMessage(code))")

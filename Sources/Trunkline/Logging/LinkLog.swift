@@ -388,15 +388,15 @@ extension DisconnectReport {
     fileprivate var isOrderly: Bool { !cause.isAbnormal && !hasLost }
 
     /// The cause, its meaning and the error.
-    fileprivate var reason: String { reason(isFirst: true) }
+    var reason: String { reason(isFirst: true) }
 
     private func reason(isFirst: Bool) -> String {
         // The message of a TLS error says that TLS failed.
         let meaning = isFirst && (cause != .tls || error == nil) ? [cause.meaning] : []
-        var parts = meaning + (error.map { [LogText.of($0)] } ?? [])
+        var parts = meaning + (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
-        return parts.isEmpty ? cause.rawValue : "\(cause.rawValue): \(parts.joined(separator: "; "))"
+        return .labelled(cause.rawValue, parts)
     }
 
     fileprivate func logText(_ address: String?, isFirst: Bool) -> String {

@@ -15,7 +15,7 @@ enum LogText {
 
     private static func of(_ error: ClientError) -> String {
         guard let cause = error.cause else { return "\(error)" }
-        return "\(error.changed { $0.cause = nil }); \(of(cause))"
+        return ["\(error.changed { $0.cause = nil })", of(cause)].joinedPhrases
     }
 
     /// `1 request`, `2 requests`.
@@ -34,7 +34,7 @@ enum LogText {
         return (number < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
     }
 
-    /// `50 timedOut (unknown), 7 closed (notSent)`: the most frequent first.
+    /// `50 timedOut (fate unknown), 7 closed (not sent)`: the most frequent first.
     static func list(_ counts: [String: Int]) -> String {
         counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\(grouped($0.value)) \($0.key)" }
             .joined(separator: ", ")

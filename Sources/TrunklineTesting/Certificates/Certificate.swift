@@ -121,7 +121,12 @@ final class Certificate: @unchecked Sendable {
         if request.isAuthority { extensions.append((83, "critical,keyCertSign,cRLSign")) }
         if let usage = request.usage { extensions.append((126, usage.extensionValue)) }
         if !request.names.isEmpty {
-            let names = request.names.map { (literalAddress($0, port: 0) == nil ? "DNS:" : "IP:") + $0 }
+            let names = request.names.map { name in
+                guard let bytes = literalBytes(name) else { return "DNS:" + name }
+                let address: SocketAddress =
+                    bytes.count == 4 ? .ipv4(bytes, port: 0) : .ipv6(bytes, port: 0, scope: 0)
+                return "IP:" + address.host
+            }
             extensions.append((85, names.joined(separator: ",")))
         }
         return extensions.allSatisfy { add($0.0, $0.1) }

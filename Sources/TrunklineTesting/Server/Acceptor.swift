@@ -69,11 +69,11 @@ extension SocketAddress {
         switch self {
         case .unix(let path): .unix(path: path)
         case .ipv4(let bytes, let port): .host(bytes.map(String.init).joined(separator: "."), port: port)
-        case .ipv6(let bytes, let port, _):
+        case .ipv6(let bytes, let port, let scope):
             .host(
                 stride(from: 0, to: bytes.count, by: 2)
                     .map { String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16) }
-                    .joined(separator: ":"),
+                    .joined(separator: ":") + (scope == 0 ? "" : "%\(scope)"),
                 port: port
             )
         }

@@ -193,6 +193,7 @@ extension LoopbackServer: TransportHandler {
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: "")
             link.transport = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
+            link.codec = codec  // as the client does
             awaitHandshake(on: link)
             updateReading(link)
             markDirty(link)

@@ -56,11 +56,11 @@ import Testing
     @Test(arguments: [false, true])
     func silenceThatNoPingCouldBreakMeansNothing(wasQueued: Bool) {
         var link = TestLink()
-        #expect(link.refuse(at: 30, wasQueued: wasQueued))
+        #expect(link.refuse(at: 30, wasQueued: wasQueued) == true)
         #expect(!link.machine.isProbing && !link.machine.asks)
         for time in stride(from: 40.0, to: 1000, by: 10) {
             #expect(link.machine.nextLook == at(time))
-            #expect(link.refuse(at: time, wasQueued: wasQueued))
+            #expect(link.refuse(at: time, wasQueued: wasQueued) == true)
         }
         // A ping is possible again.
         #expect(link.fire(at: 1000) == .ping(number: wasQueued ? 97 : 0))
@@ -72,7 +72,7 @@ import Testing
     func aFrameThatIsStuckWithoutAPingEndsTheLink(wasQueued: Bool) {
         var link = TestLink()
         _ = link.machine.grew(by: 5, at: at(1))
-        #expect(link.refuse(at: 11, wasQueued: wasQueued))
+        #expect(link.refuse(at: 11, wasQueued: wasQueued) == true)
         #expect(link.machine.nextLook == at(11))
         #expect(link.fire(due: 11, at: 11.2) == .declareDead)
     }
@@ -83,14 +83,14 @@ import Testing
         policy.speakAfter = .seconds(4)
         var link = TestLink(policy)
         #expect(link.fire(at: 4) == .ping(number: 0))
-        #expect(link.refuse(at: 8, wasQueued: true))
+        #expect(link.refuse(at: 8, wasQueued: true) == true)
         #expect(link.machine.isProbing && link.machine.nextLook == at(14))
         #expect(link.fire(at: 14) == .declareDead)
     }
 
     @Test func aOneWayHeartbeatIsTriedAgain() {
         var link = TestLink(mode: .oneWay)
-        #expect(link.refuse(at: 30, wasQueued: false))
+        #expect(link.refuse(at: 30, wasQueued: false) == true)
         #expect(link.machine.nextLook == at(40))
         #expect(link.fire(at: 40) == .ping(number: 0))
         #expect(link.machine.nextLook == at(70))

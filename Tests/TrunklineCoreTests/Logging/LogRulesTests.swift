@@ -290,7 +290,7 @@ import Testing
         log.add(failure(.timedOut))
         #expect(
             log.takeLines() == [
-                "warning gateway requests.failed: request 7 failed: timedOut (unknown): deadline exceeded"
+                "warning gateway requests.failed: request 7 failed: timedOut (fate unknown): deadline exceeded"
             ]
         )
         for _ in 0..<1500 { log.add(failure(.timedOut)) }
@@ -299,8 +299,8 @@ import Testing
         log.pass(.seconds(30))
         #expect(
             log.takeLines() == [
-                "warning gateway requests.failed: 1,501 requests failed in 30 s: 1,500 timedOut (unknown), 1 timedOut (notSent);"
-                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest: a request: overloaded (notSent): full"
+                "warning gateway requests.failed: 1,501 requests failed in 30 s: 1,500 timedOut (fate unknown), 1 timedOut (not sent);"
+                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest: a request: overloaded (not sent): full"
             ]
         )
         #expect(log.rules.nextFlush == nil)

@@ -59,6 +59,26 @@ struct EncodingFailureLoopbackTests {
         }
     }
 
+    @Test func anErrorNamesTheFrameThatCannotBeEncoded() async throws {
+        try await withServerAndClient(speaking: FaultyCodec(refused: .request)) { _, client in
+            let error = await failure { () throws(ClientError) in try await client.send(ask("a")) }
+            #expect(error?.code == .invalidRequest && error?.fate == .notSent)
+            #expect(error?.message.hasPrefix("the request of type 0x410 with serial ") == true)
+            #expect(error?.message.hasSuffix(" cannot be encoded") == true)
+            #expect(error?.cause as? FrameError == FrameError(.malformed, "no request today"))
+        }
+        try await withServerAndClient(speaking: FaultyCodec(refused: .part), handler: { _ in .noReply }) { _, client in
+            let stream = client.stream(Request(type: 0x403, body: "whole"))
+            do throws(ClientError) {
+                try await stream.post(Request(type: 0x404, body: "part"), isPart: true)
+                Issue.record("the part was sent")
+            } catch {
+                #expect(error.message.hasPrefix("the part of type 0x404 with serial "))
+            }
+            stream.cancel()
+        }
+    }
+
     @Test func aPongThatCannotBeEncodedIsCounted() async throws {
         // Otherwise the client may send a ping early, when a response is late on a slow machine. It would
         // count as the pong.

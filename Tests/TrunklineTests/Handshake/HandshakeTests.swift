@@ -67,6 +67,27 @@ struct HandshakeTests {
         }
     }
 
+    /// Regression: handshake.timeout was named when connecting.timeout, the shorter one, had expired.
+    @Test func theErrorNamesTheTimeoutThatExpired() throws {
+        for (handshake, connecting, words) in [
+            (10, 4, "no link within 4.0 seconds of the attempt (connecting.timeout)"),
+            (2, 4, "the handshake did not complete within 2.0 seconds (handshake.timeout)"),
+        ] {
+            let options = Self.login {
+                $0.handshake.timeout = .seconds(handshake)
+                $0.connecting.timeout = .seconds(connecting)
+                $0.reconnecting.maximumAttempts = 1
+            }
+            try simulate(options: options, handler: { _ in .noReply }) { service, client in
+                let began = service.now
+                let error = await failure { () throws(ClientError) in try await client.connect() }
+                let cause = try #require(error?.cause as? TransportError)
+                #expect(cause.code == .timedOut && cause.message.hasSuffix(words), "\(cause)")
+                #expect(service.now - began < .seconds(min(handshake, connecting) + 1))
+            }
+        }
+    }
+
     /// Regression: the refusal and the end of the link come in one read. The closure that receives the refusal has not
     /// run when the link is lost. The loss was taken as the reason, so a wrong password was tried again and again.
     @Test func aRefusalFollowedByACloseIsPermanent() throws {
@@ -317,7 +338,8 @@ struct HandshakeTests {
             let report = await reports.next()
             #expect(report?.phase == .handshaking && report?.cause == .timedOut)
             let message = (report?.error as? TransportError)?.message
-            #expect(message == "restoring 200 subscriptions: 100 answered, then none within 2.0 seconds")
+            let progress = "restoring 200 subscriptions: 100 answered, then none within 2.0 seconds"
+            #expect(message == "\(progress) (handshake.timeout)")
             // One back-off, two round trips of answers, and the time without an answer.
             #expect(service.now - began < .milliseconds(2500))
             answers.withLock { $0 = .max }

@@ -23,7 +23,7 @@ import Testing
     )
     func someMeanTheSameEverywhere(_ number: Int32, _ code: TransportError.Code) {
         let errors = [
-            transportError(number, "a"), addressError(number, "a"), connectError(number, .loopback(port: 1)),
+            transportError(number, "a"), addressError(number, "a"), connectError(number, .loopback(port: 1), "a"),
         ]
         #expect(errors.allSatisfy { $0.code == code && $0.errno == number })
     }
@@ -45,7 +45,7 @@ import Testing
     ) {
         #expect(transportError(number, "reading x").code == other)
         #expect(addressError(number, "listening on x").code == address)
-        #expect(connectError(number, .loopback(port: 1)).code == connect)
+        #expect(connectError(number, .loopback(port: 1), "a").code == connect)
     }
 
     @Test func aMissingFileIsNotARefusal() {

@@ -32,7 +32,10 @@ struct TimelineTests {
             #expect(written < .milliseconds(10) && attempt.firstByteWritten == written && attempt.encoding == written)
             #expect(attempt.admission.map { $0 <= written } == true)
             let text = "\(error)"
-            #expect(text.hasPrefix("timedOut (unknown): deadline exceeded after 8 s: written on session"), "\(text)")
+            #expect(
+                text.hasPrefix("timedOut (fate unknown): deadline exceeded after 8 s: written on session"),
+                "\(text)"
+            )
             #expect(text.contains("; no frame completed on that link for 8"), "\(text)")
             #expect(text.contains("; ping unanswered; 3 other requests in flight"), "\(text)")
             for other in others { other.cancel() }

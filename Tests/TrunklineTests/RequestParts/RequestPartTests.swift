@@ -20,6 +20,36 @@ struct RequestPartTests {
         }
     }
 
+    /// Parts with types of their own could not be sent if anything besides types distinguished frames: "the layout has no
+    /// role for part frames".
+    @Test func typesMarkPartsOfRequestsBesideOtherRoles() throws {
+        let layout = FrameLayout {
+            Field.type(UInt32.self)
+            Field.serial(UInt32.self)
+            Field.integer("flags", UInt8.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        for layout in [
+            layout.roles(ping: 1, cancel: 0x401, part: 0x404, goAway: 9),
+            layout.roles(
+                cancel: 0x401,
+                response: .bit(0, of: "flags"),
+                part: 0x404,
+                closing: 9,
+                requests: 0x402...0x403
+            ),
+        ] {
+            try simulate(speaking: layout, handler: { _ in .perform(join) }) { service, client in
+                let upload = client.open(piece("a"))
+                try await upload.send(Request(body: "b"))
+                try await upload.finish(whole("c"))
+                #expect(await words(of: upload.responses) == ["abc"])
+                #expect(await service.server.journal.requestPartCount == 2)
+            }
+        }
+    }
+
     @Test func partsOfTheReplyArriveWhilePartsOfTheRequestAreSent() throws {
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in

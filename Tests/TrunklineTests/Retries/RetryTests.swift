@@ -54,6 +54,8 @@ struct RetryTests {
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
             #expect(error?.message.hasSuffix("(try 3)") == true)
+            // Regression: it was appended where the error was observed, and again where the caller got it.
+            #expect(error?.message.contains("(try 3) (try 3)") == false)
             #expect(await service.server.journal.requestCount == 3)
         }
     }

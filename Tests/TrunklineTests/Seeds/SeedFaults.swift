@@ -120,7 +120,7 @@ extension SeedWorld {
         case .stall: stall(for: time)
         case .stop:
             // So long that deadlines pass while answers arrive.
-            network.stopProcess(for: time * 10)
+            stop(for: time * 10)
             try await pass(time * 10)
         default: network.reset(host)
         }

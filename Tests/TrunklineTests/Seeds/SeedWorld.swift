@@ -15,6 +15,8 @@ final class SeedWorld: Sendable {
         /// Whether servers behave. A request that waited until now is then answered like any other.
         var isMended = false
         var stalled = Duration.zero
+        /// The times during which the process of the client was, or is, stopped.
+        var stops: [Range<Duration>] = []
         var tally: [String: Int] = [:]
         var log: [String] = []
         var violations: [String] = []
@@ -43,8 +45,13 @@ final class SeedWorld: Sendable {
     // MARK: Facts
 
     var now: Duration { network.clock.now.offset }
-    /// How long the event loop was held up while time passed.
-    var stalled: Duration { state.withLock { $0.stalled } }
+    /// How long the event loop has been held up, or the process stopped, until now.
+    var stalled: Duration {
+        let now = now
+        return state.withLock { state in
+            state.stops.reduce(state.stalled) { $0 + max(.zero, min(now, $1.upperBound) - $1.lowerBound) }
+        }
+    }
     var tally: [String: Int] { state.withLock { $0.tally } }
     var log: [String] { state.withLock { $0.log } }
     var violations: [String] { state.withLock { $0.violations } }
@@ -85,6 +92,12 @@ final class SeedWorld: Sendable {
     func stall(for time: Duration) {
         state.withLock { $0.stalled += time }
         network.stall(for: time)
+    }
+
+    func stop(for time: Duration) {
+        let now = now
+        state.withLock { $0.stops.append(now..<now + time) }
+        network.stopProcess(for: time)
     }
 
     func sleep(for time: Duration) {

@@ -67,6 +67,69 @@ import TrunklineTesting
         }
     }
 
+    /// Lines. A part of a line is removed from the input and kept in the codec.
+    private struct HoldingLines: FrameCodec, ServerSideCodec, FieldDefaultsCodec {
+        var isServer = false
+        var held: [UInt8] = []
+        var prefix = Bytes()
+
+        var matching: ResponseMatching { .inOrder }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            guard let end = input.firstOffset(of: 10) else {
+                if let part = input.readBytes(input.count) { held += part }
+                input.discard(0)
+                return nil
+            }
+            guard let line = input.readBytes(end), input.skip(1) else { return nil }
+            defer { held = [] }
+            return Frame(isServer ? .request : .response, body: Bytes(held + line))
+        }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            output.append(isServer ? frame.body : Bytes(Array(prefix) + Array(frame.body)))
+            output.append([10])
+        }
+
+        mutating func setDefaults(from frame: Frame) throws(FrameError) {
+            prefix = frame[bytes: "prefix"] ?? prefix
+        }
+
+        func serverSide() -> any FrameCodec { HoldingLines(isServer: true) }
+    }
+
+    /// An attacker adds a part of a line to the plaintext. Regression: the codec had removed it from the input, where it
+    /// would have been found, and added it to the first line that arrived over TLS.
+    @Test("no plaintext that a codec has kept becomes a part of what TLS protects", .timeLimit(.minutes(5)))
+    func kept() async throws {
+        let authority = try TestAuthority()
+        let identity = try authority.identity(for: "127.0.0.1")
+        let server = try await LoopbackServer.start(
+            speaking: HoldingLines(),
+            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
+        ) { request in
+            request.body == "TLS?" ? .sequence([.reply("go on"), .garbage("forged "), .startTLS]) : .echo
+        }
+        let options = ClientOptions { options in
+            options.tls.roots = .only(authority.root)
+            options.handshake.perform = { link in
+                try await link.setDefault("prefix", to: Bytes("me: "))
+                _ = try await link.send(Request(body: "TLS?"))
+                try await link.startTLS()
+                let reply = try await link.send(Request(body: "login"))
+                // What the handshake has set stays.
+                #expect(reply.body == "me: login")
+            }
+            options.handshake.timeout = patience
+            options.connecting.timeout = patience
+        }
+        let client = Client(to: server.endpoint, speaking: HoldingLines(), options: options)
+        let reply = try await client.send(Request(body: "hello"), timeout: .after(patience))
+        #expect(reply.body == "me: hello")
+        await client.close()
+        await server.stop()
+    }
+
     @Test("a server with the wrong name receives only the first request", .timeLimit(.minutes(5)))
     func wrongName() async throws {
         try await run(.sequence([.reply("go on"), .startTLS]), identity: ["elsewhere"]) { server, client in

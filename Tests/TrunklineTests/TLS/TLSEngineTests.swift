@@ -4,6 +4,12 @@ import TrunklineTesting
 
 @testable import Trunkline
 
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
 /// The TLS engine without a socket.
 @Suite(.tags(.realThreads)) struct TLSEngineTests {
     /// A client's engine and a server's engine, which the test connects.
@@ -71,6 +77,78 @@ import TrunklineTesting
                 }
             }
         }
+    }
+
+    /// Regression: the error said only "alert handshake failure".
+    @Test("an error names the renegotiation that was refused before it")
+    func renegotiation() async throws {
+        let pair = try await Pair()
+        let server = pair.server
+        let library = unsafe dlopen(OpenSSL.names[0].ssl, RTLD_NOW)
+        typealias Function = @convention(c) (OpaquePointer?) -> Int32
+        typealias Clear = @convention(c) (OpaquePointer?, UInt64) -> UInt64
+        guard let begin = unsafe dlsym(library, "SSL_renegotiate"),
+            let clear = unsafe dlsym(library, "SSL_clear_options")
+        else { return print("renegotiation is skipped: OpenSSL 3 is not installed") }
+        // SSL_CTRL_SET_MAX_PROTO_VERSION: TLS 1.2. SSL_OP_NO_RENEGOTIATION would refuse to begin one.
+        _ = unsafe server.api.pointee.SSL_ctrl(server.ssl, 124, 0x0303, nil)
+        _ = unsafe unsafeBitCast(clear, to: Clear.self)(server.ssl, 1 << 30)
+        #expect(try pair.shakeHands() == (true, true))
+        #expect(pair.client.session?.version == "TLSv1.2")
+        #expect(unsafe unsafeBitCast(begin, to: Function.self)(server.ssl) == 1)
+        _ = unsafe server.api.pointee.SSL_do_handshake(server.ssl)
+        #expect(Pair.read(server.outgoing.takeAll(), by: pair.client).bytes.isEmpty)
+        #expect(pair.client.hasRefusedRenegotiation)
+        _ = Pair.read(pair.client.outgoing.takeAll(), by: server)
+        guard case .failed(let error) = Pair.read(server.outgoing.takeAll(), by: pair.client).end else {
+            Issue.record("the link goes on")
+            return
+        }
+        #expect(error.message.contains("; before that, the server began a renegotiation (TLS 1.2)"), "\(error)")
+    }
+
+    /// Regression: OpenSSL ignored a certificate after a byte-order mark: "the PEM contains no certificate", or a chain
+    /// without its second certificate.
+    @Test("a PEM with byte-order marks is read, and one in UTF-16 is named")
+    func byteOrderMarks() async throws {
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        let authority = try TestAuthority()
+        let root = try authority.root.load()
+        let marked = Bytes(mark + Array(root) + mark + Array(root))
+        var settings = TLSSettings(.client(verifies: true))
+        settings.trustsSystem = false
+        settings.roots = [marked]
+        let identity = try await authority.identity(for: "server").load()
+        settings.identity = TLSSettings.Identity(
+            certificates: Bytes(mark + Array(identity.certificates)),
+            key: Bytes(mark + Array(identity.key)),
+            passphrase: nil
+        )
+        _ = try OpenSSLContext(settings)
+        let wide = Bytes([0xFF, 0xFE] + Array(root).flatMap { [$0, 0] })
+        settings.roots = [wide]
+        let error = #expect(throws: TransportError.self) { try OpenSSLContext(settings) }
+        #expect(error?.message == "the roots cannot be used: the PEM is in UTF-16: save it as UTF-8")
+        settings.roots = []
+        settings.identity = TLSSettings.Identity(certificates: identity.certificates, key: wide)
+        let keyError = #expect(throws: TransportError.self) { try OpenSSLContext(settings) }
+        #expect(keyError?.message.hasSuffix("; the PEM is in UTF-16: save it as UTF-8") == true)
+    }
+
+    /// Regression: an address with a zone was sent as the name of a host, and compared with the names of a certificate.
+    @Test(
+        "no name is sent for an address, with or without a zone",
+        arguments: ["fe80::1%lo", "fe80::1%nowhere9", "127.1"]
+    )
+    func addresses(name: String) throws {
+        let context = try OpenSSLContext(TLSSettings(.client(verifies: false)))
+        let engine = try OpenSSLEngine(context, name: name, isServer: false)
+        _ = try Pair.handshake(engine, with: [])
+        let hello = engine.outgoing.takeAll()
+        let named = try OpenSSLEngine(context, name: "db.example", isServer: false)
+        _ = try Pair.handshake(named, with: [])
+        #expect(named.outgoing.takeAll().contains(Array("db.example".utf8)))
+        #expect(!hello.isEmpty && !hello.contains(Array(name.utf8)) && !hello.contains(Array("fe80".utf8)))
     }
 
     @Test("bytes arrive as they were written, however they are split", arguments: [1, 5, 17, 16_000, 70_000])

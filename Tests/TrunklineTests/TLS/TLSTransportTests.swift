@@ -128,6 +128,69 @@ struct TLSTransportTests {
         await peer.setReading(true)
     }
 
+    // MARK: Failures of the engine
+
+    /// An engine that passes bytes on as they are, and fails to encrypt from the byte `limit` on. Like OpenSSL, it may
+    /// have written records when it fails.
+    ///
+    /// Unchecked `Sendable`: it is used on one loop only.
+    private final class FailingEngine: TLSEngine, TLSContext, @unchecked Sendable {
+        let limit: Int
+        private var encrypted = 0
+        var outgoing = CiphertextBuffer()
+        var session: TLSSession? { nil }
+        var awaitsVerdict: Bool { false }
+        var hasMore: Bool { false }
+        var hasRefusedRenegotiation: Bool { false }
+        var peerCertificates: [TLSCertificate] { [] }
+        var verificationFailure: TransportError? { nil }
+
+        init(limit: Int) { self.limit = limit }
+
+        func makeEngine(for name: String) throws(TransportError) -> any TLSEngine { self }
+        func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool { true }
+        func read(
+            _ input: inout UnsafeRawBufferPointer,
+            into output: UnsafeMutableRawBufferPointer
+        ) -> TLSReadOutcome { .needsInput }
+        func finishWriting() {}
+        func releaseMemory() {}
+
+        func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
+            let room = min(bytes.count, limit - encrypted)
+            unsafe outgoing.append(UnsafeRawBufferPointer(rebasing: bytes[..<room]))
+            encrypted += room
+            guard room == bytes.count else { throw TransportError(.tls(.protocolViolation), "no more keys") }
+            return true
+        }
+    }
+
+    /// Regression: all bytes of the call were reported as unwritten, also those that had gone out. So requests that the
+    /// server received failed with the fate `notSent`.
+    @Test func whatWasEncryptedBeforeAFailureCountsAsWritten() throws {
+        for (limit, size) in [(0, 1000), (999, 1000), (100_000, 400_000), (70_000, 69_999), (3, 4), (16_390, 40_000)] {
+            let network = SimulatedNetwork(seed: 1)
+            let server = TestServer(on: network.loop, echoes: false)
+            try network.runBlocking {
+                try await server.listen(on: network.address("db"))
+                let client = TestPeer(on: network.loop, tls: FailingEngine(limit: limit))
+                try await client.connect(to: network.address("db"))
+                await client.write(pattern(size))
+                await client.write(pattern(10))
+                await client.wait { $0.failure != nil }
+                #expect(await client.failure?.message == "no more keys")
+                try await network.clock.sleep(for: .seconds(1))
+                let written = await client.writtenCount
+                #expect(await server.peers[0].received.count == written, "limit \(limit), size \(size)")
+                #expect(written <= limit)
+                await client.close()
+                await server.peers[0].close()
+                await server.stop()
+                try await network.clock.sleep(for: .seconds(60))
+            }
+        }
+    }
+
     // MARK: Single cases
 
     /// Room in the socket is not reported before the handshake is over. Regression: waiting for it kept the

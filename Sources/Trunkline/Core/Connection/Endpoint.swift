@@ -49,6 +49,9 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Creates an endpoint for the server at `host`: a name, an IPv4 address, or an IPv6 address with or without
     /// brackets. A name is resolved again for every attempt.
     ///
+    /// An IPv6 address may have a zone: the name or index of an interface, as in `fe80::1%eth0`. Text that the system
+    /// reads as an IPv4 address, such as `127.1`, is that address, also for the certificate of a server with TLS.
+    ///
     /// If `host` contains a zero byte, every attempt fails with ``TransportError/Code-swift.enum/invalidAddress``.
     public static func host(_ host: String, port: UInt16) -> Endpoint {
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")

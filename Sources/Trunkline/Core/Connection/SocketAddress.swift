@@ -54,11 +54,12 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The IP address as text (RFC 5952 §4), without its port; for a path, the path.
+    /// The IP address as text (RFC 5952 §4), with its zone and without its port; for a path, the path.
     package var host: String {
         switch self {
         case .ipv4(let bytes, _): return bytes.map(String.init).joined(separator: ".")
-        case .ipv6(let bytes, _, _):
+        case .ipv6(let bytes, _, let scope):
+            let zone = SocketAddress.zone(scope)
             let groups = stride(from: 0, to: bytes.count, by: 2).map { UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]) }
             // The longest run of zeros; of equally long runs, the first. A single zero is not shortened.
             var (gap, run) = (0..<0, 0)
@@ -69,10 +70,42 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
             func text(_ groups: ArraySlice<UInt16>) -> String {
                 groups.map { String($0, radix: 16) }.joined(separator: ":")
             }
-            guard !gap.isEmpty else { return text(groups[...]) }
-            return text(groups[..<gap.lowerBound]) + "::" + text(groups[gap.upperBound...])
+            guard !gap.isEmpty else { return text(groups[...]) + zone }
+            return text(groups[..<gap.lowerBound]) + "::" + text(groups[gap.upperBound...]) + zone
         case .unix(let path): return path.escaped()
         }
+    }
+
+    /// The zone of an address with this scope: the index of an interface (RFC 4007 §11.2).
+    private static func zone(_ scope: UInt32) -> String { scope == 0 ? "" : "%\(scope)" }
+
+    /// Whether the address is on the link of one interface, and says of none which one: `fe80::1` without a zone.
+    package var lacksZone: Bool {
+        guard case .ipv6(let bytes, _, 0) = self, bytes.count == 16 else { return false }
+        return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+    }
+
+    /// Returns the four bytes of an IPv4 address in the notation of `inet_aton`: one to four numbers, decimal, octal
+    /// (`010`) or hexadecimal (`0x8`), the last of which fills the remaining bytes. `nil` for anything else.
+    package static func abbreviatedIPv4(_ text: String) -> [UInt8]? {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard (1...4).contains(parts.count) else { return nil }
+        var value: UInt64 = 0
+        for (index, part) in parts.enumerated() {
+            let digits = part.utf8
+            let (number, radix): (Substring, Int) =
+                digits.starts(with: "0x".utf8) || digits.starts(with: "0X".utf8)
+                ? (part.dropFirst(2), 16)
+                : digits.first == 0x30 && digits.count > 1 ? (part.dropFirst(), 8) : (part, 10)
+            // A sign is not a digit.
+            guard digits.first != 0x2b, digits.first != 0x2d, number.utf8.first != 0x2b, number.utf8.first != 0x2d,
+                let number = UInt64(number, radix: radix)
+            else { return nil }
+            let width = index == parts.count - 1 ? 8 * (5 - parts.count) : 8
+            guard number < 1 << UInt64(width) else { return nil }
+            value = value << UInt64(width) | number
+        }
+        return (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt64(24 - 8 * $0)) }
     }
 
     /// Returns the same address with another port. A path has no port and is returned as it is.
@@ -87,11 +120,11 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .ipv4(let bytes, let port): bytes.map(String.init).joined(separator: ".") + ":\(port)"
-        case .ipv6(let bytes, let port, _):
+        case .ipv6(let bytes, let port, let scope):
             "["
                 + stride(from: 0, to: bytes.count, by: 2).map {
                     String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16)
-                }.joined(separator: ":") + "]:\(port)"
+                }.joined(separator: ":") + SocketAddress.zone(scope) + "]:\(port)"
         case .unix(let path): "unix:\(path.escaped())"
         }
     }

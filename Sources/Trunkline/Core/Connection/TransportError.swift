@@ -49,5 +49,5 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     }
 
     /// The code and the message.
-    public var description: String { "\(code): \(message)" }
+    public var description: String { .labelled("\(code)", message) }
 }

@@ -72,5 +72,5 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The code and the message.
-    public var description: String { "\(code): \(message)" }
+    public var description: String { .labelled("\(code)", message) }
 }

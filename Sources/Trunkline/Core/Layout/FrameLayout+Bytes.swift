@@ -152,20 +152,33 @@ extension FrameLayout {
             }
             return frame.type
         case .part:
-            if !roles.hasMarks, let part = roles.part {
-                if part.contains(frame.type) { return frame.type }
-                if frame.type == 0 { return part.lowerBound }
-                throw misuse(of: frame.type, by: "not the type of a part")
-            }
-            // Marks of parts exist only on responses.
-            if !isServerSide, outbound.shape.kind == nil { break }
-            if declared.part != nil || declared.kind != nil { return frame.type }
-            if outbound.shape.kind?.lists(.part) == true { return frame.type }
+            // A kind field marks parts in both directions. Bits and numbers mark parts of replies only.
+            if outbound.shape.kind?.lists(.part) == true, !isServerSide || roles.part == nil { return frame.type }
+            if let part = roles.part { return try typeOfPart(frame.type, part) }
+            if isServerSide, declared.part != nil || declared.kind != nil { return frame.type }
+            if declared.part != nil { throw FrameError(.unknownType, Self.marksOnlyReplies) }
         case .goAway:
-            if declared.goAway != nil || declared.kind != nil { return frame.type }
             if outbound.shape.kind?.lists(.goAway) == true { return frame.type }
+            if isServerSide, declared.goAway != nil || declared.kind != nil { return frame.type }
+            if declared.goAway != nil {
+                throw FrameError(.unknownType, "only the server sends goAway frames (the role closing is the client's)")
+            }
         }
         throw FrameError(.unknownType, "the layout has no role for \(frame.kind) frames")
+    }
+
+    private static var marksOnlyReplies: String {
+        "the role part of this layout marks only parts of replies: parts of requests need a type or a kind field"
+    }
+
+    /// Returns the type of a part to send; 0 means the lowest of `types`.
+    private func typeOfPart(_ type: UInt32, _ types: ClosedRange<UInt32>) throws(FrameError) -> UInt32 {
+        let type = type == 0 ? types.lowerBound : type
+        guard types.contains(type) else { throw misuse(of: type, by: "not the type of a part") }
+        guard isServerSide || roles.isRequestPart(type) else {
+            throw misuse(of: type, by: "also the type of a request or closing frame, so it marks only parts of replies")
+        }
+        return type
     }
 
     @inline(never)
@@ -209,6 +222,7 @@ extension FrameLayout {
         if type == roles.ping { return "the ping" }
         if type == roles.pong { return "the pong" }
         if type == roles.cancel { return "the cancellation" }
+        if roles.part != nil, roles.isRequestPart(type) { return "a part of a request (open)" }
         // If responses are marked, requests may have the types of pushes.
         if roles.tellsPushes { return nil }
         if let push = roles.push, push.contains(type) { return "a push" }

@@ -78,8 +78,12 @@ extension FrameLayout {
         if type == roles.cancel, !isAnswer { return .cancel }
         let mayBeHeartbeat = inbound.shape.serial != nil && roles.isReserved(frame.serial)
         if isServerSide {
-            guard mayBeHeartbeat, let heartbeat = declared.heartbeat, type == heartbeat.type else { return kind }
-            return frame.body == heartbeat.body ? .ping : kind
+            if mayBeHeartbeat, let heartbeat = declared.heartbeat, type == heartbeat.type,
+                frame.body == heartbeat.body
+            {
+                return .ping
+            }
+            return kind == .request && roles.isRequestPart(type) ? .part : kind
         }
         if !isAnswer || !roles.tellsPushes {
             if let goAway = declared.goAway, goAway.matches(frame, typeBits: roles.typeBits) { return .goAway }
@@ -126,7 +130,8 @@ extension FrameLayout {
         // A pong with its own type does not get the mark of a response.
         let isPongByType = frame.kind == .pong && roles.pong != nil && declared.response?.types != nil
         if let response = declared.response, !isPongByType {
-            let isAnswer = frame.kind == .response || frame.kind == .part || frame.kind == .pong
+            // A part that a client sends is one of a request.
+            let isAnswer = frame.kind == .response || frame.kind == .pong || frame.kind == .part && isServerSide
             try response.mark(&frame, isAnswer, as: "a response", typeBits: roles.typeBits, in: outbound.shape)
         }
         return frame
@@ -153,7 +158,7 @@ extension FrameLayout {
         // A frame to send may already have its marks.
         let type = frame.type & ~roles.typeBits
         if let requests = roles.requests, !requests.contains(type), type != roles.closing, type != roles.window,
-            frame.kind != .part || declared.part?.types == nil
+            frame.kind != .part || roles.part == nil
         {
             let known = list(requests)
             throw FrameError(.unknownType, "type \(hexadecimal(type)) is not in the role requests (\(known))")

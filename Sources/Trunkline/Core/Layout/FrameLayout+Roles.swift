@@ -12,7 +12,7 @@ extension FrameLayout {
     /// ```
     ///
     /// Roles that do not fit the fields, or that contradict each other, stop the program with a message that names the
-    /// role.
+    /// role. So do roles whose frames cannot be sent, or that the other side would read as frames of another role.
     ///
     /// ### How a received frame gets its kind
     ///
@@ -60,9 +60,8 @@ extension FrameLayout {
     ///   - response: The mark that responses have and all other frames do not have. By default, all frames without
     ///     another role are responses.
     ///   - part: The types, or the mark, of a part of a reply with more to come. By default, each reply is one frame.
-    ///     Types also mark parts of requests (``Client/open(_:timeout:partTimeout:options:buffering:)``) if the only
-    ///     other roles are `ping`, `pong`, `cancel`, `window`, `closing`, `success`, `serials`, `responsesRepeat`, and
-    ///     `push` as types.
+    ///     Types also mark parts of requests (``Client/open(_:timeout:partTimeout:options:buffering:)``), except types
+    ///     that are in `requests` or that `closing` has. A kind field that lists `part` marks both too.
     ///   - window: The type of the frame by which the client accepts more bytes of the reply to the request with the
     ///     same serial; see ``WindowedCodec/isWindowUpdate(_:)``.
     ///   - goAway: The types, or the mark, by which the server announces that it is about to close the link.
@@ -237,6 +236,7 @@ extension FrameLayout {
         layout.roles = try Roles(list, request: request.shape, response: self.response.shape)
         layout.declared = list
         if heartbeat != nil { try layout.checkHeartbeat() }
+        try layout.checkSamples()
         return layout
     }
 

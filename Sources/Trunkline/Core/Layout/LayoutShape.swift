@@ -29,7 +29,9 @@ struct LayoutShape: Sendable {
             if let number = numbers[kind] { return number }
             return switch kind {
             case .request, .ping, .cancel: numbers[.request]
-            case .response, .part, .push, .pong, .goAway: numbers[.response]
+            case .response, .part, .push, .pong: numbers[.response]
+            // If pushes are listed, a frame of the kind response is not a goAway, whatever its mark.
+            case .goAway: numbers[.push] ?? numbers[.response]
             }
         }
     }

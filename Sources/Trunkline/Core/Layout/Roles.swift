@@ -44,7 +44,7 @@ struct Roles: Sendable {
     var cancel: UInt32?
     var closing: UInt32?
     var push: ClosedRange<UInt32>?
-    /// The types of a part, in both directions, if only type numbers distinguish frames.
+    /// The types of a part, in both directions; see `isRequestPart`.
     var part: ClosedRange<UInt32>?
     /// The type of a frame by which the client accepts more bytes of a reply.
     var window: UInt32?
@@ -67,13 +67,20 @@ struct Roles: Sendable {
         serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
     }
 
+    /// Returns whether a frame to the server with this type is a part of a request. A type that is also that of requests
+    /// or of the closing frame marks only parts of replies.
+    func isRequestPart(_ type: UInt32) -> Bool {
+        guard let part, part.contains(type), type != closing else { return false }
+        return requests?.contains(type) != true
+    }
+
     /// Returns the kind of a received frame with this type.
     @inline(__always)
     func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
         if type == ping { return .ping }
         if type == pong { return .pong }
         if type == cancel { return .cancel }
-        if let part, part.contains(type) { return .part }
+        if let part, part.contains(type), !isServerSide || type != closing { return .part }
         if isServerSide { return .request }
         if let push, push.contains(type) { return .push }
         return .response

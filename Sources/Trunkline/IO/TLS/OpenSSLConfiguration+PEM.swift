@@ -26,8 +26,10 @@ extension OpenSSLConfiguration {
         guard unsafe privateKey != nil else {
             let (_, text) = library.takeErrors()
             let hint =
-                identity.passphrase == nil
-                ? "; if it is encrypted, it needs a passphrase" : ", or the passphrase is wrong"
+                identity.key.isUTF16
+                ? "; the PEM is in UTF-16: save it as UTF-8"
+                : identity.passphrase == nil
+                    ? "; if it is encrypted, it needs a passphrase" : ", or the passphrase is wrong"
             throw TransportError(.tls(.configuration), "the private key cannot be read (\(text))\(hint)")
         }
         guard
@@ -54,7 +56,7 @@ extension OpenSSLConfiguration {
     }
 
     private func eachCertificate(
-        of text: Bytes,
+        of pem: Bytes,
         _ what: String,
         _ body: (OpaquePointer) -> Bool
     ) throws(TransportError) {
@@ -62,7 +64,7 @@ extension OpenSSLConfiguration {
         let refuse: trunkline_passphrase_callback = { _, _, _, _ in -1 }
         var count = 0
         var isUsable = true
-        unsafe withBIO(of: text) { bio in
+        unsafe withBIO(of: pem) { bio in
             while isUsable, let certificate = unsafe api.pointee.PEM_read_bio_X509(bio, nil, refuse, nil) {
                 isUsable = unsafe body(certificate)
                 unsafe api.pointee.X509_free(certificate)
@@ -72,15 +74,35 @@ extension OpenSSLConfiguration {
         let (reason, text) = library.takeErrors()
         // 108: no further certificate.
         if count > 0, isUsable, reason == 108 { return }
-        let problem = count == 0 && reason == 108 ? "the PEM contains no certificate" : text
+        let absence = pem.isUTF16 ? "the PEM is in UTF-16: save it as UTF-8" : "the PEM contains no certificate"
+        let problem = count == 0 && reason == 108 ? absence : text
         throw TransportError(.tls(.configuration), "\(what) cannot be used: \(problem)")
     }
 
     private func withBIO<Result>(of text: Bytes, _ body: (OpaquePointer?) -> Result) -> Result {
-        unsafe text.withUnsafeBytes { memory in
+        unsafe text.withoutByteOrderMarks.withUnsafeBytes { memory in
             let bio = unsafe library.api.pointee.BIO_new_mem_buf(memory.baseAddress, Int32(clamping: memory.count))
             defer { unsafe _ = library.api.pointee.BIO_free(bio) }
             return unsafe body(bio)
         }
     }
+}
+
+extension Bytes {
+    /// The text without the byte-order marks (U+FEFF in UTF-8) that some editors write at the beginning of a file, and
+    /// that are within the text if files were joined. OpenSSL would skip the certificate or key that follows one.
+    fileprivate var withoutByteOrderMarks: Bytes {
+        guard contains(0xEF) else { return self }
+        var (rest, text) = (self[...], [UInt8]())
+        text.reserveCapacity(count)
+        while let byte = rest.first {
+            let isMark = rest.starts(with: [0xEF, 0xBB, 0xBF])
+            if !isMark { text.append(byte) }
+            rest = rest.dropFirst(isMark ? 3 : 1)
+        }
+        return Bytes(text)
+    }
+
+    /// Whether the text is UTF-16, by its byte-order mark.
+    fileprivate var isUTF16: Bool { starts(with: [0xFF, 0xFE]) || starts(with: [0xFE, 0xFF]) }
 }

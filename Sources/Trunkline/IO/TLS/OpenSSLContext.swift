@@ -35,7 +35,8 @@ package final class OpenSSLContext: TLSContext {
         var isNamed: Int32 = 1
         var isChecked: Int32 = 1
         let parameters = unsafe api.pointee.SSL_get0_param(ssl)
-        if let address = literalAddress(name, port: 0)?.ipBytes {
+        // A certificate has an address without a zone, and no name is sent for an address (RFC 6066 §3).
+        if let address = literalBytes(name) {
             isChecked = unsafe api.pointee.X509_VERIFY_PARAM_set1_ip(parameters, address, address.count)
         } else {
             // The dot of the root is not part of a name in TLS (RFC 6066 §3).

@@ -17,6 +17,8 @@ final class OpenSSLEngine: TLSEngine {
     private(set) var awaitsVerdict = false
     /// When the certificate of the peer that was refused first is valid, as text.
     private var refusedValidity: String?
+    /// Whether this side has refused a renegotiation, which TLS 1.3 no longer has.
+    private(set) var hasRefusedRenegotiation = false
     /// How reading ends. OpenSSL reports it once, possibly in the same call as the last bytes.
     private var ending: TLSReadOutcome?
 
@@ -54,6 +56,7 @@ final class OpenSSLEngine: TLSEngine {
             unsafe api.pointee.SSL_set_connect_state(ssl)
             let this = unsafe Unmanaged.passUnretained(self).toOpaque()
             unsafe api.pointee.SSL_set_cert_cb(ssl, Self.noteQuestion, this)
+            unsafe api.pointee.SSL_set_info_callback(ssl, Self.noteAlert)
             try unsafe context.prepare(ssl, for: name)
         }
     }
@@ -115,6 +118,15 @@ final class OpenSSLEngine: TLSEngine {
         return 1
     }
 
+    /// Called by OpenSSL for each step of a handshake and each alert.
+    private static let noteAlert: trunkline_info_callback = { ssl, event, value in
+        // SSL_CB_WRITE_ALERT; no_renegotiation (RFC 5246 §7.2.2).
+        guard event == 0x4008, value & 0xFF == 100, let api = unsafe OpenSSL.loaded?.api,
+            let engine = unsafe engine(of: api.pointee.SSL_get_rbio(ssl), api)
+        else { return }
+        engine.hasRefusedRenegotiation = true
+    }
+
     /// Called by OpenSSL for each certificate that it checks. Notes when a certificate that it refuses is valid, because
     /// it keeps no such certificate.
     static let noteRefused: trunkline_certificate_callback = { isAccepted, store in
@@ -170,6 +182,7 @@ final class OpenSSLEngine: TLSEngine {
             let (peer, side) = isServer ? ("client", "server") : ("server", "client")
             message += "; the \(peer) refused the certificate of this \(side): \(validity)"
         }
+        if hasRefusedRenegotiation { message += "; \(String.refusedRenegotiation)" }
         return TransportError(.tls(failure), message)
     }
 
@@ -340,6 +353,11 @@ func swiftString(_ string: UnsafePointer<CChar>?) -> String {
 }
 
 extension String {
+    /// What a peer did before it ended the connection.
+    static var refusedRenegotiation: String {
+        "before that, the server began a renegotiation (TLS 1.2), which this client refuses"
+    }
+
     /// The text without the version in which TLS introduced an alert (`sslv3 alert certificate expired`): it reads as if
     /// the link used that version.
     fileprivate var withoutOldVersion: String {

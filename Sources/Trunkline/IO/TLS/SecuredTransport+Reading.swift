@@ -68,7 +68,8 @@ extension SecuredTransport {
                     if !outcome.needsInput || !left.isEmpty { return outcome }
                 case .wouldBlock: return .needsInput
                 case .end:
-                    let message = "the connection ended without a TLS close_notify: bytes may be missing"
+                    var message = "the connection ended without a TLS close_notify: bytes may be missing"
+                    if engine.hasRefusedRenegotiation { message += "; \(String.refusedRenegotiation)" }
                     return .failed(TransportError(.tls(.truncated), message))
                 case .failed(let error): return .failed(error)
                 }

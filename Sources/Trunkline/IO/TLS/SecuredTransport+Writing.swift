@@ -22,27 +22,30 @@ extension SecuredTransport {
                     }
                     // Few records: small pieces share one. A piece that fills records alone is not copied.
                     let isWhole = unsafe rest.count >= Self.recordSize || index == pieces.count - 1
-                    let part: Slice<UnsafeRawBufferPointer>
                     if gathered.isEmpty, isWhole {
-                        unsafe part = unsafe rest.prefix(Self.outputSize)
+                        let part = unsafe rest.prefix(Self.outputSize)
                         guard try unsafe encrypt(UnsafeRawBufferPointer(rebasing: part)) else { return wrote(taken) }
+                        unsafe rest = unsafe rest.dropFirst(part.count)
+                        unsafe taken += part.count
                     } else {
-                        unsafe part = unsafe rest.prefix(Self.recordSize - gathered.count)
+                        let part = unsafe rest.prefix(Self.recordSize - gathered.count)
                         unsafe gathered.append(contentsOf: part)
+                        unsafe rest = unsafe rest.dropFirst(part.count)
+                        unsafe taken += part.count
                         if gathered.count == Self.recordSize {
-                            guard try encrypt(&gathered) else {
-                                return unsafe wrote(taken + part.count - gathered.count)
-                            }
+                            guard try encrypt(&gathered) else { return wrote(taken - gathered.count) }
                         }
                     }
-                    unsafe rest = unsafe rest.dropFirst(part.count)
-                    unsafe taken += part.count
                 }
             }
             guard try encrypt(&gathered) else { return wrote(taken - gathered.count) }
         } catch {
+            // What was encrypted before may be on its way, so it counts as taken, and goes out. The next call fails.
             phase = .failed(error)
-            return .failed(error)
+            let encrypted = taken - gathered.count
+            guard encrypted > 0 else { return .failed(error) }
+            flush()
+            return wrote(encrypted)
         }
         flush()
         return wrote(taken)
@@ -66,9 +69,16 @@ extension SecuredTransport {
         return isTaken
     }
 
+    /// Encrypts all of `memory` or, if it throws, nothing.
     private func encrypt(_ memory: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
-        isHeldUp = try unsafe !engine.write(memory)
-        return !isHeldUp
+        let before = engine.outgoing.count
+        do throws(TransportError) {
+            isHeldUp = try unsafe !engine.write(memory)
+            return !isHeldUp
+        } catch {
+            engine.outgoing.truncate(to: before)
+            throw error
+        }
     }
 
     /// Writes the engine's output to the socket.

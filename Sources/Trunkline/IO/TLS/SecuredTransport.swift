@@ -142,9 +142,10 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// Owner writes wait for the handshake. Meanwhile a writable socket is not reported.
+    /// Owner writes wait for the handshake. Meanwhile a writable socket is not reported. It is after a failure, which the
+    /// next write returns.
     func updateInterest() {
-        socket?.awaitsWritable = hasUnsent || (awaitsWritable && isOpen && !isHeldUp)
+        socket?.awaitsWritable = hasUnsent || (awaitsWritable && !isConnecting && !isHeldUp)
     }
 
     private func readingChanged() {
@@ -264,6 +265,12 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     // MARK: What is so
 
     private var isOpen: Bool { if case .open = phase { true } else { false } }
+    private var isConnecting: Bool {
+        switch phase {
+        case .connecting, .handshaking: true
+        case .open, .failed: false
+        }
+    }
     /// Whether the engine has completed the handshake, so that `close_notify` can be sent.
     private var isSecured: Bool { if case .failed = phase { false } else { engine.session != nil } }
     /// Whether there are bytes for the socket.

@@ -24,11 +24,14 @@ package protocol TLSEngine: AnyObject {
     var hasMore: Bool { get }
 
     /// Encrypts all of `bytes` and returns true. Encrypts nothing and returns false while a TLS message of the peer has
-    /// arrived only in part: writing can go on when more was read.
+    /// arrived only in part: writing can go on when more was read. If it throws, `outgoing` may hold some of the bytes.
     func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool
 
     /// Sends `close_notify`: nothing more is written.
     func finishWriting()
+
+    /// Whether this side has refused a renegotiation. The peer may end the connection because of that.
+    var hasRefusedRenegotiation: Bool { get }
 
     /// Frees memory that is allocated again for the next read or write.
     func releaseMemory()
@@ -104,6 +107,9 @@ package struct CiphertextBuffer {
         }
         unsafe bytes.append(contentsOf: more)
     }
+
+    /// Removes the bytes at the end that are more than `count`.
+    package mutating func truncate(to count: Int) { bytes.removeLast(max(0, self.count - count)) }
 
     /// Removes and returns everything.
     package mutating func takeAll() -> [UInt8] {

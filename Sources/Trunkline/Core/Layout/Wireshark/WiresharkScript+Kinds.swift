@@ -11,6 +11,7 @@ extension WiresharkScript {
         var lines = unmarkedType(shape) + base(shape) + heartbeats(shape)
         if !isRequest { lines += pushes(shape) }
         lines += requestAsPing(shape)
+        if isRequest { lines += partsOfRequests(shape) }
         if let requests = roles.requests, let type = shape.type {
             var known = [condition("seen.type", within: requests, type)]
             for case let number? in [roles.closing, roles.window] {
@@ -85,6 +86,15 @@ extension WiresharkScript {
         }
         let kind = shape.direction == .request ? "ping" : "pong"
         return ["if kind == \"\(shape.direction)\" and \(test) then return \"\(kind)\" end"]
+    }
+
+    /// Handles parts of requests, if more than types distinguishes frames.
+    private func partsOfRequests(_ shape: LayoutShape) -> [String] {
+        guard roles.hasMarks, let part = roles.part, let type = shape.type else { return [] }
+        let others = [roles.requests, roles.closing.map { $0...$0 }].compactMap { $0 }.filter(part.overlaps)
+        let unless = others.map { " and not (\(condition("seen.type", within: $0, type)))" }.joined()
+        let test = condition("seen.type", within: part, type)
+        return ["if kind == \"request\" and \(test)\(unless) then return \"part\" end"]
     }
 
     private func pushes(_ shape: LayoutShape) -> [String] {

@@ -1,0 +1,127 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Errors as text: each thing is said once, whatever the cause says.
+struct MessageTests {
+    private static let codes: [ClientError.Code] = [
+        .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
+        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached,
+    ]
+    private static let transportCodes: [TransportError.Code] = [
+        .nameResolutionFailed, .refused, .unreachable, .pathLost, .timedOut, .reset, .closedByPeer, .closedLocally,
+        .halfOpen, .invalidAddress, .tls(.untrusted), .tls(.alert(42)), .system,
+    ]
+    private static let frameCodes: [FrameError.Code] = [
+        .illegalLength, .missingBody, .unexpectedBytes, .checksumMismatch, .repetitionMismatch, .responseMismatch,
+        .unknownType, .malformed,
+    ]
+
+    /// Every cause with a message of its own, with `message`, with the meaning of its code, and with only its code.
+    private static func causes(_ message: String) -> [any Error] {
+        var causes: [any Error] = [HandshakeRefusal("wrong password")]
+        for code in transportCodes {
+            let meaning = DisconnectCause(TransportError(code, "")).meaning
+            causes += [message, meaning, "\(code)", "\(code): \(message)", "details"].map { TransportError(code, $0) }
+        }
+        for code in frameCodes {
+            causes += [message, "\(code)", "\(code): \(message)", "details"].map { FrameError(code, $0) }
+        }
+        for code in codes {
+            causes.append(ClientError(code, .unknown, message, cause: TransportError(.reset, message)))
+            causes.append(ClientError(code, .notSent, "other", cause: TransportError(.reset, "reset")))
+        }
+        return causes
+    }
+
+    /// What a text says more than once: the parts between semicolons and colons, without endpoints, numbers of tries, and
+    /// the codes of errors, which a cause may share with its error.
+    private func repetitions(in text: String) -> [String] {
+        var parts: [String] = []
+        for phrase in split(text, at: "; ") {
+            for part in split(phrase, at: ": ") {
+                let statement = split(split(part, at: " [")[0], at: " (try")[0]
+                let isCode = statement.hasSuffix(")") && Self.codes.contains { statement.hasPrefix("\($0) (") }
+                if !isCode { parts.append(statement) }
+            }
+        }
+        return parts.indices.filter { parts[..<$0].contains(parts[$0]) }.map { parts[$0] }
+    }
+
+    private func split(_ text: String, at separator: String) -> [String] {
+        var (parts, rest) = ([String](), Array(text.unicodeScalars)[...])
+        let pattern = Array(separator.unicodeScalars)
+        var part = String.UnicodeScalarView()
+        while let scalar = rest.first {
+            if rest.starts(with: pattern) {
+                parts.append(String(part))
+                part = .init()
+                rest = rest.dropFirst(pattern.count)
+            } else {
+                part.append(scalar)
+                rest = rest.dropFirst()
+            }
+        }
+        return parts + [String(part)]
+    }
+
+    @Test func noErrorRepeatsItsCause() {
+        let message = "the server closed the connection"
+        for code in Self.codes {
+            for cause in Self.causes(message) {
+                for tries in [1, 3] {
+                    let error = ClientError(code, .unknown, message, endpoint: "db:7000", cause: cause).changed {
+                        $0.tries = tries
+                    }
+                    for text in ["\(error)", LogText.of(error)] { #expect(repetitions(in: text) == [], "\(text)") }
+                    // Nothing is lost.
+                    #expect("\(error)".hasPrefix("\(code) (fate unknown): \(message)"))
+                    if let cause = cause as? TransportError, cause.message == "details" {
+                        #expect("\(error)".hasSuffix("; \(cause.code): details"))
+                    }
+                }
+            }
+        }
+    }
+
+    @Test func noReportRepeatsItsCause() {
+        let message = "the server closed the connection"
+        for error in Self.causes(message) {
+            let cause = DisconnectCause(error)
+            let report = DisconnectReport(
+                endpoint: "db:7000",
+                phase: .ready,
+                endedBy: cause.party,
+                cause: cause,
+                error: error,
+                session: 1,
+                attempt: 1,
+                lifetime: .seconds(1),
+                requestsLost: 1,
+                bytesUnsent: 0,
+                pathBefore: .unknown,
+                pathAfter: .unknown
+            )
+            for text in ["\(report)", report.reason] { #expect(repetitions(in: text) == [], "\(text)") }
+        }
+    }
+
+    @Test func theFateIsInWords() {
+        #expect("\(ClientError(.timedOut, .unknown, "late"))" == "timedOut (fate unknown): late")
+        #expect("\(ClientError(.timedOut, .notSent, "late"))" == "timedOut (not sent): late")
+        #expect("\(ClientError(.rejected, .answered, "no"))" == "rejected (answered): no")
+        #expect("\(Client.Metrics.Failure(.timedOut, .unknown))" == "timedOut (fate unknown)")
+        // Exporters label their series with the names.
+        #expect("\(ClientError.Fate.unknown)" == "unknown")
+    }
+
+    @Test func joinedPhrasesKeepTheirOrder() {
+        #expect(["a; b", "c: b", "d", "x (y): a [db:1]"].joinedPhrases == "a; b; d")
+        #expect(["", "a", ""].joinedPhrases == "a")
+        #expect(
+            ["connecting to db:1: refused", "connecting to db:2: refused"].joinedPhrases.hasSuffix("db:2: refused")
+        )
+        #expect([String]().joinedPhrases == "")
+    }
+}
