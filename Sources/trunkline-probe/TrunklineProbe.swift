@@ -1,4 +1,3 @@
-import Foundation
 import Trunkline
 
 #if canImport(Glibc)
@@ -35,6 +34,7 @@ struct TrunklineProbe {
     }
 
     private static func complain(_ message: String) {
-        FileHandle.standardError.write(Data("trunkline-probe: \(message)\n".utf8))
+        // Not `FileHandle.write`, which traps if standard error is closed.
+        writeToStandardError("trunkline-probe: \(message)\n")
     }
 }

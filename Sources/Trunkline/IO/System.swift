@@ -47,14 +47,35 @@ package func wallClockNanoseconds() -> Int64 {
     return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
 }
 
-/// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process.
-package func writeToStandardError(_ text: String) {
-    var rest = Array(text.utf8)[...]
-    while !rest.isEmpty {
-        let written = unsafe rest.withUnsafeBytes { unsafe write(2, $0.baseAddress, $0.count) }
-        guard written > 0 else { return }
-        rest = rest.dropFirst(written)
+/// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process. If
+/// nothing reads standard error any more, the text is lost: SIGPIPE must not end the program of the user.
+package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
+    withoutPipeSignal {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let written = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else { return }
+            rest = rest.dropFirst(written)
+        }
     }
+}
+
+/// Calls `body`, which may write to a pipe without a reader. The kernel sends SIGPIPE to the thread that writes, so it is
+/// blocked there, and taken back before it is unblocked.
+private func withoutPipeSignal(_ body: () -> Void) {
+    var (signals, before, pending) = (sigset_t(), sigset_t(), sigset_t())
+    unsafe sigemptyset(&signals)
+    unsafe sigaddset(&signals, SIGPIPE)
+    unsafe pthread_sigmask(SIG_BLOCK, &signals, &before)
+    unsafe sigpending(&pending)
+    let wasPending = unsafe sigismember(&pending, SIGPIPE) == 1
+    body()
+    unsafe sigpending(&pending)
+    if !wasPending, unsafe sigismember(&pending, SIGPIPE) == 1 {
+        var signal: Int32 = 0
+        unsafe sigwait(&signals, &signal)
+    }
+    unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
 }
 
 /// The calling thread, as a number.
