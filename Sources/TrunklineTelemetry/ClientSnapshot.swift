@@ -15,7 +15,8 @@ public struct ClientSnapshot: Sendable, Hashable {
     /// the life of the client.
     ///
     /// A metric leaves out those that it has itself, such as `error.type`. In the text of Prometheus, names that differ
-    /// only in characters that become underscores are the same: of `a.b` and `a_b`, the first is kept.
+    /// only in characters that become underscores are the same: of `a.b` and `a_b`, the first is kept. Names that would
+    /// begin with two underscores, which Prometheus reserves, begin with one: `__name__` becomes `_name__`.
     public var attributes: [String: String]
 
     /// Creates a snapshot.

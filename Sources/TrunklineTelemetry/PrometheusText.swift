@@ -64,7 +64,8 @@ public enum PrometheusText {
         number == number.rounded() && number.magnitude < 1e15 ? "\(Int64(number))" : "\(number)"
     }
 
-    /// Returns `name` with an underscore for everything that a label may not contain.
+    /// Returns `name` with an underscore for everything that a label may not contain. Labels that begin with two
+    /// underscores are reserved (`__name__` is the name of the metric), so it begins with at most one.
     private static func label(_ name: String) -> String {
         let scalars = name.unicodeScalars.map { scalar -> Unicode.Scalar in
             switch scalar {
@@ -74,6 +75,7 @@ public enum PrometheusText {
         }
         let label = String(String.UnicodeScalarView(scalars))
         let startsWell = label.unicodeScalars.first.map { !("0"..."9").contains($0) } ?? false
+        if label.hasPrefix("__") { return "_" + label.drop { $0 == "_" } }
         return startsWell ? label : "_" + label
     }
 

@@ -73,20 +73,44 @@ import TrunklineTelemetry
     /// A page with a label twice is invalid as a whole.
     @Test func attributesOfTheSnapshotDoNotRepeatALabel() {
         let attributes = [
-            "a.b": "1", "a_b": "2", "error.type": "3", "error_type": "4", "le": "5", "trunkline.client.name": "6",
+            "a.b": "1", "a_b": "2", "__c": "7", "_c": "8", "error.type": "3", "error_type": "4", "le": "5",
+            "trunkline.client.name": "6",
         ]
         let page = PrometheusText.page(of: [sampleSnapshot(attributes: attributes)])
         for line in page.split(separator: "\n") where !line.hasPrefix("#") {
             guard let labels = line.split(separator: "{").last?.split(separator: "}").first else { continue }
             let names = labels.split(separator: ",").compactMap { $0.split(separator: "=").first }
             #expect(names.count == Set(names).count, "\(line)")
-            #expect(names.filter { $0 == "a_b" }.count == 1, "\(line)")
+            #expect(names.filter { $0 == "a_b" }.count == 1 && names.filter { $0 == "_c" }.count == 1, "\(line)")
         }
-        let common = "trunkline_client_name=\"users\",a_b=\"1\""
+        let common = "trunkline_client_name=\"users\",_c=\"7\",a_b=\"1\""
         #expect(page.contains("trunkline_request_refused_total{\(common),le=\"5\",error_type=\"overloaded\"} 3\n"))
         let server = "server_address=\"users.example\",server_port=\"7000\""
         #expect(page.contains("rpc_client_call_duration_seconds_bucket{\(common),\(server),le=\"0.005\"} 3\n"))
         #expect(page.contains("trunkline_push_received_total{\(common),error_type=\"3\",le=\"5\"} 20\n"))
+    }
+
+    /// Labels that begin with two underscores are reserved: `__name__` would replace the name of the metric.
+    @Test(arguments: [
+        ("__name__", "_name__"), ("..name..", "_name__"), ("-_instance", "_instance"), ("___", "_"), ("_.1", "_1"),
+        ("_a", "_a"), (".a", "_a"), ("1a", "_1a"), ("a__b", "a__b"), ("", "_"),
+    ])
+    func noLabelIsReserved(_ name: String, label: String) {
+        let page = PrometheusText.page(of: [sampleSnapshot(attributes: [name: "x"])])
+        #expect(!page.contains("{__") && !page.contains(",__"), "\(name)")
+        let line = "trunkline_push_received_total{trunkline_client_name=\"users\",\(label)=\"x\"} 20\n"
+        #expect(page.contains(line), "\(name)")
+    }
+
+    /// `le` is the label of buckets, and `quantile` that of summaries, of which there are none.
+    @Test func labelsOfTheFormatItselfAreNotRepeated() {
+        let page = PrometheusText.page(of: [sampleSnapshot(attributes: ["le": "x", "quantile": "y"])])
+        for line in page.split(separator: "\n") where line.contains("_bucket{") {
+            #expect(line.split(separator: ",le=").count == 2 && !line.contains("le=\"x\""), "\(line)")
+        }
+        #expect(
+            page.contains("trunkline_push_received_total{trunkline_client_name=\"users\",le=\"x\",quantile=\"y\"} 20\n")
+        )
     }
 
     @Test func aNewClientHasNoErrorsAndNoLink() {
