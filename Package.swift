@@ -113,8 +113,8 @@ let package = Package(
         .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
-                "CTestWidth",
+                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
+                "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
         ),

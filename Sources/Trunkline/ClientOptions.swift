@@ -696,3 +696,20 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// The reason, in one line. Control and format characters are escaped.
     public var description: String { "the handshake was refused: \(reason.asMessage)" }
 }
+
+extension ClientOptions: CustomReflectable {
+    /// The options, with only the types of observers and interceptors: these may hold tokens.
+    public var customMirror: Mirror {
+        Mirror(
+            self,
+            children: [
+                "connecting": connecting, "tls": tls, "reconnecting": reconnecting, "handshake": handshake,
+                "failover": failover, "network": network, "liveness": liveness, "requests": requests, "cache": cache,
+                "diagnosis": diagnosis, "outbound": outbound, "inbound": inbound,
+                "observers": observers.map { "\(type(of: $0))" }, "recorder": recorder as Any,
+                "logging": logging as Any, "interceptors": interceptors.map { "\(type(of: $0))" },
+            ],
+            displayStyle: .struct
+        )
+    }
+}

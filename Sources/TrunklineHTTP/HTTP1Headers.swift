@@ -82,8 +82,11 @@ extension HTTP1Headers: CustomStringConvertible {
     /// The fields for logs, one line each: `name: value`, escaped, at most 256 characters of each name and value. The
     /// values of `Authorization`, `Proxy-Authorization`, `Cookie` and `Set-Cookie` are replaced with `(redacted)`.
     public var description: String {
-        fields.map { "\($0.name.escaped()): \(Self.isSecret($0.name) ? "(redacted)" : $0.value.escaped())" }
-            .joined(separator: "\n")
+        fields.map { "\($0.name.escaped()): \(Self.shown($0))" }.joined(separator: "\n")
+    }
+
+    private static func shown(_ field: Field) -> String {
+        isSecret(field.name) ? "(redacted)" : field.value.escaped()
     }
 
     private static func isSecret(_ name: String) -> Bool {
@@ -95,5 +98,13 @@ extension HTTP1Headers: ExpressibleByDictionaryLiteral {
     /// Creates fields from a dictionary literal. Keeps its order.
     public init(dictionaryLiteral fields: (String, String)...) {
         for (name, value) in fields { append(name, value) }
+    }
+}
+
+extension HTTP1Headers: CustomReflectable {
+    /// The fields as in ``description``, so that `dump` shows no more.
+    public var customMirror: Mirror {
+        let children = fields.map { field -> Mirror.Child in (field.name.escaped(), Self.shown(field)) }
+        return Mirror(self, children: children, displayStyle: .struct)
     }
 }

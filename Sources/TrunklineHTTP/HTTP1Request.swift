@@ -151,3 +151,17 @@ extension HTTP1Request: TypedRequest {
     /// - Throws: The errors of ``HTTP1Response/init(_:)``.
     public static func decode(_ response: Response) throws -> HTTP1Response { try HTTP1Response(response) }
 }
+
+extension HTTP1Request: CustomReflectable {
+    /// The parts of the request, for `print` and `dump`. The query of the target is replaced by `(redacted)`, and so are
+    /// a user name and password, because they may be secret. Of the content only the size is shown.
+    public var customMirror: Mirror {
+        let path = target.prefix { $0 != "?" }
+        let shown = String(path).withoutCredentials.escaped() + (path.count < target.count ? "?(redacted)" : "")
+        return Mirror(
+            self,
+            children: ["method": method, "target": shown, "headers": headers, "body": body, "trailers": trailers],
+            displayStyle: .struct
+        )
+    }
+}

@@ -174,3 +174,10 @@ private func pause(of interval: Duration, by clock: some Clock<Duration>) -> () 
     let end = clock.now.advanced(by: interval)
     return { try? await clock.sleep(until: end, tolerance: nil) }
 }
+
+extension OTLPExporter: CustomReflectable {
+    /// The interval and the attributes of the resource. The path and the header fields may hold tokens.
+    public var customMirror: Mirror {
+        Mirror(self, children: ["interval": interval, "resource": resource], displayStyle: .struct)
+    }
+}

@@ -235,3 +235,8 @@ public actor Client {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { connection.inCallOfOwner { $0.roundTripTime } }
 }
+
+extension Client: CustomReflectable {
+    /// Empty: its state belongs to its event loop, and holds secrets such as the bodies of requests.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -322,3 +322,8 @@ extension Connection: TimerTarget {
         }
     }
 }
+
+extension Connection: CustomReflectable {
+    /// Empty: its state belongs to its event loop, and holds secrets such as the bodies of requests.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -56,3 +56,9 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
     @usableFromInline
     package func unlock() { unsafe pthread_mutex_unlock(mutex) }
 }
+
+extension Lock: CustomReflectable where State: ~Copyable {
+    /// Empty: reflection would read the value without the lock.
+    @usableFromInline
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}

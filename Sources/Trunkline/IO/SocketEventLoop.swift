@@ -404,3 +404,8 @@ package final class SocketEventLoop: EventLoop {
         while let timer = unsafe state.timers.popDue(at: now) { timer.fire() }
     }
 }
+
+extension SocketEventLoop: CustomReflectable {
+    /// Empty: its state belongs to its thread, and holds what its clients received.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}

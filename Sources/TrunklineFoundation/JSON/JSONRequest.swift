@@ -77,7 +77,7 @@ public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendabl
 }
 
 /// The error for a response that is not the expected JSON.
-public struct JSONDecodingError: Error, CustomStringConvertible {
+public struct JSONDecodingError: Error, CustomStringConvertible, CustomReflectable {
     /// The path to the invalid value, from the outermost key: `["user", "addresses", "0", "street"]`. Empty if the text
     /// as a whole is invalid, or if the decoder threw an error other than `DecodingError`.
     public let codingPath: [String]
@@ -115,6 +115,9 @@ public struct JSONDecodingError: Error, CustomStringConvertible {
         let place = codingPath.isEmpty ? "the text" : codingPath.joined(separator: ".").escaped()
         return "\(place): \(quotesText ? "the data is invalid (see `reason`)" : reason.escaped()); \(length) bytes"
     }
+
+    /// Empty, so that `dump` shows only the description: the other properties may quote the text.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 
     /// Whether `reason` may quote a value of the text. The cases that do not quote one name only types and keys.
     private var quotesText: Bool {

@@ -102,3 +102,8 @@ package enum OriginBody: Sendable {
     /// A file of the caller.
     case userFile(URL)
 }
+
+extension OriginSession: CustomReflectable {
+    /// Empty: its `URLSession` holds the header fields of requests.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -20,9 +20,12 @@ extension HTTPTunnel {
         }
 
         /// Cancels the request when the body and all of its iterators are deallocated.
-        final class Storage: Sendable {
+        final class Storage: Sendable, CustomReflectable {
             private let source: Source
             private let url: URL
+
+            /// Empty: reflection must not reveal the body, or the header fields of the request.
+            var customMirror: Mirror { Mirror(self, children: []) }
 
             init(_ source: Source, _ url: URL) { (self.source, self.url) = (source, url) }
 

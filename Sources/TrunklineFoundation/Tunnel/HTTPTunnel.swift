@@ -297,3 +297,24 @@ public final class HTTPTunnel: Sendable {
         return URLError(.dataLengthExceedsMaximum, reason: reason, underlying: error).failing(at: reply.response.url)
     }
 }
+
+extension HTTPTunnel: CustomReflectable {
+    /// The options.
+    public var customMirror: Mirror { Mirror(self, children: ["options": options]) }
+}
+
+extension HTTPTunnel.Options: CustomReflectable {
+    /// The options, without cookies and without the values of header fields: these may be secret.
+    public var customMirror: Mirror {
+        Mirror(
+            self,
+            children: [
+                "policy": policy, "hedgeBudget": hedgeBudget as Any, "window": window,
+                "hasCookieStorage": cookieStorage != nil,
+                "httpAdditionalHeaders": httpAdditionalHeaders.keys.sorted(),
+                "maximumUploadSpool": maximumUploadSpool, "maximumBodySize": maximumBodySize,
+            ],
+            displayStyle: .struct
+        )
+    }
+}

@@ -189,3 +189,8 @@ public nonisolated(nonsending) func withLoopbackServer<Result>(
         throw error
     }
 }
+
+extension LoopbackServer: CustomReflectable {
+    /// Empty: its state belongs to its event loop, and holds the bodies of requests.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: []) }
+}

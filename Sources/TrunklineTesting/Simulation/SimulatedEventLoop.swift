@@ -126,3 +126,8 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
 
     package func randomSeed() -> UInt64 { confined { seeds.next() } }
 }
+
+extension SimulatedEventLoop: CustomReflectable {
+    /// Empty: its state belongs to its thread, and holds what its clients received.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}

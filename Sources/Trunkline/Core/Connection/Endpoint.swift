@@ -146,3 +146,15 @@ public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible 
         "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\" or \"unix:path\"; with TLS, \"tls://host:port\")"
     }
 }
+
+// A host may have a user name and password before it, which the descriptions replace.
+
+extension Endpoint: CustomReflectable {
+    /// Empty, so that `dump` shows only the description.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension EndpointError: CustomReflectable {
+    /// Empty, so that `dump` shows only the description.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

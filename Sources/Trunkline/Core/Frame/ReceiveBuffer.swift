@@ -338,3 +338,12 @@ public struct ReceiveBuffer: Sendable {
         }
     }
 }
+
+extension ReceiveBuffer: CustomStringConvertible, CustomReflectable {
+    /// The number of bytes, such as `12 bytes`. Never the bytes themselves: they may be secret, and the memory around
+    /// them may hold those of other clients.
+    public var description: String { byteSize(count) }
+
+    /// Empty, so that `dump` does not show the bytes either.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -104,3 +104,8 @@ extension [UInt8] {
     /// The address of the elements, for comparison only.
     fileprivate var address: UInt { unsafe withUnsafeBufferPointer { UInt(bitPattern: $0.baseAddress) } }
 }
+
+extension ReceiveMemory: CustomReflectable {
+    /// Empty: reflection must not reveal what any client received.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -220,3 +220,12 @@ public struct SendBuffer: Sendable {
         writtenOfFirst = 0
     }
 }
+
+extension SendBuffer: CustomStringConvertible, CustomReflectable {
+    /// The number of bytes that are not written yet, such as `12 bytes`. Never the bytes themselves, because they may be
+    /// secret.
+    public var description: String { byteSize(count) }
+
+    /// Empty, so that `dump` does not show the bytes either.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -330,3 +330,8 @@ public enum LayoutBuilder {
     /// Adds the fields of a `for` loop.
     public static func buildArray(_ parts: [[Field]]) -> [Field] { parts.flatMap { $0 } }
 }
+
+extension Field: CustomReflectable {
+    /// Empty: the default of a byte field may be a token.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

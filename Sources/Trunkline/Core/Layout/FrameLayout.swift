@@ -318,3 +318,8 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
         }
     }
 }
+
+extension FrameLayout: CustomReflectable {
+    /// Empty: the default of a byte field may be a token. ``byteTable`` describes the layout.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
