@@ -10,8 +10,10 @@ extension Recording {
     ///   FIN or RST segments. Every other event has a syslog datagram of its own with the same text, sent from the port
     ///   of its link, or from port 514.
     /// - A frame that was malformed or cannot be encoded is an empty segment whose comment says so.
-    /// - A frame of more than about 64 KiB is not captured beyond its first 64 KiB. After 256 MiB of frames, only
-    ///   frames of up to 1 KiB are captured. The sizes and sequence numbers of the segments remain those of the whole frame.
+    /// - A frame of more than about 64 KiB is not captured beyond its first 64 KiB. The sizes and sequence numbers of the
+    ///   segments remain those of the whole frame.
+    /// - A capture has room for 256 MiB of frames, counted in their whole size; a quarter of it is kept for frames of up
+    ///   to 1 KiB. A frame of more than 64 MiB, or for which there is no room left, is an empty segment with a comment.
     /// - Calls are not in the capture, and neither are values that a handshake sets with
     ///   ``Handshaker/setDefault(_:to:)-7ij7k``.
     ///
@@ -24,8 +26,8 @@ extension Recording {
         pcapng(speaking: codec, port: port, room: 256 << 20)
     }
 
-    /// - Parameter room: The number of bytes of frames after which larger frames are not captured.
-    func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
+    /// - Parameter room: The number of bytes of all frames.
+    package func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
         var capture = RecordingCapture(of: self, codec, port: port, room: room)
         for entry in entries { capture.add(entry) }
         return capture.file.bytes
@@ -34,15 +36,24 @@ extension Recording {
 
 /// Turns the entries of a recording into packets, one after another.
 private struct RecordingCapture {
+    /// An attempt, as events name it.
+    private struct Attempt: Hashable {
+        let endpoint: String?
+        let number: Int64?
+
+        init(_ event: Recording.Event) { self.init(event.text("endpoint"), event.integer("attempt")) }
+        init(_ endpoint: String?, _ number: Int64?) { (self.endpoint, self.number) = (endpoint, number) }
+    }
+
     /// A link, or an attempt to establish one.
     private struct Link {
         var connection: CapturedConnection
         /// The codecs of both sides.
         var client: any FrameCodec
         var server: any FrameCodec
-        /// The endpoint and the number of the attempt, as events name them.
-        let endpoint: String?
-        let attempt: Int64?
+        let attempt: Attempt
+        /// Whether it is an attempt whose session number is not known yet.
+        var isAttempt = false
         /// Whether the TCP connection is established.
         var isEstablished = false
     }
@@ -63,27 +74,32 @@ private struct RecordingCapture {
     private var links: [Link] = []
     /// The open links, by their session numbers.
     private var open: [UInt64: Int] = [:]
-    /// The attempts whose session number is not known yet, oldest first.
+    /// The links that began as attempts, oldest first: all, those at each endpoint, and those of each attempt. Those that
+    /// are no attempts any more are removed when they are the last.
     private var attempts: [Int] = []
+    private var attemptsAtEndpoint: [String?: [Int]] = [:]
+    private var attemptsByName: [Attempt: [Int]] = [:]
     private var requests: [UInt64: SentRequest] = [:]
-    /// How many bytes of frames may still be captured.
+    /// How many bytes frames may still have, and how many of them only small frames.
     private var room: Int
-    private var zeros = Bytes()
+    private let roomOfSmallFrames: Int
+    private var padding = RecordingPadding()
+    /// The ports of clients. A port of a server would make a dissector confuse the directions.
+    private let clientPorts: [UInt16]
 
     /// The largest frame that is captured as a whole: a body of 64 KiB, and its header.
     private static let maximumCapture = 68 << 10
-    private static let maximumCaptureWithoutRoom = 1 << 10
+    private static let maximumSmallFrame = 1 << 10
     private static let segmentSize = 32 << 10
     /// The largest body or field that is encoded.
     private static let maximumEncoded = 64 << 20
-    /// Ports that no protocol of Wireshark uses.
-    private static let clientPorts: ClosedRange<UInt16> = 49152...65535
     private static let clientAddress: [UInt8] = [10, 0, 0, 1]
     private static let syslogPort: UInt16 = 514
 
     init(of recording: Recording, _ codec: some FrameCodec, port: UInt16?, room: Int) {
         self.codec = codec
         self.room = room
+        roomOfSmallFrames = room / 4
         start = recording.start ?? .zero
         var comments = [
             "Made from a recording of Trunkline: the packets are synthesized, and what was not recorded is zeros."
@@ -94,6 +110,10 @@ private struct RecordingCapture {
             if case .event(let event) = entry.content { event } else { nil }
         }
         servers = ServerAddresses(events.compactMap { $0.text("endpoint") }, port: port)
+        // Ports that no protocol of Wireshark uses. A recording may have a server on every one of them.
+        let ports: ClosedRange<UInt16> = 49152...65535
+        let free = ports.filter { [taken = servers.ports] in !taken.contains($0) }
+        clientPorts = free.isEmpty ? Array(ports) : free
         for event in events {
             if let session = event.session, let endpoint = event.text("endpoint") { endpoints[session] = endpoint }
         }
@@ -128,10 +148,9 @@ private struct RecordingCapture {
             return write(link, side, [.psh, .ack], at: time, ["not captured: \(header.summary): \(error.message)"])
         }
         let size = output.count
-        let limit = room > 0 ? Self.maximumCapture : Self.maximumCaptureWithoutRoom
+        room -= max(size, header.declaredCount)
         // Whole segments only: a dissector would look for a frame in the captured part of any other segment.
-        let captured = size <= limit ? size : room > 0 ? min(size, 2 * Self.segmentSize) : 0
-        room -= captured
+        let captured = size <= Self.maximumCapture ? size : 2 * Self.segmentSize
         let bytes = output.prefix(captured)
         for offset in stride(from: 0, to: size, by: Self.segmentSize) {
             let count = min(Self.segmentSize, size - offset)
@@ -155,43 +174,21 @@ private struct RecordingCapture {
         on link: Int
     ) throws(FrameError) -> SendBuffer {
         if header.isMalformed { throw FrameError(.malformed, "the received frame was malformed") }
-        var frame = Frame(
-            header.kind,
-            type: header.type,
-            serial: header.serial,
-            status: header.status,
-            isErrorResponse: header.isErrorResponse,
-            body: try padded(header.body, to: header.bodyCount)
-        )
-        var codec = side == .client ? links[link].client : links[link].server
-        for field in header.fields {
-            switch field.value {
-            case .number(let number): frame[field.name] = number
-            case .size(let size): frame[bytes: field.name] = try padded(nil, to: size)
-            case .bytes(let bytes):
-                let size = (codec as? FrameLayout)?.size(ofField: field.name) ?? bytes.count
-                frame[bytes: field.name] = try padded(bytes, to: size)
-            }
+        let count = header.declaredCount
+        guard count <= Self.maximumEncoded else {
+            throw FrameError(.illegalLength, "\(count) bytes are too many for a capture")
         }
+        guard count <= room - (count <= Self.maximumSmallFrame ? 0 : roomOfSmallFrames) else {
+            throw FrameError(.illegalLength, "the capture has no room left")
+        }
+        var codec = side == .client ? links[link].client : links[link].server
+        let frame = header.frame(&padding) { [layout = codec as? FrameLayout] in layout?.size(ofField: $0) }
         var output = SendBuffer()
         try codec.encode(frame, into: &output)
         if output.isEmpty { throw FrameError(.malformed, "the codec wrote no bytes for it") }
         if codec._notesSent { codec._noteSent(frame) }
         if side == .client { links[link].client = codec } else { links[link].server = codec }
         return output
-    }
-
-    /// Returns the first `count` bytes of `bytes`, followed by zeros if they are fewer.
-    private mutating func padded(_ bytes: Bytes?, to count: Int) throws(FrameError) -> Bytes {
-        guard count <= Self.maximumEncoded else {
-            throw FrameError(.illegalLength, "\(count) bytes are too many for a capture")
-        }
-        if let bytes, !bytes.isEmpty {
-            let missing = max(0, count - bytes.count)
-            return missing == 0 ? bytes.shared(0..<count) : bytes + Bytes(repeating: 0, count: missing)
-        }
-        if zeros.count < count { zeros = Bytes(repeating: 0, count: max(count, 4096)) }
-        return zeros.shared(0..<count)
     }
 
     // MARK: Events
@@ -202,14 +199,11 @@ private struct RecordingCapture {
         case "connection.connecting":
             // Several addresses may be tried in one attempt.
             if let attempt = attempt(of: event) { return log(text, attempt, at: time) }
-            attempts.append(begin(event.text("endpoint"), event.integer("attempt"), at: time, [text]))
+            addAttempt(begin(Attempt(event), at: time, [text]))
         case "connection.securing", "connection.handshaking":
-            var link = attempt(of: event)
-            if link == nil {
-                link = begin(event.text("endpoint"), event.integer("attempt"), at: time)
-                attempts += link.map { [$0] } ?? []
-            }
-            guard let link else { return }
+            let known = attempt(of: event)
+            let link = known ?? begin(Attempt(event), at: time)
+            if known == nil { addAttempt(link) }
             if links[link].isEstablished { log(text, link, at: time) } else { establish(link, at: time, [text]) }
         case "connection.ready":
             guard let session = event.session else { return log(text, at: time) }
@@ -230,9 +224,9 @@ private struct RecordingCapture {
         let cause = event.text("cause").flatMap { DisconnectCause(rawValue: $0) }
         var found = event.session.flatMap { open[$0] } ?? attempt(of: event)
         if found == nil, phase == DisconnectReport.Phase.resolving.rawValue { return log(text, at: time) }
-        if found == nil { found = begin(event.text("endpoint"), event.integer("attempt"), at: time) }
+        if found == nil { found = begin(Attempt(event), at: time) }
         guard let link = found else { return }
-        attempts.removeAll { $0 == link }
+        links[link].isAttempt = false
         if let session = event.session { open[session] = nil }
         let isAttempt = phase == DisconnectReport.Phase.connecting.rawValue
         if !links[link].isEstablished, !isAttempt { establish(link, at: time) }
@@ -252,9 +246,21 @@ private struct RecordingCapture {
     }
 
     /// Returns the latest attempt to which `event` belongs.
-    private func attempt(of event: Recording.Event) -> Int? {
-        let (endpoint, number) = (event.text("endpoint"), event.integer("attempt"))
-        return attempts.last { links[$0].endpoint == endpoint && links[$0].attempt == number }
+    private mutating func attempt(of event: Recording.Event) -> Int? {
+        Self.latestAttempt(in: &attemptsByName[Attempt(event), default: []], of: links)
+    }
+
+    private mutating func addAttempt(_ link: Int) {
+        links[link].isAttempt = true
+        attempts.append(link)
+        attemptsAtEndpoint[links[link].attempt.endpoint, default: []].append(link)
+        attemptsByName[links[link].attempt, default: []].append(link)
+    }
+
+    /// Returns the last of these links that is still an attempt.
+    private static func latestAttempt(in list: inout [Int], of links: [Link]) -> Int? {
+        while let last = list.last, !links[last].isAttempt { list.removeLast() }
+        return list.last
     }
 
     // MARK: Links
@@ -263,29 +269,23 @@ private struct RecordingCapture {
     private mutating func link(of session: UInt64, at time: UInt64) -> Int {
         if let link = open[session] { return link }
         let endpoint = endpoints[session]
-        let known = attempts.last { endpoint == nil || links[$0].endpoint == endpoint }
-        let link = known ?? begin(endpoint, nil, at: time)
-        attempts.removeAll { $0 == link }
+        let known =
+            endpoint == nil
+            ? Self.latestAttempt(in: &attempts, of: links)
+            : Self.latestAttempt(in: &attemptsAtEndpoint[endpoint, default: []], of: links)
+        let link = known ?? begin(Attempt(endpoint, nil), at: time)
+        links[link].isAttempt = false
         open[session] = link
         return link
     }
 
-    private mutating func begin(
-        _ endpoint: String?,
-        _ attempt: Int64?,
-        at time: UInt64,
-        _ comments: [String] = []
-    ) -> Int {
-        let connection = CapturedConnection(client: nextClient(), server: servers[endpoint])
-        links.append(
-            Link(
-                connection: connection,
-                client: codec,
-                server: codec._serverSide(),
-                endpoint: endpoint,
-                attempt: attempt
-            )
+    private mutating func begin(_ attempt: Attempt, at time: UInt64, _ comments: [String] = []) -> Int {
+        let port = clientPorts[links.count % clientPorts.count]
+        let connection = CapturedConnection(
+            client: CapturedHost(address: Self.clientAddress, port: port),
+            server: servers[attempt.endpoint]
         )
+        links.append(Link(connection: connection, client: codec, server: codec._serverSide(), attempt: attempt))
         write(links.count - 1, .client, [.syn], at: time, comments)
         return links.count - 1
     }
@@ -294,14 +294,6 @@ private struct RecordingCapture {
         links[link].isEstablished = true
         write(link, .server, [.syn, .ack], at: time)
         write(link, .client, [.ack], at: time, comments)
-    }
-
-    /// The client of the next link. A port of a server would make a dissector confuse the directions.
-    private func nextClient() -> CapturedHost {
-        let ports = Self.clientPorts.count - servers.ports.count
-        var port = Self.clientPorts.lowerBound + UInt16(links.count % max(1, ports))
-        for taken in servers.ports where Self.clientPorts.contains(taken) && taken <= port { port += 1 }
-        return CapturedHost(address: Self.clientAddress, port: port)
     }
 
     // MARK: Packets
@@ -335,8 +327,7 @@ private struct RecordingCapture {
 
 /// The addresses of servers in a capture.
 private struct ServerAddresses {
-    /// The ports, in ascending order.
-    let ports: [UInt16]
+    let ports: Set<UInt16>
     private let hosts: [String: CapturedHost]
     private let unknown: CapturedHost
 
@@ -361,7 +352,7 @@ private struct ServerAddresses {
         }
         self.hosts = hosts
         unknown = first ?? CapturedHost(address: [10, 0, 0, 2], port: port ?? 7000)
-        ports = Set(hosts.values.map(\.port) + [unknown.port]).sorted()
+        ports = Set(hosts.values.map(\.port) + [unknown.port])
     }
 
     /// The server at `endpoint`. If it is not known, the first one of the recording.
@@ -387,14 +378,6 @@ extension Recording.Event {
     fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
 
     fileprivate var session: UInt64? { integer("session").flatMap { UInt64(exactly: $0) } }
-
-    fileprivate func text(_ name: String) -> String? {
-        if case .text(let text)? = self[name] { text } else { nil }
-    }
-
-    fileprivate func integer(_ name: String) -> Int64? {
-        if case .integer(let integer)? = self[name] { integer } else { nil }
-    }
 }
 
 extension FrameLayout {

@@ -16,50 +16,109 @@ extension Recording {
         return entries.reduce(into: head) { text, entry in text += "\(entry.json)\n" }
     }
 
-    /// Reads a recording from the text of ``jsonLines``. Unknown members are ignored, and so are empty lines.
+    /// Reads a recording from the text of ``jsonLines``. Lines may end with CR and LF. Unknown members are ignored, and so
+    /// are empty lines and a byte-order mark.
     ///
-    /// - Throws: A ``RecordingError`` if a line is not a JSON object, or lacks what it needs.
+    /// Text from anywhere can be read. Reading takes memory and time in proportion to the text.
+    ///
+    /// - Throws: A ``RecordingError`` if a line is not a JSON object, lacks what it needs, or has a member whose value is
+    ///   not of its type or out of range.
     public init(jsonLines text: String) throws(RecordingError) {
-        var lines = text.split(separator: "\n", omittingEmptySubsequences: false).enumerated()
-            .filter { !$0.element.allSatisfy(\.isWhitespace) }[...]
-        guard let first = lines.popFirst(), let head = JSONValue(first.element), head["recording"] != nil else {
-            throw RecordingError(line: 1, "it is not the first line of a recording")
+        // Not by characters: CR and LF are one `Character`.
+        let bytes = text.unicodeScalars.first == "\u{FEFF}" ? text.utf8.dropFirst(3) : text.utf8[...]
+        var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
+            .filter { !$0.element.allSatisfy { " \t\r".utf8.contains($0) } }[...]
+        let (index, first) = lines.popFirst() ?? (0, ""[...].utf8)
+        guard let head = JSONValue(Substring(first)), head["recording"] != nil else {
+            throw RecordingError(line: index + 1, "it is not the first line of a recording")
         }
         guard head["recording"]?.integer(Int.self) == 1 else {
-            throw RecordingError(line: 1, "the recording has an unknown version")
+            throw RecordingError(line: index + 1, "the recording has an unknown version")
+        }
+        func read<Value>(_ index: Int, _ body: () throws(RecordingMistake) -> Value) throws(RecordingError) -> Value {
+            do throws(RecordingMistake) { return try body() } catch {
+                throw RecordingError(line: index + 1, error.message)
+            }
         }
         var entries: [Entry] = []
         for (index, line) in lines {
-            guard let object = JSONValue(line) else {
+            guard let object = JSONValue(Substring(line)) else {
                 throw RecordingError(line: index + 1, "it is not a JSON object")
             }
-            guard let entry = Entry(object) else {
+            guard let entry = try read(index, { () throws(RecordingMistake) in try Entry(object) }) else {
                 throw RecordingError(line: index + 1, "it is neither a call, a frame nor an event with a time")
             }
             entries.append(entry)
         }
-        self.init(
-            start: head["start"]?.text.flatMap { Int64(seconds: $0) }.map { .nanoseconds($0) },
-            isComplete: head["complete"]?.flag ?? false,
-            entries: entries
-        )
+        let start = try read(index) { () throws(RecordingMistake) in
+            try head.member("start", "a text with a number of seconds") { start in
+                start.text.flatMap { JSONNumber($0.utf8)?.nanoseconds }
+            }
+        }
+        let isComplete = try read(index) { () throws(RecordingMistake) in try head.flag("complete") }
+        self.init(start: start.map { .nanoseconds($0) }, isComplete: isComplete, entries: entries)
     }
 }
 
-/// The error for text that is not a recording.
+/// The error for text that is not a recording, and for a recording that declares too much to be replayed.
 public struct RecordingError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The number of the line, counted from 1.
+    /// The number of the line, counted from 1. For a recording that cannot be replayed, this is a line of
+    /// ``Recording/jsonLines``.
     public let line: Int
     /// What is wrong with it.
     public let message: String
 
-    init(line: Int, _ message: String) {
+    package init(line: Int, _ message: String) {
         self.line = line
         self.message = message
     }
 
     /// The number of the line and what is wrong with it.
     public var description: String { "line \(line): \(message)" }
+}
+
+/// A member of a line has a value that it cannot have.
+struct RecordingMistake: Error {
+    let message: String
+
+    init(_ name: String, isNot expected: String, _ value: JSONValue) {
+        let number = value.number.map { ": \($0.escaped(upTo: 40))" } ?? ""
+        message = "\"\(name.escaped(upTo: 40))\" is not \(expected)\(number)"
+    }
+}
+
+/// Members of a line. A member that is missing or `null` has the value `nil`, 0 or `false`.
+extension JSONValue {
+    func member<Value>(
+        _ name: String,
+        _ expected: String,
+        _ read: (JSONValue) -> Value?
+    ) throws(RecordingMistake) -> Value? {
+        guard let value = self[name], value != .null else { return nil }
+        guard let result = read(value) else { throw RecordingMistake(name, isNot: expected, value) }
+        return result
+    }
+
+    func integer<Value: FixedWidthInteger>(_ name: String, from least: Value = .min) throws(RecordingMistake) -> Value {
+        try member(name, "an integer from \(least) to \(Value.max)") { value in
+            value.integer(Value.self).flatMap { $0 < least ? nil : $0 }
+        } ?? 0
+    }
+
+    func nanoseconds(_ name: String) throws(RecordingMistake) -> Int64? {
+        try member(name, "a number of seconds within 292 years") { value in
+            value.number.flatMap { JSONNumber($0.utf8)?.nanoseconds }
+        }
+    }
+
+    func flag(_ name: String) throws(RecordingMistake) -> Bool {
+        try member(name, "true or false") { $0.flag } ?? false
+    }
+}
+
+extension JSONNumber {
+    /// This number of seconds in nanoseconds, without further decimals. `nil` if it is out of range.
+    fileprivate var nanoseconds: Int64? { integer(power: 9, cutsDecimals: true) }
 }
 
 extension JSONText {
@@ -69,7 +128,7 @@ extension JSONText {
             switch field.value {
             case .text(let text): "\(quoted(field.name)):\(quoted(text))"
             case .integer(let integer): "\(quoted(field.name)):\(integer)"
-            case .seconds(let seconds): "\(quoted(field.name)):\(seconds.isFinite ? seconds : 0)"
+            case .seconds(let seconds): "\(quoted(field.name)):\(seconds.isFinite ? "\(seconds)" : "null")"
             case .flag(let flag): "\(quoted(field.name)):\(flag)"
             }
         }
@@ -112,46 +171,56 @@ extension Recording.Entry {
         }
     }
 
-    fileprivate init?(_ object: JSONValue) {
-        guard let nanoseconds = object["t"]?.number.flatMap({ Int64(seconds: $0) }) else { return nil }
+    /// `nil` if the object has no time, or is neither a call, a frame nor an event.
+    fileprivate init?(_ object: JSONValue) throws(RecordingMistake) {
+        guard let nanoseconds = try object.nanoseconds("t") else { return nil }
         time = .nanoseconds(nanoseconds)
-        func integer<Value: FixedWidthInteger>(_ name: String) -> Value { object[name]?.integer() ?? 0 }
-        func header(_ kind: JSONValue) -> Recording.Header? {
-            let kinds = (0...15).compactMap { Frame.Kind(rawValue: $0) }
-            guard let kind = kinds.first(where: { "\($0)" == kind.text }) else { return nil }
-            return Recording.Header(
-                session: integer("session"),
-                id: integer("id"),
-                kind: kind,
-                type: integer("type"),
-                serial: integer("serial"),
-                status: integer("status"),
-                isErrorResponse: object["error"]?.flag ?? false,
-                isMalformed: object["malformed"]?.flag ?? false,
-                endsLink: object["ends_link"]?.flag ?? false,
-                isOneWay: object["one_way"]?.flag ?? false,
-                bodyCount: max(0, integer("bytes"))
-            )
-        }
-        if let id = object["call"]?.integer(UInt64.self) {
-            let call = Recording.Call(
-                id: id,
-                type: integer("type"),
-                bodyCount: max(0, integer("bytes")),
-                timeout: object["timeout"]?.number.flatMap { Int64(seconds: $0) }.map { .nanoseconds($0) },
-                isOneWay: object["one_way"]?.flag ?? false,
-                isOpen: object["open"]?.flag ?? false
-            )
+        if let call = try Recording.Call(object) {
             content = .call(call)
-        } else if let kind = object["sent"], let header = header(kind) {
-            content = Recording.Content.sent(header).with(object)
-        } else if let kind = object["received"], let header = header(kind) {
-            content = Recording.Content.received(header).with(object)
-        } else if let event = Recording.Event(object.members) {
+        } else if let header = try Recording.Header("sent", object) {
+            content = try Recording.Content.sent(header).with(object)
+        } else if let header = try Recording.Header("received", object) {
+            content = try Recording.Content.received(header).with(object)
+        } else if let event = try Recording.Event(object.members) {
             content = .event(event)
         } else {
             return nil
         }
+    }
+}
+
+extension Recording.Call {
+    fileprivate init?(_ object: JSONValue) throws(RecordingMistake) {
+        guard object["call"] != nil else { return nil }
+        id = try object.integer("call")
+        type = try object.integer("type")
+        bodyCount = try object.integer("bytes", from: 0)
+        timeout = try object.nanoseconds("timeout").map { .nanoseconds($0) }
+        isOneWay = try object.flag("one_way")
+        isOpen = try object.flag("open")
+    }
+}
+
+extension Recording.Header {
+    private static let kinds = Dictionary(
+        uniqueKeysWithValues: (0...15).compactMap { Frame.Kind(rawValue: $0) }.map { ("\($0)", $0) }
+    )
+
+    /// - Parameter direction: The name of the member with the kind of the frame.
+    fileprivate init?(_ direction: String, _ object: JSONValue) throws(RecordingMistake) {
+        let kind = try object.member(direction, "a kind of frame") { $0.text.flatMap { Self.kinds[$0] } }
+        guard let kind else { return nil }
+        session = try object.integer("session")
+        id = try object.integer("id")
+        self.kind = kind
+        type = try object.integer("type")
+        serial = try object.integer("serial")
+        status = try object.integer("status")
+        isErrorResponse = try object.flag("error")
+        isMalformed = try object.flag("malformed")
+        endsLink = try object.flag("ends_link")
+        isOneWay = try object.flag("one_way")
+        bodyCount = try object.integer("bytes", from: 0)
     }
 }
 
@@ -171,18 +240,5 @@ extension Int64 {
         let (seconds, rest) = magnitude.quotientAndRemainder(dividingBy: 1_000_000_000)
         let digits = String(rest)
         return (self < 0 ? "-" : "") + "\(seconds)." + String(repeating: "0", count: 9 - digits.count) + digits
-    }
-
-    /// Reads a number of seconds as nanoseconds. `nil` if the text is not a number, or out of range.
-    fileprivate init?(seconds text: String) {
-        let parts = text.drop { $0 == "-" }.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
-        guard text.count - text.drop(while: { $0 == "-" }).count <= 1, let whole = UInt64(parts[0]) else { return nil }
-        let decimals = parts.count > 1 ? parts[1].prefix(9) : ""
-        guard parts.count == 1 || parts[1].allSatisfy(\.isNumber), let rest = UInt64("0" + decimals) else { return nil }
-        let scale = (0..<(9 - decimals.count)).reduce(UInt64(1)) { scale, _ in scale * 10 }
-        let (product, overflows) = whole.multipliedReportingOverflow(by: 1_000_000_000)
-        guard !overflows, product <= UInt64(Int64.max) - 1_000_000_000 else { return nil }
-        let magnitude = Int64(product + rest * scale)
-        self = text.hasPrefix("-") ? -magnitude : magnitude
     }
 }

@@ -40,8 +40,7 @@ extension Recording {
     private var failures: [(id: UInt64, code: String, fate: String)] {
         entries.compactMap { entry in
             guard case .event(let event) = entry.content, ["request.failed", "request.cancelled"].contains(event.name),
-                case .integer(let id)? = event["id"], case .text(let code)? = event["code"],
-                case .text(let fate)? = event["fate"]
+                let id = event.integer("id"), let code = event.text("code"), let fate = event.text("fate")
             else { return nil }
             return (UInt64(bitPattern: id), code, fate)
         }
@@ -64,64 +63,110 @@ extension Recording {
                 if case .call(let call) = entry.content, call.isOneWay { call.id } else { nil }
             }
         )
-        /// The places in `matched` of the requests that are not answered, of each session.
-        var open: [UInt64: [Int]] = [:]
+        /// The places in `matched` of the requests that are not answered, oldest first.
+        var open: [OpenRequests: Deque<Int>] = [:]
         for entry in entries {
             switch entry.content {
             case .sent(let header) where header.kind == .request:
+                let key = OpenRequests(header)
                 // The number of a request that was never answered may be used again.
-                if header.serial != 0 {
-                    open[header.session]?.removeAll { matched[$0].request.serial == header.serial }
-                }
-                if !header.isOneWay, !posted.contains(header.id) {
-                    open[header.session, default: []].append(matched.count)
-                }
+                if header.serial != 0 { open[key] = nil }
+                if !header.isOneWay, !posted.contains(header.id) { open[key, default: Deque()].append(matched.count) }
                 matched.append(Exchange(time: entry.time, request: header))
             case .received(let header) where header.kind == .response || header.kind == .part:
-                let candidates = open[header.session] ?? []
-                let place = candidates.firstIndex { matched[$0].request.serial == header.serial }
-                guard let place else {
+                let key = OpenRequests(header)
+                guard let place = open[key]?.first else {
                     unasked.append((entry.time, header))
                     continue
                 }
-                matched[candidates[place]].replies.append((entry.time, header))
-                if header.kind == .response { open[header.session]?.remove(at: place) }
+                matched[place].replies.append((entry.time, header))
+                if header.kind == .response { _ = open[key]?.popFirst() }
             case .received(let header) where header.kind != .pong: unasked.append((entry.time, header))
             default: break
             }
         }
         return (matched, unasked)
     }
+
+    /// The requests of a link that have the same serial number. There are several only if they are matched in order.
+    private struct OpenRequests: Hashable {
+        let session: UInt64
+        let serial: SerialNumber
+
+        init(_ header: Header) { (session, serial) = (header.session, header.serial) }
+    }
 }
 
 extension Recording.Header {
-    /// The maximum size of a body or field that is filled with zeros, in bytes.
-    private static let maximumFill = 64 << 20
+    /// The number of bytes of the body and the byte fields of the frame, recorded or not.
+    package var declaredCount: Int {
+        fields.reduce(bodyCount) { sum, field in
+            let count =
+                switch field.value {
+                case .number: 0
+                case .bytes(let bytes): bytes.count
+                case .size(let size): size
+                }
+            return sum.saturatingAdding(count)
+        }
+    }
 
-    /// The frame with this header. What was not recorded of its body and fields is filled with zeros, up to 64 MiB.
-    package var frame: Frame {
+    /// The frame with this header. What was not recorded of its body and fields is filled with zeros.
+    ///
+    /// - Parameters:
+    ///   - padding: Makes the bytes.
+    ///   - sizeOfField: Returns the size of the byte field of a name, if it is known.
+    package func frame(
+        _ padding: inout RecordingPadding,
+        sizeOfField: (String) -> Int? = { _ in nil }
+    ) -> Frame {
         var frame = Frame(
             kind,
             type: type,
             serial: serial,
             status: status,
             isErrorResponse: isErrorResponse,
-            body: Self.filled(body ?? Bytes(), to: bodyCount)
+            body: padding.padded(body, to: bodyCount)
         )
-        for field in fields {
-            switch field.value {
-            case .number(let number): frame[field.name] = number
-            case .bytes(let bytes): frame[bytes: field.name] = bytes
-            case .size(let size): frame[bytes: field.name] = Self.filled(Bytes(), to: size)
+        frame.setFields(
+            fields.map { field in
+                switch field.value {
+                case .number(let number): Frame.NamedField(name: field.name, value: .number(number))
+                case .size(let size): Frame.NamedField(name: field.name, value: .bytes(padding.padded(nil, to: size)))
+                case .bytes(let bytes):
+                    Frame.NamedField(
+                        name: field.name,
+                        value: .bytes(padding.padded(bytes, to: sizeOfField(field.name) ?? bytes.count))
+                    )
+                }
             }
-        }
+        )
         return frame
     }
+}
 
-    /// The first `count` bytes of `bytes`, followed by zeros.
-    package static func filled(_ bytes: Bytes, to count: Int) -> Bytes {
-        let count = min(max(0, count), maximumFill)
-        let known = Array(bytes.prefix(count))
-        return Bytes(known + [UInt8](repeating: 0, count: count - known.count))
+/// Makes bytes of which a recording has only the size, or the beginning.
+package struct RecordingPadding: Sendable {
+    /// Zeros that all bytes share.
+    private var zeros = Bytes()
+
+    package init() {}
+
+    /// Returns the first `count` bytes of `bytes`, followed by zeros if they are fewer.
+    package mutating func padded(_ bytes: Bytes?, to count: Int) -> Bytes {
+        if let bytes, !bytes.isEmpty {
+            let missing = max(0, count - bytes.count)
+            return missing == 0 ? bytes.shared(0..<count) : bytes + Bytes(repeating: 0, count: missing)
+        }
+        if zeros.count < count { zeros = Bytes(repeating: 0, count: max(count, 4096)) }
+        return zeros.shared(0..<count)
+    }
+}
+
+extension Int {
+    /// The sum of two numbers that are not negative, at most `Int.max`.
+    package func saturatingAdding(_ other: Int) -> Int {
+        let (sum, overflows) = addingReportingOverflow(other)
+        return overflows ? .max : sum
     }
 }

@@ -146,13 +146,15 @@ extension Recording {
             case .sent: entries.append(Entry(time: time, content: .sent(record.header)))
             case .received: entries.append(Entry(time: time, content: .received(record.header)))
             case .event:
-                guard let object = JSONValue("{\(record.text)}"), let event = Event(object.members) else { continue }
+                guard let object = JSONValue("{\(record.text)}"), let event = try? Event(object.members) else {
+                    continue
+                }
                 entries.append(Entry(time: time, content: .event(event)))
             case .content:
                 guard let object = JSONValue("{\(record.text)}"), let last = entries.popLast() else {
                     continue
                 }
-                entries.append(Entry(time: last.time, content: last.content.with(object)))
+                entries.append(Entry(time: last.time, content: (try? last.content.with(object)) ?? last.content))
             }
         }
         self.init(
@@ -212,24 +214,31 @@ extension Recording {
 
 extension Recording.Content {
     /// The content with the fields and the body of `object`.
-    func with(_ object: JSONValue) -> Recording.Content {
-        func complete(_ header: Recording.Header) -> Recording.Header {
+    func with(_ object: JSONValue) throws(RecordingMistake) -> Recording.Content {
+        func complete(_ header: Recording.Header) throws(RecordingMistake) -> Recording.Header {
             var header = header
-            header.fields = (object["fields"]?.members ?? []).compactMap { Recording.Field($0.name, $0.value) }
-            header.isCut = object["cut"]?.flag ?? false
-            header.body = object["body"]?.text.flatMap { HexText.bytes(of: $0) }.map { Bytes($0) }
+            let fields = try object.member("fields", "an object") { fields -> [(name: String, value: JSONValue)]? in
+                if case .object(let members) = fields { members } else { nil }
+            }
+            header.fields = try (fields ?? []).map { field throws(RecordingMistake) in
+                try Recording.Field(field.name, field.value)
+            }
+            header.isCut = try object.flag("cut")
+            header.body = try object.member("body", "a text of hexadecimal digits") { body in
+                body.text.flatMap { HexText.bytes(of: $0) }.map { Bytes($0) }
+            }
             return header
         }
         switch self {
-        case .sent(let header): return .sent(complete(header))
-        case .received(let header): return .received(complete(header))
+        case .sent(let header): return .sent(try complete(header))
+        case .received(let header): return .received(try complete(header))
         case .call, .event: return self
         }
     }
 }
 
 extension Recording.Field {
-    init?(_ name: String, _ value: JSONValue) {
+    init(_ name: String, _ value: JSONValue) throws(RecordingMistake) {
         self.name = name
         if let number = value.integer(UInt64.self) {
             self.value = .number(number)
@@ -238,34 +247,53 @@ extension Recording.Field {
         } else if let size = value["bytes"]?.integer(Int.self), size >= 0 {
             self.value = .size(size)
         } else {
-            return nil
+            let expected = "an integer from 0 to \(UInt64.max), a text of hexadecimal digits, or {\"bytes\":SIZE}"
+            throw RecordingMistake(name, isNot: expected, value)
         }
     }
 }
 
 extension Recording.Event {
-    /// The event of a JSON object whose first member is its name.
-    init?(_ members: [(name: String, value: JSONValue)]) {
+    /// The event of a JSON object with its name; `nil` if it has none.
+    init?(_ members: [(name: String, value: JSONValue)]) throws(RecordingMistake) {
         guard let name = members.first(where: { $0.name == "event" })?.value.text else { return nil }
         self.name = name
-        fields = members.filter { $0.name != "event" && $0.name != "t" }.compactMap { member in
-            ClientEvent.Value(member.value).map { Recording.EventField(name: member.name, value: $0) }
+        var fields: [Recording.EventField] = []
+        for (name, value) in members where name != "event" && name != "t" {
+            guard let value = try ClientEvent.Value(name, value) else { continue }
+            fields.append(Recording.EventField(name: name, value: value))
+        }
+        self.fields = fields
+    }
+
+    package func text(_ name: String) -> String? { if case .text(let text)? = self[name] { text } else { nil } }
+
+    /// An integer in the field of this name. Another program may have written it with decimals or an exponent.
+    package func integer(_ name: String) -> Int64? {
+        switch self[name] {
+        case .integer(let integer)?: integer
+        case .seconds(let number)?: Int64(exactly: number)
+        default: nil
         }
     }
 }
 
 extension ClientEvent.Value {
-    fileprivate init?(_ value: JSONValue) {
+    /// `nil` for a value that no event has.
+    fileprivate init?(_ name: String, _ value: JSONValue) throws(RecordingMistake) {
         switch value {
         case .text(let text): self = .text(text)
         case .flag(let flag): self = .flag(flag)
         case .number(let number):
             if let integer = Int64(number) {
                 self = .integer(integer)
-            } else if let seconds = Double(number) {
+            } else if number.utf8.contains(where: { ".eE".utf8.contains($0) }) {
+                guard let seconds = Double(number), seconds.isFinite else {
+                    throw RecordingMistake(name, isNot: "a number in the range of Double", value)
+                }
                 self = .seconds(seconds)
             } else {
-                return nil
+                throw RecordingMistake(name, isNot: "an integer from \(Int64.min) to \(Int64.max)", value)
             }
         case .null, .list, .object: return nil
         }

@@ -12,9 +12,11 @@ struct ReplayScript {
     enum Action: Sendable {
         /// `connect()`: the client connected before its first call.
         case connect
-        case call(Recording.Call, Request)
+        /// With the frame of its request, if it was recorded. Frames are made when they are sent: they are much larger
+        /// than the recording.
+        case call(Recording.Call, Recording.Header?)
         case cancel(UInt64)
-        case send(Frame, to: Endpoint)
+        case send(Recording.Header, to: Endpoint)
         /// Ends the links to the endpoint.
         case end(Endpoint, DisconnectCause)
         case close
@@ -28,21 +30,26 @@ struct ReplayScript {
     private(set) var exchanges: [Endpoint: [Recording.Exchange]] = [:]
     /// The endpoints, in the order in which they appear.
     private(set) var endpoints: [Endpoint] = []
+    private var knownEndpoints: Set<Endpoint> = []
+    /// The calls that are cancelled.
+    private(set) var cancelled: Set<UInt64> = []
     /// How long the client waited before its attempts.
     private(set) var delays: [Duration] = []
     /// The time from the first entry to the last one.
     let length: Duration
 
-    init(_ recording: Recording) {
+    /// - Parameter room: The number of bytes that the replayed frames may have in their bodies and fields.
+    init(_ recording: Recording, room: Int) throws(RecordingError) {
+        let requests = recording.requests
+        try Self.check(recording, requests, room: room)
         let start = recording.entries.first?.time ?? .zero
         length = (recording.entries.last?.time ?? start) - start
         readLinks(recording, start)
-        let requests = recording.requests
         if let begin = recording.firstAttemptBegin { add(.connect, at: begin - start) }
         for entry in recording.entries {
             let time = entry.time - start
             switch entry.content {
-            case .call(let call) where !call.isOpen: add(.call(call, request(of: call, requests[call.id])), at: time)
+            case .call(let call) where !call.isOpen: add(.call(call, requests[call.id]), at: time)
             case .event(let event): read(event, at: time)
             default: break
             }
@@ -53,15 +60,29 @@ struct ReplayScript {
 
     private mutating func add(_ action: Action, at time: Duration) { actions.append((max(.zero, time), action)) }
 
-    private mutating func note(_ endpoint: Endpoint) { if !endpoints.contains(endpoint) { endpoints.append(endpoint) } }
+    private mutating func note(_ endpoint: Endpoint) {
+        if knownEndpoints.insert(endpoint).inserted { endpoints.append(endpoint) }
+    }
 
-    /// The request of `call`, with what was recorded of its frame.
-    private func request(of call: Recording.Call, _ header: Recording.Header?) -> Request {
-        guard var frame = header?.frame else {
-            return Request(type: call.type, body: Recording.Header.filled(Bytes(), to: call.bodyCount))
+    /// Throws if the bodies and fields of all frames would be larger than `room`. A recording has only their sizes, so
+    /// a short one may declare more than there is memory.
+    private static func check(
+        _ recording: Recording,
+        _ requests: [UInt64: Recording.Header],
+        room: Int
+    ) throws(RecordingError) {
+        var total = 0
+        for (index, entry) in recording.entries.enumerated() {
+            switch entry.content {
+            case .call(let call): if requests[call.id] == nil { total = total.saturatingAdding(call.bodyCount) }
+            case .sent(let header), .received(let header): total = total.saturatingAdding(header.declaredCount)
+            default: break
+            }
+            guard total <= room else {
+                // The first line of the text describes the recording.
+                throw RecordingError(line: index + 2, "bodies and fields up to here have more than \(room) bytes")
+            }
         }
-        frame.serial = 0
-        return Request(frame)
     }
 
     // MARK: Links
@@ -80,7 +101,7 @@ struct ReplayScript {
         }
         // A response or part without a request belongs to one that is left out, or whose beginning was overwritten.
         for (time, header) in unasked where header.kind != .response && header.kind != .part {
-            add(.send(header.frame, to: endpointOfSession[header.session] ?? endpoints[0]), at: time - start)
+            add(.send(header, to: endpointOfSession[header.session] ?? endpoints[0]), at: time - start)
         }
         readHalfOpenLinks(recording, start, endpointOfSession)
     }
@@ -134,7 +155,9 @@ struct ReplayScript {
             }
             add(.end(endpoint, cause), at: time)
         case "request.cancelled":
-            if case .integer(let id)? = event["id"] { add(.cancel(UInt64(bitPattern: id)), at: time) }
+            guard let id = event.integer("id") else { return }
+            cancelled.insert(UInt64(bitPattern: id))
+            add(.cancel(UInt64(bitPattern: id)), at: time)
         case "connection.draining", "connection.closed":
             if !hasClosed { add(.close, at: time) }
             hasClosed = true
@@ -182,8 +205,6 @@ extension Recording {
 }
 
 extension Recording.Event {
-    private func text(_ name: String) -> String? { if case .text(let text)? = self[name] { text } else { nil } }
-
     /// The endpoint, as the replay names it.
     var endpoint: Endpoint? { text("endpoint").flatMap { try? Endpoint(parsing: $0) }?.inReplay }
     /// The delay before the next attempt; `nil` if it is absurd.
@@ -197,9 +218,7 @@ extension Recording.Event {
     var cause: DisconnectCause? { text("cause").flatMap { DisconnectCause(rawValue: $0) } }
     var phase: DisconnectReport.Phase? { text("phase").flatMap { DisconnectReport.Phase(rawValue: $0) } }
     var party: DisconnectReport.Party? { text("ended_by").flatMap { DisconnectReport.Party(rawValue: $0) } }
-    var session: UInt64? {
-        if case .integer(let session)? = self["session"], session > 0 { UInt64(session) } else { nil }
-    }
+    var session: UInt64? { integer("session").flatMap { UInt64(exactly: $0) }.flatMap { $0 == 0 ? nil : $0 } }
     var isEnd: Bool { name == "link.ended" || name == "attempt.failed" }
 }
 

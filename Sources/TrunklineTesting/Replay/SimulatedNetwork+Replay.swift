@@ -56,13 +56,26 @@ extension SimulatedNetwork {
     ///     replaced. Interceptors, observers and the log are left out: the recorded requests have passed the interceptors
     ///     already.
     /// - Returns: The recording of the new client, to compare.
-    /// - Throws: `TransportError` if a server cannot be started, because this network has one with the same address.
+    /// - Throws: `RecordingError` if all bodies and byte fields of the recorded frames together have more than 1 GiB:
+    ///   a recording may come from anywhere. `TransportError` if a server cannot be started, because this network has
+    ///   one with the same address.
     public func replay(
         _ recording: Recording,
         speaking codec: some FrameCodec,
         options: ClientOptions = ClientOptions()
     ) async throws -> Replay {
-        let script = ReplayScript(recording)
+        try await replay(recording, speaking: codec, options: options, room: 1 << 30)
+    }
+
+    /// - Parameter room: The number of bytes that all frames may have in their bodies and byte fields.
+    package func replay(
+        _ recording: Recording,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        room: Int
+    ) async throws -> Replay {
+        let script = try ReplayScript(recording, room: room)
+        let padding = Lock(RecordingPadding())
         var conditions = NetworkConditions()
         (conditions.latency, conditions.resolutionDelay) = (.zero...(.zero), .zero...(.zero))
         conditions.fragmentation = 0
@@ -70,7 +83,12 @@ extension SimulatedNetwork {
         var servers: [Endpoint: LoopbackServer] = [:]
         for endpoint in script.endpoints {
             prepare(endpoint, script.attempts[endpoint] ?? [])
-            servers[endpoint] = try await startReplayServer(at: endpoint, codec, script.exchanges[endpoint] ?? [])
+            servers[endpoint] = try await startReplayServer(
+                at: endpoint,
+                codec,
+                script.exchanges[endpoint] ?? [],
+                padding
+            )
         }
 
         var options = options
@@ -81,7 +99,7 @@ extension SimulatedNetwork {
         // The same entries take about as much memory as their text.
         options.recorder = .ring(bytes: max(4 << 20, 2 * recording.jsonLines.utf8.count))
         let client = Client(to: script.endpoints, speaking: codec, options: options, on: loops)
-        try await perform(script, client, servers)
+        try await perform(script, client, servers, padding)
         guard let replayed = await client.recording else { preconditionFailure("the client has a recorder") }
         client.cancelAll()
         await client.close()
@@ -93,24 +111,30 @@ extension SimulatedNetwork {
     private func perform(
         _ script: ReplayScript,
         _ client: Client,
-        _ servers: [Endpoint: LoopbackServer]
+        _ servers: [Endpoint: LoopbackServer],
+        _ padding: Lock<RecordingPadding>
     ) async throws {
         let start = clock.now
+        // Only those that are cancelled: a handle keeps the response.
         var calls: [UInt64: PendingRequest<Response>] = [:]
         for (time, action) in script.actions {
             try await clock.sleep(until: start.advanced(by: time))
             switch action {
             // It ends when the link is ready, or with the client.
             case .connect: Task(executorPreference: executor) { try? await client.connect() }
-            case .call(let call, let request):
+            case .call(let call, let header):
+                let request = padding.withLock { call.request(header, &$0) }
                 let timeout = call.timeout.map { Timeout.after($0) } ?? .never
                 if call.isOneWay {
                     try? await client.enqueue(request, timeout: timeout)
                 } else {
-                    calls[call.id] = client.start(request, timeout: timeout)
+                    let handle = client.start(request, timeout: timeout)
+                    if script.cancelled.contains(call.id) { calls[call.id] = handle }
                 }
-            case .cancel(let id): calls[id]?.cancel()
-            case .send(let frame, let endpoint): _ = try? await servers[endpoint]?.broadcast(frame)
+            case .cancel(let id): calls.removeValue(forKey: id)?.cancel()
+            case .send(let header, let endpoint):
+                let frame = padding.withLock { header.frame(&$0) }
+                _ = try? await servers[endpoint]?.broadcast(frame)
             case .end(let endpoint, .closedByServer): await servers[endpoint]?.disconnectAll()
             case .end(_, .goAway): break  // the server has announced it, and the client closes the link
             case .end(let endpoint, .protocolViolation): await servers[endpoint]?.perform(.absurdLength)
@@ -140,20 +164,38 @@ extension SimulatedNetwork {
     private func startReplayServer(
         at endpoint: Endpoint,
         _ codec: some FrameCodec,
-        _ exchanges: [Recording.Exchange]
+        _ exchanges: [Recording.Exchange],
+        _ padding: Lock<RecordingPadding>
     ) async throws -> LoopbackServer {
-        let rest = Lock(exchanges)
+        var all: [Likeness: Deque<Recording.Exchange>] = [:]
+        for exchange in exchanges {
+            let likeness = Likeness(type: exchange.request.type, bodyCount: exchange.request.bodyCount)
+            all[likeness, default: Deque()].append(exchange)
+        }
+        let rest = Lock(all)
         let options = LoopbackServer.Options { $0.answersCancelled = true }
         return try await startServer(at: endpoint, speaking: codec, options: options) { request in
-            // Usually the first one.
-            let exchange = rest.withLock { rest in
-                rest.firstIndex {
-                    $0.request.type == request.type && $0.request.bodyCount == request.body.count
-                }
-                .map { rest.remove(at: $0) }
-            }
-            return exchange.map { .sequence($0.reactions) } ?? .noReply
+            let likeness = Likeness(type: request.type, bodyCount: request.body.count)
+            let exchange = rest.withLock { $0[likeness]?.popFirst() }
+            return exchange.map { exchange in .sequence(padding.withLock { exchange.reactions(&$0) }) } ?? .noReply
         }
+    }
+}
+
+/// Requests that look the same have the exchanges of the recording in turn.
+private struct Likeness: Hashable {
+    let type: UInt32
+    let bodyCount: Int
+}
+
+extension Recording.Call {
+    /// The request of the call, with what was recorded of its frame.
+    fileprivate func request(_ header: Recording.Header?, _ padding: inout RecordingPadding) -> Request {
+        guard var frame = header?.frame(&padding) else {
+            return Request(type: type, body: padding.padded(nil, to: bodyCount))
+        }
+        frame.serial = 0
+        return Request(frame)
     }
 }
 
@@ -176,9 +218,9 @@ private final class RecordedDelays: ReconnectPolicy {
 
 extension Recording.Exchange {
     /// The replies, at their times after the request.
-    fileprivate var reactions: [Reaction] {
+    fileprivate func reactions(_ padding: inout RecordingPadding) -> [Reaction] {
         replies.map { reply in
-            var frame = reply.header.frame
+            var frame = reply.header.frame(&padding)
             frame.serial = 0
             let reaction: Reaction = frame.kind == .part ? .part(frame) : .reply(frame)
             return .after(max(.zero, reply.time - time), reaction)

@@ -132,15 +132,64 @@ struct CaptureTests {
         expectContinuity(packets)
     }
 
-    /// A recorder of 1 MiB may hold 26,000 frames of 64 KiB.
+    /// A recorder of 1 MiB may hold 26,000 frames of 64 KiB. A quarter of the room is for small frames.
     @Test func theSizeOfTheFileIsLimited() throws {
-        let lines = "{\"t\":1,\"sent\":\"request\",\"session\":1,\"type\":1026,\"serial\":1,\"bytes\":"
-        let recording = try Self.recording("\(lines)20000}\n\(lines)20000}\n\(lines)20000}\n\(lines)900}")
+        func line(_ size: Int) -> String {
+            "{\"t\":1,\"sent\":\"request\",\"session\":1,\"type\":1026,\"serial\":1,\"bytes\":\(size)}\n"
+        }
+        let recording = try Self.recording(line(20000) + line(20000) + line(900) + line(20000))
         let packets = try CaptureFile(recording.pcapng(speaking: Self.layout, room: 30_000)).packets.dropFirst(3)
-        #expect(packets.map(\.payload.count) == [20023, 20023, 0, 923])
-        #expect(packets.map(\.payloadSize) == [20023, 20023, 20023, 923])
-        #expect(packets.map(\.comments.count) == [0, 0, 1, 0])
+        #expect(packets.map(\.payload.count) == [20023, 0, 923, 0])
+        #expect(packets.map(\.payloadSize) == [20023, 0, 923, 0])
+        #expect(
+            packets.flatMap(\.comments)
+                == Array(
+                    repeating: "not captured: request type 0x402 serial 1 (20000 bytes): the capture has no room left",
+                    count: 2
+                )
+        )
         expectContinuity(Array(packets))
+        // In the end, small frames do not fit either.
+        let small = try Self.recording(String(repeating: line(900), count: 50))
+        let captured = try CaptureFile(small.pcapng(speaking: Self.layout, room: 30_000)).packets.dropFirst(3)
+        #expect(captured.count { $0.payloadSize == 923 } == 32)
+        #expect(captured.count { $0.payloadSize == 0 } == 18)
+    }
+
+    /// What a recording declares counts, not what is captured of it: 10 GB would be encoded, and 300,000 packets made.
+    @Test(.timeLimit(.minutes(1))) func declaredBytesCount() throws {
+        let body = "{\"t\":1,\"sent\":\"request\",\"session\":1,\"type\":1026,\"serial\":1,\"bytes\":10000000}\n"
+        let field = "{\"t\":1,\"received\":\"push\",\"session\":1,\"type\":2,\"fields\":{\"a\":{\"bytes\":60000000}}}\n"
+        let recording = try Self.recording(String(repeating: body + field, count: 1000))
+        let file = recording.pcapng(speaking: Self.layout, room: 100_000_000)
+        #expect(file.count < 1_000_000)
+    }
+
+    /// Servers on every port that a client could have.
+    @Test(.timeLimit(.minutes(1))) func serversMayHaveEveryPortOfClients() throws {
+        let lines = (49152...65535).map {
+            "{\"t\":1,\"event\":\"connection.ready\",\"endpoint\":\"a:\($0)\",\"session\":\($0)}\n"
+        }
+        let packets = try Self.capture(lines.joined()).packets.filter { $0.flags == "S" }
+        #expect(Set(packets.map(\.sourcePort)).count == 16384)
+        // One port is free.
+        let others = try Self.capture(lines.dropFirst().joined()).packets.filter { $0.flags == "S" }
+        #expect(Set(others.map(\.sourcePort)) == [49152])
+    }
+
+    /// Attempts that never end, each at an endpoint of its own; and links that are found by their endpoint.
+    @Test(.timeLimit(.minutes(1))) func attemptsTakeLinearTime() throws {
+        let count = 40_000
+        let begins = (1...count).map {
+            "{\"t\":1,\"event\":\"connection.connecting\",\"endpoint\":\"a\($0):1\",\"attempt\":\($0)}\n"
+        }
+        let ends = (1...count).map {
+            "{\"t\":2,\"event\":\"connection.ready\",\"endpoint\":\"a\($0):1\",\"session\":\($0)}\n"
+        }
+        let file = try Self.recording(begins.joined() + ends.joined()).pcapng(speaking: Self.layout)
+        let packets = try CaptureFile(file).packets
+        #expect(packets.count { $0.flags == "S" } == count)
+        #expect(packets.count { $0.flags == "SA" } == count)
     }
 
     @Test(

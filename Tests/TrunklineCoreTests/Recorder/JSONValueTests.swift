@@ -19,8 +19,24 @@ import Trunkline
         "", "{", "[1,]", "{\"a\"}", "{\"a\":}", "\"a", "\"\u{1}\"", "tru", "nul", "1 2", "{} {}", "+", "\"\\x\"",
         "\"\\u12\"",
         "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "[1", "{\"a\":1", "-",
+        "+1", "-01", "00", "01.5", ".5", "-.5", "1.", "1.e3", "1e", "1e+", "1E-", "1e1.5", "1-2", "0x10", "inf", "nan",
     ])
     func malformedTextIsRejected(_ text: String) { #expect(JSONValue(text) == nil) }
+
+    /// Other programs write integers with decimals or an exponent: 1e3 and 1000.0 are 1000.
+    @Test(
+        arguments: [
+            ("0", 0), ("-0", 0), ("0.000", 0), ("0e400", 0), ("7", 7), ("-7", -7), ("1e3", 1000), ("1.25E+2", 125),
+            ("1000e-3", 1), ("-5.0", -5), ("1e400", nil), ("1e-1", nil), ("0.5", nil), ("1e99999999999999999999", nil),
+            ("1e-99999999999999999999", nil), ("9223372036854775807", .max), ("9223372036854775808", nil),
+            ("922337203685477580.7e1", .max), ("-9223372036854775808", .min), ("-9223372036854775809", nil),
+        ] as [(String, Int64?)]
+    )
+    func integersAreReadExactly(_ text: String, expected: Int64?) {
+        #expect(JSONValue(text)?.number == text)
+        #expect(JSONValue(text)?.integer() == expected)
+        if let expected, expected < 0 { #expect(JSONValue(text)?.integer(UInt64.self) == nil) }
+    }
 
     @Test func deepNestingIsRejected() {
         #expect(JSONValue(String(repeating: "[", count: 10) + String(repeating: "]", count: 10)) != nil)

@@ -185,6 +185,13 @@ public struct Frame: Sendable, Hashable {
     /// The named header fields.
     var fields: [NamedField] { namedFields ?? [] }
 
+    /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one counts.
+    mutating func setFields(_ fields: [NamedField]) {
+        let values = Dictionary(fields.map { ($0.name, $0.value) }) { $1 }
+        let sorted = values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name }
+        namedFields = sorted.isEmpty ? nil : sorted
+    }
+
     private mutating func set(_ field: String, to value: NamedField.Value?) {
         var fields = exchange(&namedFields, with: nil) ?? []
         defer { namedFields = fields.isEmpty ? nil : fields }

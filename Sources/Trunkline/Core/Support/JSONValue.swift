@@ -27,9 +27,9 @@ package enum JSONValue: Sendable, Equatable {
     package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
     package var number: String? { if case .number(let number) = self { number } else { nil } }
 
-    /// The number as an integer; `nil` if it is not an integer, or out of range.
+    /// The number as an integer: `1e3` and `1000.0` are one too. `nil` if it is not an integer, or out of range.
     package func integer<Value: FixedWidthInteger>(_ type: Value.Type = Value.self) -> Value? {
-        number.flatMap { Value($0) }
+        number.flatMap { Value($0) ?? JSONNumber($0.utf8)?.integer() }
     }
 
     package static func == (a: JSONValue, b: JSONValue) -> Bool {
@@ -94,8 +94,8 @@ private struct JSONReader {
     private mutating func number() -> JSONValue? {
         let start = place
         while let byte, (0x30...0x39).contains(byte) || "+-.eE".utf8.contains(byte) { place += 1 }
-        let text = String(decoding: bytes[start..<place], as: UTF8.self)
-        return Double(text) == nil ? nil : .number(text)
+        guard JSONNumber(bytes[start..<place]) != nil else { return nil }
+        return .number(String(decoding: bytes[start..<place], as: UTF8.self))
     }
 
     private mutating func object(_ depth: Int) -> JSONValue? {
