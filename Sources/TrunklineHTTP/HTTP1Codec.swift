@@ -174,7 +174,7 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     }
 
     private func mark(_ frame: Frame) -> Frame {
-        guard let rejected, rejected.contains(Int(frame.status)) else { return frame }
+        guard frame.kind != .goAway, let rejected, rejected.contains(Int(frame.status)) else { return frame }
         var frame = frame
         frame.isErrorResponse = true
         return frame

@@ -279,7 +279,7 @@ extension Client: ConnectionOwner {
 
     /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
     func updateReading() {
-        // Not those before the last one that does: each stream is looked at once, not once for each other stream.
+        // Removes only from the end, so each stream is checked once.
         while let last = fullReplies.last, !last.suspendsReading { fullReplies.removeLast() }
         let isPaused = channels.suspendReading() || !fullReplies.isEmpty
         connection.inCallOfOwner { $0.setPaused(isPaused) }

@@ -118,8 +118,13 @@ extension Client {
         var again = options
         // On this link or not at all: the next one restores the subscription.
         (again.retry, again.session, again.earlierFate) = (.never, untold.session, .answered)
-        if case .failure(let error) = await plainOutcome(of: request.frame, again), error.code != .connectionLost {
-            return (.failure(error.after(.answered)), 0)
+        if case .failure(let error) = await plainOutcome(of: request.frame, again) {
+            // If the link has ended, for whatever reason, the next one restores the subscription.
+            let isVerdict = [.cancelled, .timedOut, .closed, .rejected, .invalidRequest].contains(error.code)
+            let isReady = await connection.isReady(untold.session)
+            guard error.code == .connectionLost || !isVerdict && !isReady else {
+                return (.failure(error.after(.answered)), 0)
+            }
         }
         return (
             outcome,
@@ -149,6 +154,9 @@ extension Connection {
         if untold != nil { renewLink() } else if ready == nil, lifecycle < .closing { entered { $0.connectIfNeeded() } }
         return (lastID, nil)
     }
+
+    /// Whether the link of `session` is the one that takes requests.
+    fileprivate func isReady(_ session: UInt64) -> Bool { ready.map { links[$0].session == session } ?? false }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.

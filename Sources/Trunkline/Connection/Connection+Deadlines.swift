@@ -6,7 +6,8 @@ extension Connection {
         let turn: Instant
         /// Whether deadlines wait for a later turn.
         let isOn: Bool
-        /// How much had been read when the wait began, and in that turn.
+        /// When the wait began, and how much had been read then and in that turn.
+        let beganAt: Instant
         let begin: Int
         let read: Int
     }
@@ -18,26 +19,39 @@ extension Connection {
     /// time is read.
     static let readBeforeDeadline = 8 * 1024 * 1024
 
+    /// The longest time that a deadline waits for reading, in case a server sends very small frames without end.
+    static let longestDeadlineWait = Duration.seconds(1)
+
     /// Whether deadlines that are due must wait for a later turn: links have used up their share of this turn and hold
     /// more, which may have come in time.
     ///
     /// Called only from timers, which come after all reading of their turn.
     func mustReadFirst() -> Bool {
-        if let deadlineWait, deadlineWait.turn == loop.turnTime { return deadlineWait.isOn }
+        let now = loop.turnTime
+        if let deadlineWait, deadlineWait.turn == now { return deadlineWait.isOn }
         let begun = deadlineWait?.isOn == true ? deadlineWait : nil
         let read = counts.bytesReceived &+ counts.framesReceived
-        let begin = begun?.begin ?? read
+        let (begin, beganAt) = (begun?.begin ?? read, begun?.beganAt ?? now)
+        let unread = unreadCount
         // Without progress there is nothing to wait for.
         let isOn =
-            holdsUnread && begun?.read != read && read &- begin < Self.readBeforeDeadline &* max(1, links.count)
-        deadlineWait = DeadlineWait(turn: loop.turnTime, isOn: isOn, begin: begin, read: read)
+            unread > 0 && begun?.read != read && read &- begin < Self.readBeforeDeadline &* unread
+            && now.since(beganAt) < Self.longestDeadlineWait
+        deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
         return isOn
     }
 
-    /// Whether more can be read in the next turn.
-    private var holdsUnread: Bool {
-        for index in links.indices where links[index].isToBeReadOn || links[index].holdsMore { return true }
-        return attempt?.race?.holdsUnread == true
+    /// Ends the wait of deadlines when everything has been read, so that the next one has the whole limit. Called after
+    /// each reading.
+    func endDeadlineWait() {
+        if deadlineWait?.isOn == true, unreadCount == 0 { deadlineWait = nil }
+    }
+
+    /// The number of links, and of sockets of the race, on which more can be read in the next turn.
+    private var unreadCount: Int {
+        var count = attempt?.race?.holdsUnread == true ? 1 : 0
+        for index in links.indices where links[index].isToBeReadOn || links[index].holdsMore { count += 1 }
+        return count
     }
 
     /// Gives the attempt under way its time again if its timer fires much later than its deadline: the process was
@@ -47,12 +61,15 @@ extension Connection {
         let now = loop.turnTime
         let handshake = handshaking.flatMap { links[$0].handshake }
         let timeout = handshake == nil ? options.connecting.timeout : options.handshake.timeout
-        guard now.since(handshake?.deadline ?? attempt.deadline) > timeout / 10 else { return }
+        let late = now.since(handshake?.deadline ?? attempt.deadline)
+        guard late > max(timeout / 10, .milliseconds(100)) else { return }
         attempt.isProlonged = true
         attempt.deadline = now.advanced(by: options.connecting.timeout)
         guard let handshaking, let handshake else { return }
         let end = now.advanced(by: options.handshake.timeout)
-        links[handshaking].handshake?.deadline = handshake.restoring == nil ? min(attempt.deadline, end) : end
+        let isRestoring = handshake.restoring != nil
+        links[handshaking].handshake?.deadline = isRestoring ? end : min(attempt.deadline, end)
+        links[handshaking].handshake?.limit = handshakeLimit(isAttempt: !isRestoring && attempt.deadline < end)
     }
 }
 

@@ -7,9 +7,7 @@ extension Connection {
         guard let index = index(of: session) else { return false }
         let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(self.attempt?.deadline ?? end, end)
-        let limit: HandshakeState.Limit =
-            deadline < end ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
-        links[index].handshake = HandshakeState(deadline: deadline, limit)
+        links[index].handshake = HandshakeState(deadline: deadline, handshakeLimit(isAttempt: deadline < end))
         arm(at: deadline)
         updateReading()
         publishState()
@@ -66,6 +64,11 @@ extension Connection {
     private func extendRestoring(_ index: Int) {
         guard links[index].handshake?.restoring != nil else { return }
         links[index].handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
+    }
+
+    /// The option that sets the deadline of the handshake.
+    func handshakeLimit(isAttempt: Bool) -> HandshakeState.Limit {
+        isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
     }
 
     private func closureReturned(_ session: UInt64, _ failure: (any Error)?) {

@@ -6,6 +6,7 @@ extension Connection {
     /// hands them over. The rest is read in the next turn.
     func read(_ session: UInt64) {
         guard let index = index(of: session), !isLostInHandshake(index) else { return }
+        defer { endDeadlineWait() }
         let transport = links[index].transport
         var share = ReadShare()
         share.limit(to: readBudget(index))

@@ -305,8 +305,8 @@ public actor Connection {
         recorder?.timerFired(lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt")
         if lifecycle == .closing { return closingTimerFired() }
         if let attempt = machine.attempt {
-            if mustReadFirst() { return arm(at: loop.nextTurn) }
             prolongAttempt()
+            if mustReadFirst() { return arm(at: loop.nextTurn) }
             if handshaking != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
         } else {
             perform(machine.timerFired(at: loop.now))

@@ -4,7 +4,7 @@ struct HandshakeState {
     /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
     /// The option that has set `deadline`.
-    private let limit: Limit
+    var limit: Limit
     /// The deadlines of requests with a timeout.
     var deadlines = DeadlineQueue()
     /// The places of these requests on the link.

@@ -105,7 +105,7 @@ package final class Resolver: Sendable {
         /// The names whose latest look-up was slow.
         var slow: Set<String> = []
         var threads = 0
-        var ended = 0
+        var begun = 0
         var peakThreads = 0
         var lastID: UInt64 = 0
 
@@ -121,6 +121,7 @@ package final class Resolver: Sendable {
             lookups[question]?.kind = kind
             lookups[question]?.place = nil
             running[kind.rawValue] += 1
+            begun += 1
         }
 
         mutating func end(_ question: Question) {
@@ -163,9 +164,9 @@ package final class Resolver: Sendable {
         self.lookUp = lookUp
     }
 
-    /// The number of look-ups that the system has answered, the largest number of threads so far, and the present number.
+    /// The number of look-ups passed to the system, the largest number of threads so far, and the present number.
     package var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
-        state.withLock { ($0.ended, $0.peakThreads, $0.threads) }
+        state.withLock { ($0.begun, $0.peakThreads, $0.threads) }
     }
 
     /// Looks up the addresses of `host` in one family and calls `completion` once with the result.
@@ -294,7 +295,6 @@ package final class Resolver: Sendable {
     private func finish(_ question: Question, _ isSlow: Bool) -> [Asker] {
         state.withLock { state in
             state.end(question)
-            state.ended += 1
             if !isSlow {
                 state.slow.remove(question.host)
             } else {

@@ -26,16 +26,16 @@ struct PushChannels {
 
     /// Whether any of the channels suspends reading.
     mutating func suspendReading() -> Bool {
-        // Not those before the last one that does: each channel is looked at once, not once for each other channel.
+        // Removes only from the end, so each channel is checked once.
         while let last = full.last, !last.suspendsReading { fullNumbers.remove(full.removeLast().number) }
         return !full.isEmpty
     }
 
     mutating func insert(_ channel: PushChannel) {
         if case .key(let key) = channel.selection {
-            keyed[key, default: []].append(channel)
+            keyed[key, default: []].insert(channel)
         } else {
-            others.append(channel)
+            others.insert(channel)
         }
     }
 
@@ -88,6 +88,13 @@ struct PushChannels {
 }
 
 extension [PushChannel] {
+    /// Inserts a channel in the order of the numbers. Streams that are created at the same time may arrive in another.
+    fileprivate mutating func insert(_ channel: PushChannel) {
+        var place = count
+        while place > 0, self[place - 1].number > channel.number { place -= 1 }
+        insert(channel, at: place)
+    }
+
     /// Removes a channel. The channels are in the order of their numbers.
     fileprivate mutating func remove(_ channel: PushChannel) {
         var (low, high) = (0, count)

@@ -18,14 +18,11 @@ extension LoopbackServer {
     ///
     /// - Throws: `FrameError` if the codec cannot encode the frame.
     @discardableResult
-    public func broadcast(_ frame: Frame) throws(FrameError) -> Int { try broadcast { _ in frame } }
-
-    /// Sends a frame to every connected client: the result of `frame` for its link.
-    func broadcast(_ frame: (ServerLink) -> Frame) throws(FrameError) -> Int {
+    public func broadcast(_ frame: Frame) throws(FrameError) -> Int {
         defer { settle() }
         let open = sortedLinks.filter { !$0.isEnding }
         for link in open {
-            try link.append(frame(link))
+            try link.append(frame)
             markDirty(link)
         }
         return open.count

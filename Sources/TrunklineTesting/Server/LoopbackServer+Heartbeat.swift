@@ -9,13 +9,25 @@ extension LoopbackServer {
     /// The codec creates the ping, without a serial number. In protocols whose pings and pongs look alike, a client
     /// answers at most one ping per second, and no ping while it waits for the answer to a ping that it sent.
     ///
-    /// - Throws: `FrameError` if the protocol has no ping.
+    /// A client whose codec cannot encode a ping now is left out and not counted.
+    ///
+    /// - Throws: `FrameError` if no client can be pinged, because the protocol has no ping or none now.
     @discardableResult
     public func ping() throws(FrameError) -> Int {
-        try broadcast { link in
-            defer { link.unansweredPings += 1 }
-            return link.codec.serverPing
+        defer { settle() }
+        var (count, refusal) = (0, FrameError?.none)
+        for link in sortedLinks where !link.isEnding {
+            do throws(FrameError) {
+                try link.append(link.codec.serverPing)
+                link.unansweredPings += 1
+                count += 1
+                markDirty(link)
+            } catch {
+                refusal = error
+            }
         }
+        if count == 0, let refusal { throw refusal }
+        return count
     }
 
     /// Sets whether pings are answered from now on, and after what delay. Pongs that are already delayed are still

@@ -135,7 +135,10 @@ import Testing
         #expect(other.error(connectingTo: "db:7000") == refused)
         var third = AddressRace(policy)
         #expect(third.resolved(.ipv4, .success([]), at: start) == [.fail])
-        #expect(third.error(connectingTo: "db:1").message == "resolving db:1: the name has no IPv4 address")
+        #expect(
+            third.error(connectingTo: "db:1").message
+                == "connecting to db:1: the source address is IPv4, but the name has no IPv4 address"
+        )
     }
 
     @Test func onlyTheFirstAnswerOfAFamilyCounts() {

@@ -37,7 +37,7 @@ struct NulByteTests {
             answers.withLock { $0.append(answer) }
         }
         let refusal = try #require(throws: TransportError.self) { try answers.withLock { $0 }.first?.get() }
-        #expect(refusal.message.hasPrefix("resolving (redacted)@gw: too many lookups: 0 names"))
+        #expect(refusal.message.hasPrefix("resolving (redacted)@gw: too many lookups: 0 are"))
     }
 
     /// Regression: the client connected to the part before the zero byte.

@@ -8,7 +8,7 @@ import Trunkline
 #endif
 
 /// What the package itself writes must not end the program of the user.
-@Suite struct StandardErrorTests {
+@Suite(.tags(.realThreads)) struct StandardErrorTests {
     /// `server 2>&1 | head`: nothing reads standard error any more. SIGPIPE would end this process.
     @Test func aPipeWithoutAReaderIsHarmless() {
         var ends: [Int32] = [-1, -1]

@@ -49,6 +49,24 @@ struct MessageTests {
         return parts.indices.filter { parts[..<$0].contains(parts[$0]) }.map { parts[$0] }
     }
 
+    /// A new code must be known, or its errors repeat themselves.
+    @Test func everyCodeIsALabel() {
+        let names =
+            Self.codes.map { "\($0)" } + Self.frameCodes.map { "\($0)" } + DisconnectCause.allCases.map { "\($0)" }
+            + Self.transportCodes.map { String("\($0)".prefix { $0 != "(" }) }
+        for name in names { #expect(Phrases.codes.contains(name), "\(name)") }
+    }
+
+    @Test func phrasesAboutDifferentThingsAreKept() {
+        for text in [
+            "user: missing; password: missing", "a.example:7000: refused; b.example:7000: refused",
+            "connecting to [fe80::1]:7000: refused [a:7000]; connecting to [fe80::2]:7000: reset [a:7000]",
+        ] {
+            #expect([text].joinedPhrases == text)
+        }
+        #expect(["no server", "refused: no server [[fe80::1]:7000]"].joinedPhrases == "no server")
+    }
+
     private func split(_ text: String, at separator: String) -> [String] {
         var (parts, rest) = ([String](), Array(text.unicodeScalars)[...])
         let pattern = Array(separator.unicodeScalars)
@@ -117,7 +135,7 @@ struct MessageTests {
     }
 
     @Test func joinedPhrasesKeepTheirOrder() {
-        #expect(["a; b", "c: b", "d", "x (y): a [db:1]"].joinedPhrases == "a; b; d")
+        #expect(["a; b", "reset: b", "d", "closed (not sent): a [db:1]"].joinedPhrases == "a; b; d")
         #expect(["", "a", ""].joinedPhrases == "a")
         #expect(
             ["connecting to db:1: refused", "connecting to db:2: refused"].joinedPhrases.hasSuffix("db:2: refused")

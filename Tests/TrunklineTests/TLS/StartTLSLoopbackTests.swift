@@ -108,7 +108,7 @@ import TrunklineTesting
             speaking: HoldingLines(),
             options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
         ) { request in
-            request.body == "TLS?" ? .sequence([.reply("go on"), .garbage("forged "), .startTLS]) : .echo
+            request.body == "me: TLS?" ? .sequence([.reply("go on"), .garbage("forged "), .startTLS]) : .echo
         }
         let options = ClientOptions { options in
             options.tls.roots = .only(authority.root)

@@ -239,8 +239,12 @@ package struct AddressRace: Sendable {
     package func error(connectingTo name: String) -> TransportError {
         let reported = reportedErrors
         guard let first = reported.first else {
-            let family = policy.sourceFamily.map { " \($0.name)" } ?? ""
-            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no\(family) address")
+            // A permanent failure, whichever answer comes first.
+            if let family = policy.sourceFamily?.name {
+                let reason = "the source address is \(family), but the name has no \(family) address"
+                return TransportError(.invalidAddress, "connecting to \(name): \(reason)")
+            }
+            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no address")
         }
         let missing = unanswered.map { "the look-up of \($0.name) addresses is not answered" }
         if reported.count == 1 {

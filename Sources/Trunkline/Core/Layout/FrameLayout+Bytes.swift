@@ -117,7 +117,7 @@ extension FrameLayout {
 
         var span = output.gathered.mutableSpan
         var bytes = unsafe span.mutableBytes
-        try plan.writeNumbers(of: frame, type: type, at: parts, into: &bytes)
+        try plan.writeNumbers(of: frame, type: type, isFromServer: isServerSide, at: parts, into: &bytes)
         if !plan.shape.checksums.isEmpty { try plan.writeChecksums(of: frame.body, at: parts, into: &bytes) }
     }
 
@@ -222,7 +222,9 @@ extension FrameLayout {
         if type == roles.ping { return "the ping" }
         if type == roles.pong { return "the pong" }
         if type == roles.cancel { return "the cancellation" }
-        if roles.part != nil, roles.isRequestPart(type) { return "a part of a request (open)" }
+        if roles.part != nil, roles.isRequestPart(type) {
+            return "a part of a request (open), unless the role requests contains it"
+        }
         // If responses are marked, requests may have the types of pushes.
         if roles.tellsPushes { return nil }
         if let push = roles.push, push.contains(type) { return "a push" }

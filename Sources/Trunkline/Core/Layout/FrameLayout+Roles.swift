@@ -12,7 +12,7 @@ extension FrameLayout {
     /// ```
     ///
     /// Roles that do not fit the fields, or that contradict each other, stop the program with a message that names the
-    /// role. So do roles whose frames cannot be sent, or that the other side would read as frames of another role.
+    /// role.
     ///
     /// ### How a received frame gets its kind
     ///
@@ -236,7 +236,6 @@ extension FrameLayout {
         layout.roles = try Roles(list, request: request.shape, response: self.response.shape)
         layout.declared = list
         if heartbeat != nil { try layout.checkHeartbeat() }
-        try layout.checkSamples()
         return layout
     }
 

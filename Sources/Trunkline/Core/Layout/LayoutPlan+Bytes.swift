@@ -173,6 +173,7 @@ extension LayoutPlan {
     func writeNumbers(
         of frame: borrowing Frame,
         type number: UInt32,
+        isFromServer: Bool,
         at parts: FrameParts,
         into bytes: inout MutableRawSpan
     ) throws(FrameError) {
@@ -185,7 +186,7 @@ extension LayoutPlan {
             let count = UInt64(truncatingIfNeeded: frame.body.count &+ shape.lengthOfEmpty)
             shape.length.store(count, into: &bytes, parts)
         }
-        if let kind = shape.kind, let number = kind.number(of: frame.kind) {
+        if let kind = shape.kind, let number = kind.number(of: frame.kind, isFromServer: isFromServer) {
             kind.slot.store(number, into: &bytes, parts)
         }
         for item in shape.repetitions {

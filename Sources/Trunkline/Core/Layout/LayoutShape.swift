@@ -25,11 +25,14 @@ struct LayoutShape: Sendable {
         func kind(of number: UInt64) -> Frame.Kind? { numbers.first { $0.value == number }?.key }
 
         /// Returns the number of a frame to send: that of its kind or, if that is not listed, of the most similar kind.
-        func number(of kind: Frame.Kind) -> UInt64? {
+        ///
+        /// - Parameter isFromServer: Whether the server sends it: then a part is one of a reply, otherwise of a request.
+        func number(of kind: Frame.Kind, isFromServer: Bool) -> UInt64? {
             if let number = numbers[kind] { return number }
             return switch kind {
             case .request, .ping, .cancel: numbers[.request]
-            case .response, .part, .push, .pong: numbers[.response]
+            case .part: numbers[isFromServer ? .response : .request]
+            case .response, .push, .pong: numbers[.response]
             // If pushes are listed, a frame of the kind response is not a goAway, whatever its mark.
             case .goAway: numbers[.push] ?? numbers[.response]
             }

@@ -1,6 +1,19 @@
 // The only place where messages are joined with those of their causes. A cause often says what the message says, so
 // without care the text would be "the server closed the connection; the server closed the connection".
 
+/// What the joining of phrases must know.
+enum Phrases {
+    /// The names of the codes of `ClientError`, `TransportError`, `FrameError` and `DisconnectCause`.
+    static let codes: Set<String> = [
+        "cancelled", "checksumMismatch", "closed", "closedByPeer", "closedByServer", "closedLocally",
+        "connectionLost", "exhausted", "goAway", "halfOpen", "handshakeRefused", "illegalLength", "invalidAddress",
+        "invalidArgument", "invalidRequest", "invalidResponse", "limitExceeded", "malformed", "missingBody",
+        "nameResolution", "nameResolutionFailed", "notCached", "overloaded", "pathLost", "protocolViolation", "refused",
+        "rejected", "repetitionMismatch", "reset", "responseMismatch", "system", "timedOut", "tls", "tlsFailed",
+        "unanswered", "unavailable", "unexpectedBytes", "unknownType", "unreachable",
+    ]
+}
+
 extension [String] {
     /// The texts as one, with "; " between their phrases. A phrase that says the same as an earlier one is left out.
     var joinedPhrases: String {
@@ -50,15 +63,23 @@ extension Substring {
         var rest = self
         while let (label, others) = rest.cut(at: ": "), label.isLabel { rest = others }
         for (end, opening) in [("]", " ["), (")", " (try ")] where rest.hasSuffix(end) {
-            if let (first, _) = rest.cut(at: opening) { rest = first }
+            if let first = rest.beforeLast(opening) { rest = first }
         }
         return rest
     }
 
-    /// `reset`, `tls(alert(42))` or `connectionLost (fate unknown)`.
+    /// `reset`, `tls(alert(42))` or `connectionLost (fate unknown)`: one of the names of codes, which the text after it
+    /// explains. Other words before a colon are a part of what the phrase says.
     private var isLabel: Bool {
-        let (word, parenthesis) = cut(at: " (") ?? (self, ")")
-        return !word.contains(" ") && parenthesis.hasSuffix(")")
+        guard let end = firstIndex(where: { !$0.isLetter }) else { return Phrases.codes.contains(String(self)) }
+        return hasSuffix(")") && Phrases.codes.contains(String(self[..<end]))
+    }
+
+    /// The text before the last `separator`; `nil` if there is none.
+    private func beforeLast(_ separator: String) -> Substring? {
+        var (end, rest): (Index?, Substring) = (nil, self)
+        while let (before, after) = rest.cut(at: separator) { (end, rest) = (before.endIndex, after) }
+        return end.map { self[..<$0] }
     }
 
     /// The text before and after the first `separator`; `nil` if there is none.
