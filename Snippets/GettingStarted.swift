@@ -16,6 +16,7 @@ let shelf = FrameLayout {
 /// Reads the value of a key.
 struct Get: TypedRequest {
     static let type: UInt32 = 16
+    static let retry = RetryPolicy.idempotent()  // it only reads, so it may be sent again
     let key: String
     func encode() -> Bytes { Bytes(key) }
     static func decode(_ response: Response) -> String { String(response.body) }

@@ -54,7 +54,7 @@ extension Client {
     /// The first piece is sent by this call, as a frame of kind `part`. The request is not sent again after a second
     /// piece has been put on the link, whatever its retry policy.
     ///
-    /// The protocol must have serials and a cancel frame. Without them, a request that is cancelled between two pieces
+    /// The protocol must have serials, a cancel frame and parts of requests. Without the first two, a request that is cancelled between two pieces
     /// would never end for the server. In other protocols, every call of the returned value fails with
     /// `invalidRequest`, fate `notSent`.
     ///

@@ -59,7 +59,8 @@ struct MessageTests {
 
     @Test func phrasesAboutDifferentThingsAreKept() {
         for text in [
-            "user: missing; password: missing", "a.example:7000: refused; b.example:7000: refused",
+            "refused by a (quota): x; refused by b (quota): x", "user: missing; password: missing",
+            "a.example:7000: refused; b.example:7000: refused",
             "connecting to [fe80::1]:7000: refused [a:7000]; connecting to [fe80::2]:7000: reset [a:7000]",
         ] {
             #expect([text].joinedPhrases == text)

@@ -190,8 +190,9 @@ public protocol ClosingCodec: FrameCodec {
 public protocol GoAwayCodec: FrameCodec {
     /// Returns the retry delay that `goAway` carries, or `nil` for none.
     ///
-    /// The client does not connect to that server again until this delay has passed. A delay above one hour counts as
-    /// one hour. A random time of up to a tenth of the delay is added.
+    /// While other endpoints can be used, the client does not try that server before the delay has passed, at most an
+    /// hour. If none can be used, it waits for at most `reconnecting.maximumRetryAfter` (60 s). A random time of up to a
+    /// tenth is added.
     func retryAfter(in goAway: Frame) -> Duration?
 }
 

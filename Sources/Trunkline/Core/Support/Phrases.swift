@@ -72,7 +72,9 @@ extension Substring {
     /// explains. Other words before a colon are a part of what the phrase says.
     private var isLabel: Bool {
         guard let end = firstIndex(where: { !$0.isLetter }) else { return Phrases.codes.contains(String(self)) }
-        return hasSuffix(")") && Phrases.codes.contains(String(self[..<end]))
+        let rest = self[end...]
+        let isDetail = (rest.hasPrefix("(") || rest.hasPrefix(" (")) && rest.hasSuffix(")")
+        return isDetail && Phrases.codes.contains(String(self[..<end]))
     }
 
     /// The text before the last `separator`; `nil` if there is none.
