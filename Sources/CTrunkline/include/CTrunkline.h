@@ -18,10 +18,24 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 
 // Prototypes that only _GNU_SOURCE declares.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern int pthread_setname_np(pthread_t, const char *);
+
+/// Returns the nanoseconds of `time`. In C, because the importer attributes the fields of `timespec` to one of several
+/// modules, depending on which file is compiled first.
+static inline int64_t trunkline_nanoseconds(struct timespec time) {
+    return (int64_t)((uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec);
+}
+
+/// Returns the nanoseconds of a clock of the system.
+static inline int64_t trunkline_clock(clockid_t clock) {
+    struct timespec time = {0, 0};
+    clock_gettime(clock, &time);
+    return trunkline_nanoseconds(time);
+}
 
 static inline int trunkline_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
 

@@ -11,8 +11,8 @@ package struct FileVersion: Hashable, Sendable {
     private let device: UInt64
     private let inode: UInt64
     private let size: Int64
-    /// Seconds and nanoseconds of the last change of the file (ctime).
-    private let changed: [Int64]
+    /// When the file was last changed (ctime), in nanoseconds since 1970.
+    private let changed: Int64
 
     /// Returns `nil` if the file does not exist or its status cannot be read.
     init?(ofFile path: String) {
@@ -22,9 +22,9 @@ package struct FileVersion: Hashable, Sendable {
         inode = UInt64(status.st_ino)
         size = Int64(status.st_size)
         #if canImport(Darwin)
-            changed = [Int64(status.st_ctimespec.tv_sec), Int64(status.st_ctimespec.tv_nsec)]
+            changed = nanoseconds(of: status.st_ctimespec)
         #else
-            changed = [Int64(status.st_ctim.tv_sec), Int64(status.st_ctim.tv_nsec)]
+            changed = nanoseconds(of: status.st_ctim)
         #endif
     }
 }

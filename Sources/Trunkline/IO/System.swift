@@ -15,37 +15,49 @@
 /// The number of processors that are online, at least one.
 func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
+/// The nanoseconds of a system time.
+func nanoseconds(of time: timespec) -> Int64 {
+    #if os(Linux)
+        trunkline_nanoseconds(time)
+    #else
+        Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    #endif
+}
+
+/// The nanoseconds of a clock of the system.
+private func nanoseconds(of clock: clockid_t) -> Int64 {
+    #if os(Linux)
+        return trunkline_clock(clock)
+    #else
+        var time = timespec()
+        unsafe clock_gettime(clock, &time)
+        return nanoseconds(of: time)
+    #endif
+}
+
 /// The current time of the monotonic clock that runs while the machine sleeps.
 func monotonicNow() -> Instant {
-    var time = timespec()
     #if os(Linux)
-        unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+        Instant(nanoseconds: nanoseconds(of: CLOCK_BOOTTIME))
     #else
-        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        Instant(nanoseconds: nanoseconds(of: CLOCK_MONOTONIC))
     #endif
-    return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
 /// The current time of the monotonic clock that stops while the machine sleeps.
 func awakeNow() -> Instant {
-    var time = timespec()
     #if os(Linux)
-        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        Instant(nanoseconds: nanoseconds(of: CLOCK_MONOTONIC))
     #else
-        unsafe clock_gettime(CLOCK_UPTIME_RAW, &time)
+        Instant(nanoseconds: nanoseconds(of: CLOCK_UPTIME_RAW))
     #endif
-    return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
 }
 
 /// Seconds since 1970, the unit in which certificates are valid.
 package func wallClockSeconds() -> Int { time(nil) }
 
 /// Nanoseconds since 1970 on the system's clock, which may jump.
-package func wallClockNanoseconds() -> Int64 {
-    var time = timespec()
-    unsafe clock_gettime(CLOCK_REALTIME, &time)
-    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-}
+package func wallClockNanoseconds() -> Int64 { nanoseconds(of: CLOCK_REALTIME) }
 
 /// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process. If
 /// nothing reads standard error any more, the text is lost: SIGPIPE must not end the program of the user.
