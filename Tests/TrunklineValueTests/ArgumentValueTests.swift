@@ -32,6 +32,11 @@ struct ArgumentValueTests {
                 #expect(Bytes(repeating: 1, count: count).count == max(0, count))
             }
         },
+        ValueCase("FrameError.init(announcedSize: UInt64?)") {
+            for size in UInt64.extremes {
+                #expect(FrameError(exceedingLimit: "too long", announcedSize: size).exceedsLimit)
+            }
+        },
         ValueCase("Bytes.append(integer: Value)", "SendBuffer.append(integer: Value)") {
             var (bytes, buffer) = (Bytes(), SendBuffer())
             for number in UInt64.extremes {

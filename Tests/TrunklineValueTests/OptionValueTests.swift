@@ -32,7 +32,8 @@ private let allToTheirEnds: [@Sendable (inout ClientOptions, _ isGreatest: Bool)
     }
     return [
         end(\.connecting.timeout), end(\.connecting.attemptDelay), end(\.connecting.resolutionDelay),
-        end(\.connecting.userTimeout), end(\.reconnecting.stableAfter), end(\.failover.drainTimeout),
+        end(\.connecting.userTimeout), end(\.reconnecting.stableAfter), end(\.reconnecting.maximumRetryAfter),
+        end(\.failover.drainTimeout),
         end(\.failover.halfLife), end(\.failover.maximumLinkAge), end(\.failover.returnsToPreferredAfter),
         end(\.handshake.timeout), end(\.liveness.interval), end(\.liveness.deadline), end(\.liveness.probeAfter),
         end(\.liveness.speakAfter), end(\.liveness.minimumRate), end(\.requests.timeout),
@@ -53,6 +54,7 @@ extension OptionValueTests {
         option("ClientOptions.Connecting.timeout: Duration", \.connecting.timeout),
         option("ClientOptions.Connecting.userTimeout: Duration?", \.connecting.userTimeout),
         option("ClientOptions.Reconnecting.maximumAttempts: Int?", \.reconnecting.maximumAttempts),
+        option("ClientOptions.Reconnecting.maximumRetryAfter: Duration", \.reconnecting.maximumRetryAfter),
         option("ClientOptions.Reconnecting.stableAfter: Duration", \.reconnecting.stableAfter),
         option("ClientOptions.Handshake.maximumInFlight: Int", \.handshake.maximumInFlight),
         option("ClientOptions.Handshake.timeout: Duration", \.handshake.timeout),
