@@ -228,9 +228,9 @@ extension ClientOptions {
         /// 60 s, at least zero, at most an hour. With zero, the client does not wait for a server that is its only one.
         ///
         /// A server asks for a delay in a `goAway` frame (``GoAwayCodec/retryAfter(in:)``), and a handshake in
-        /// ``HandshakeRefusal/retryAfter``. For the delay, up to an hour, the other endpoints are tried instead. If there
-        /// is none, or if they fail, the client tries the endpoint when this time is over. So a wrong delay does not make
-        /// a client unavailable for long. A random time of up to a tenth is added to each wait.
+        /// ``HandshakeRefusal/retryAfter``. For the delay, up to an hour, the other endpoints are tried instead. If the
+        /// client has no others, or if they fail, it tries the endpoint when this time is over. So a wrong delay does not
+        /// make a client unavailable for long. A random time of up to a tenth is added to each wait.
         ///
         /// Raise it if a server relies on longer delays, for example because an early login counts as an abuse.
         public var maximumRetryAfter: Duration = .seconds(60)

@@ -77,14 +77,14 @@ extension Substring {
         return isDetail && Phrases.codes.contains(String(self[..<end]))
     }
 
-    /// The text before the last `separator`; `nil` if there is none.
+    /// The text before the last `separator`, or `nil` if the text does not contain it.
     private func beforeLast(_ separator: String) -> Substring? {
         var (end, rest): (Index?, Substring) = (nil, self)
         while let (before, after) = rest.cut(at: separator) { (end, rest) = (before.endIndex, after) }
         return end.map { self[..<$0] }
     }
 
-    /// The text before and after the first `separator`; `nil` if there is none.
+    /// The text before and after the first `separator`, or `nil` if the text does not contain it.
     fileprivate func cut(at separator: String) -> (Substring, Substring)? {
         let pattern = separator.utf8
         var index = startIndex
