@@ -233,7 +233,7 @@ extension Client: LoopActor, CommandQueueOwner {
     func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
         guard let place = queue[id] else { return }  // it has already ended
         // Before the cancel frame, after which no part of the request may be sent.
-        endParts(of: id, ClientError(code, .unknown, message, cause: cause))
+        let unfinished = endParts(of: id, ClientError(code, .unknown, message, cause: cause))
         let isTimeout = code == .timedOut
         guard case .onLink(let session, let linkPlace) = place else {
             guard let request = queue.remove(id) else { return }
@@ -247,7 +247,9 @@ extension Client: LoopActor, CommandQueueOwner {
         let now = loop.now
         let onLink = connection.inCallOfOwner { $0.attempt(id, session, linkPlace, at: now) }
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
-        case .none: return  // the events contain its end
+        case .none:
+            // The events contain its end. If that is a response, the server must be told that no more parts follow.
+            if let unfinished { parts.begin(id, type: unfinished.type) }
         case .notSent(let waiter): end(id, waiter, unsentError(code, message), onLink)
         case .sent(let waiter, let endpoint):
             end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)

@@ -324,6 +324,19 @@ struct RequestPartTests {
         }
     }
 
+    /// Regression: the cancel frame was missing if the reply had ended in the read in which it exceeded its limit.
+    @Test func aReplyThatIsTooLargeEndsItsRequestToo() throws {
+        let parts = (1...3).map { Reaction.part(Frame(.part, type: 0x404, body: Bytes("\($0)"))) }
+        let end = Reaction.reply(Frame(.response, type: 0x403, body: "4"))
+        try simulate(conditions: .wide, handler: { _ in .sequence(parts + [end]) }) { service, client in
+            let buffering = ReplyBuffering(maximumCount: 1, overflow: .fail)
+            let stream = client.open(piece("a"), buffering: buffering).responses
+            try await service.server.wait { $0.cancelCount == 1 }
+            let error = await failure { () throws(ClientError) in for try await _ in stream {} }
+            #expect(error?.code == .overloaded && error?.fate == .answered)
+        }
+    }
+
     // MARK: Invalid requests
 
     @Test func protocolsMatchedInOrderHaveNoRequestsInParts() throws {
