@@ -28,7 +28,8 @@ extension Client {
     /// before the call has returned. (The first of the two may be retried, if `options.requests.retry` is
     /// `.idempotent`.) The subscription is valid as soon as the server has accepted the first request: if the second
     /// link ends or drains before the server answers on it, or if yet another link has become ready, the call succeeds,
-    /// and the next link restores the subscription. In the latter case the present link is replaced.
+    /// and the next link restores the subscription. In the latter case the present link is replaced, after any planned
+    /// change that is under way.
     ///
     /// If the call throws, nothing is registered, and its fate is that of both requests: it is `notSent` only if the
     /// server has received neither.
@@ -151,7 +152,12 @@ extension Connection {
         lastID += 1
         subscriptions[lastID] = (request, expectsResponse)
         // Without a link, nothing else may need the next one.
-        if untold != nil { renewLink() } else if ready == nil, lifecycle < .closing { entered { $0.connectIfNeeded() } }
+        guard lifecycle < .closing else { return (lastID, nil) }
+        if untold != nil {
+            entered { $0.perform($0.machine.oweRenewal(at: $0.loop.now)) }
+        } else if ready == nil {
+            entered { $0.connectIfNeeded() }
+        }
         return (lastID, nil)
     }
 

@@ -244,6 +244,38 @@ struct SubscriptionTests {
         }
     }
 
+    /// Regression: the renewal was omitted because another one was in progress. When that was given up, the ready link
+    /// remained without the subscription.
+    @Test func aLinkThatDoesNotKnowANewSubscriptionIsReplacedAfterAChangeThatFails() throws {
+        let topics = Topics()
+        let options = ClientOptions {
+            $0.reconnecting.policy = Backoff(minimum: .milliseconds(500), cap: .milliseconds(500))
+            $0.reconnecting.maximumAttempts = 2
+        }
+        try simulate(options: options, handler: slowHandler(topics)) { service, client in
+            try await client.connect()
+            let subscribing = Task(executorPreference: service.network.executor) {
+                try await client.subscribe(ask("topic"))
+            }
+            for number in 1...2 {
+                try await service.server.waitForRequests(number)
+                await client.renewLink()
+                try await service.pass(.milliseconds(100))
+            }
+            await service.server.stopAccepting()
+            await client.renewLink()
+            #expect(try await subscribing.value.response?.body == "topic")
+            try await service.pass(.seconds(2))
+            try await service.server.resumeAccepting()
+            #expect(await client.metrics.connection.attemptFailures.values.reduce(0, +) == 2)
+            try await service.pass(.seconds(58))
+            #expect(topics.count == 2)
+            try await service.pass(.seconds(2))
+            #expect(topics.count == 3)
+            #expect(await client.metrics.connection.links == 4)
+        }
+    }
+
     /// The second request ends with its link, when nothing else needs another one.
     @Test func aSubscriptionWhoseLinkEndsMakesTheClientConnect() throws {
         let topics = Topics()

@@ -65,6 +65,14 @@ extension ReconnectMachine {
         return begin(.renewal, to: target, from: session, at: now)
     }
 
+    /// Replaces the link as `renew` does, but later if a change prevents that: between two attempts of the change or when
+    /// it is given up.
+    package mutating func oweRenewal(at now: Instant) -> Action {
+        guard case .ready = state else { return .none }
+        (owesRenewal, agedAt) = (true, now)
+        return renew(at: now)
+    }
+
     /// Begins a planned change. If links must not overlap, the present link drains at once.
     mutating func begin(
         _ reason: PlannedChange.Reason,
@@ -156,7 +164,11 @@ extension ReconnectMachine {
         guard let dropped = change.take() else { return .none }
         change = postponed.take()
         if dropped.reason == .preference { planReturn(at: now, after: .seconds(1)) }
-        if agedAt.map({ $0 <= now }) ?? false { planRenewal(at: now) }
+        if owesRenewal {
+            agedAt = dropped.reason == .renewal ? now.advanced(by: Self.owedRenewalDelay) : now
+        } else if agedAt.map({ $0 <= now }) ?? false {
+            planRenewal(at: now)
+        }
         return .rest
     }
 

@@ -251,7 +251,7 @@ extension ReconnectMachine {
         if lifetime >= policy.stableAfter, !isReplaced { ring.beginRound() }
         readySince = nil
         returnAt = nil
-        agedAt = nil
+        (agedAt, owesRenewal) = (nil, false)
         change = nil
         restUntil = .distantPast
         return hasProvedItself

@@ -165,6 +165,9 @@ package struct ReconnectMachine: Sendable {
     /// tables of the system may be incomplete.
     static let longestPause = Duration.seconds(60)
 
+    /// The time until the next renewal of a link that must be replaced, after the reconnect policy has given up one.
+    static let owedRenewalDelay = Duration.seconds(60)
+
     package internal(set) var state = State.idle
     package let policy: Policy
     package internal(set) var ring: EndpointRing
@@ -196,8 +199,10 @@ package struct ReconnectMachine: Sendable {
     /// When to consider the return to the preferred endpoint. Set in `ready`, and kept from one link to the next to the
     /// same server, because those links may be too short for it.
     var returnAt: Instant?
-    /// When the link is replaced for its age. Set in `ready` only.
+    /// When the link is replaced for its age, or because it must be. Set in `ready` only.
     var agedAt: Instant?
+    /// In `ready`: whether the link must be replaced. The server does not know a subscription on it.
+    var owesRenewal = false
     /// In `ready`: the planned change, if there is one.
     package internal(set) var change: PlannedChange?
     /// In `noNetwork`: when to try again; `nil` to wait until a route appears.
