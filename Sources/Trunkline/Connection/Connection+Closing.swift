@@ -86,9 +86,9 @@ extension Connection {
         armClosing()
     }
 
-    /// How long to wait without progress. By the time its connection closes, a client has no requests left, so no
+    /// How long a link that is to be closed waits for its socket without progress. It has no requests left, so no
     /// caller waits for these bytes.
-    private static let stallLimit = Duration.seconds(2)
+    static let stallLimit = Duration.seconds(2)
 
     /// The owner will close when its requests have ended. Until then links are used, and replaced, as before.
     func ownerDrains() {
@@ -151,7 +151,7 @@ extension Link {
         }
     }
 
-    fileprivate var left: Left {
+    var left: Left {
         Left(
             position: machine.outbound.firstUnwritten,
             unwritten: machine.outbound.unwrittenCount,

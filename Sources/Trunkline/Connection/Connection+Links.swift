@@ -259,9 +259,12 @@ extension Connection {
     func closeDrained() {
         var isAnyDrained = false
         // The link is not read as a whole before it is known to drain: that would copy it.
-        for index in links.indices where links[index].draining != nil && links[index].isDrained {
-            isAnyDrained = true
-            if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
+        for index in links.indices where links[index].draining != nil && links[index].machine.count == 0 {
+            if links[index].isDrained {
+                isAnyDrained = true
+                if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
+            }
+            if !links[index].isDrained { watchRest(index) }
         }
         guard isAnyDrained else { return }
         let drained = links.filter { $0.isDrained }  // a closing frame may still have to be written
@@ -277,10 +280,21 @@ extension Connection {
         events.append(.room)
     }
 
+    /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
+    /// cancel frames, the rest of abandoned requests, the closing frame.
+    private func watchRest(_ index: Int) {
+        let left = links[index].left
+        if let rest = links[index].draining?.rest, !left.isLess(than: rest.left) { return }
+        links[index].draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Self.stallLimit))
+        armDraining()
+    }
+
     /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
     private func sendClosingFrame(_ index: Int) {
         links[index].draining?.hasSentClosingFrame = true
-        guard let closingFrame = links[index].codec._closingFrame() else { return }
+        guard links[index].draining?.isStalled == false, let closingFrame = links[index].codec._closingFrame() else {
+            return
+        }
         links[index].machine.send(closingFrame)
         let result = write(index)
         noteUnencodable(result.refused)
@@ -307,7 +321,7 @@ extension Connection {
 
     func armDraining() {
         openHeldAttempt()
-        guard let next = links.compactMap({ $0.draining?.deadline }).min() else {
+        guard let next = links.compactMap({ $0.draining?.nextLook }).min() else {
             if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
             return
         }
@@ -316,10 +330,17 @@ extension Connection {
         loop.arm(timer.timer, at: next)
     }
 
-    /// Ends the draining links whose time is over; requests in flight on them are lost.
+    /// Ends the draining links whose time is over; requests in flight on them are lost. Closes those with nothing in
+    /// flight whose socket has taken nothing for a while.
     private func drainingTimedOut() {
         if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
         let now = loop.turnTime
+        for index in links.indices {
+            guard let rest = links[index].draining?.rest, rest.until <= now else { continue }
+            let isStalled = !links[index].left.isLess(than: rest.left)
+            links[index].draining?.isStalled = isStalled
+        }
+        closeDrained()
         forEachLink(where: { links[$0].draining.map { $0.deadline <= now } ?? false }) { session in
             lose(session, index(of: session).flatMap { links[$0].finalReads?.failure } ?? .closedByUs)
         }
@@ -418,8 +439,11 @@ extension Connection: LoopActor, LoopWork {
 }
 
 extension Link {
-    /// Whether the link is draining, with nothing in flight and nothing left to write.
-    fileprivate var isDrained: Bool { draining != nil && machine.count == 0 && machine.outbound.isEmpty }
+    /// Whether the link is draining, with nothing in flight and nothing left that can be written.
+    fileprivate var isDrained: Bool {
+        guard let draining else { return false }
+        return machine.count == 0 && (machine.outbound.isEmpty || draining.isStalled)
+    }
 
     /// Whether there is more to read than the socket's readiness says.
     var isToBeReadOn: Bool {

@@ -50,6 +50,18 @@ struct Link {
         let cause: DisconnectCause
         /// Whether the codec's `closingFrame` was queued, or it has none.
         var hasSentClosingFrame = false
+        /// What is left to write, if nothing is in flight any more.
+        var rest: Rest?
+        /// Whether the socket has taken none of `rest` within its time, so that the link closes without it.
+        var isStalled = false
+
+        /// The earliest instant at which the link may have to be closed.
+        var nextLook: Instant { min(deadline, rest?.until ?? deadline) }
+
+        struct Rest {
+            let left: Left
+            let until: Instant
+        }
     }
 
     /// Reading from a link that can no longer be written to.

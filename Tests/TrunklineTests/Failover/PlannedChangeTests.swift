@@ -297,6 +297,27 @@ struct PlannedChangeTests {
         }
     }
 
+    /// Regression: the abandoned rest of a request that the server did not read held up the next attempt for
+    /// `failover.drainTimeout`.
+    @Test func withoutOverlapAServerThatDoesNotReadHoldsUpTheNextAttemptForTwoSeconds() throws {
+        try ChangeWorld.run {
+            $0.failover.overlap = .never
+        } _: { world in
+            try await world.client.connect()
+            await world.first.pauseReading()
+            let large = world.client.start(ask(filled(8_000_000)))
+            try await world.pass(.milliseconds(100))
+            try await world.client.switchEndpoint(to: world.second.endpoint)
+            try await world.pass(.milliseconds(100))
+            large.cancel()
+            let begin = world.now
+            try await expectEcho("next", by: world.client)
+            let time = world.now - begin
+            #expect(time > .milliseconds(1900) && time < .milliseconds(2100), "\(time)")
+            #expect(await world.client.metrics.connection.disconnects.values.reduce(0, +) == 1)
+        }
+    }
+
     @Test func withoutOverlapTheServerNeverSeesTwoLinks() throws {
         try ChangeWorld.run {
             $0.failover.overlap = .never

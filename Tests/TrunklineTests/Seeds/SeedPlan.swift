@@ -115,8 +115,9 @@ struct SeedPlan: Sendable {
         if hasHandshake, refusesForGood { bound += Self.halfLife * 8 }
         // The network becomes better, perhaps twice.
         bound += (.milliseconds(80) + newsDelay) * 2
-        // The next attempt begins when the link that it must not overlap is closed.
-        if !overlapsLinks { bound += Self.requestTimeout }
+        // The next attempt begins when the link that it must not overlap is closed: its requests have ended, and if the
+        // server does not read, 2 s more have passed.
+        if !overlapsLinks { bound += Self.requestTimeout + .seconds(2) }
         return bound
     }
 
