@@ -56,6 +56,28 @@ struct PushLoopbackTests {
         }
     }
 
+    /// Regression: of streams that were created at the same time, some were not found when they ended. The client kept
+    /// connecting for them.
+    @Test func streamsThatAreCreatedAtTheSameTimeAllEnd() async throws {
+        try await withServerAndClient { server, client in
+            try await client.connect()
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        let streams = (0..<1000).map { _ in client.pushes() }
+                        withExtendedLifetime(streams) {}
+                    }
+                }
+            }
+            try await expectEcho("a", by: client)
+            await server.disconnectAll()
+            for await state in client.states where !state.isReady {
+                #expect(state == .idle)
+                break
+            }
+        }
+    }
+
     @Test func aCancelledConsumerEndsOnlyItsOwnStream() async throws {
         try await withServerAndClient(handler: Self.flood) { _, client in
             let other = client.pushes()

@@ -107,11 +107,11 @@ import TrunklineTesting
         #expect(error.message.contains("; before that, the server began a renegotiation (TLS 1.2)"), "\(error)")
     }
 
-    /// Regression: OpenSSL ignored a certificate after a byte-order mark: "the PEM contains no certificate", or a chain
-    /// without its second certificate.
+    /// Regression: OpenSSL ignored a certificate after a byte-order mark that is not in the first line: "the PEM contains
+    /// no certificate", or a chain without its second certificate.
     @Test("a PEM with byte-order marks is read, and one in UTF-16 is named")
     func byteOrderMarks() async throws {
-        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        let mark: [UInt8] = Array("# a comment\n".utf8) + [0xEF, 0xBB, 0xBF]
         let authority = try TestAuthority()
         let root = try authority.root.load()
         let marked = Bytes(mark + Array(root) + mark + Array(root))
