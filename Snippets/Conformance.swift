@@ -11,7 +11,7 @@ struct NoteCodec: FrameCodec, ServerSideCodec {
 
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard let length = input.integer(at: 0, as: UInt16.self) else { return nil }
-        guard length <= maximumBody else { throw FrameError(.illegalLength, "length \(length)") }
+        guard length <= maximumBody else { throw FrameError(exceedingLimit: "\(length) of \(maximumBody) bytes") }
         input.await(4 + Int(length))
         guard input.skip(2), let serial = input.readInteger(as: UInt16.self), let body = input.readBytes(Int(length))
         else { return nil }
@@ -19,7 +19,7 @@ struct NoteCodec: FrameCodec, ServerSideCodec {
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        guard frame.body.count <= maximumBody else { throw FrameError(.illegalLength, "\(frame.body.count) bytes") }
+        guard frame.body.count <= maximumBody else { throw FrameError(exceedingLimit: "over \(maximumBody) bytes") }
         output.append(integer: UInt16(frame.body.count))
         output.append(integer: UInt16(truncatingIfNeeded: frame.serial))
         output.append(frame.body)

@@ -13,14 +13,14 @@ struct LineCodec: FrameCodec, ServerSideCodec {
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let end = input.firstOffset(of: UInt8(ascii: "\n"))
-        guard end ?? input.count <= maximumLine else { throw FrameError(.illegalLength, "a line that is too long") }
+        guard end ?? input.count <= maximumLine else { throw FrameError(exceedingLimit: "a line that is too long") }
         guard let end else { return nil }  // the line is not complete yet
         guard let body = input.readBytes(end), input.skip(1) else { return nil }
         return Frame(received, isErrorResponse: String(body).hasPrefix("ERR"), body: body)
     }
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        guard frame.body.count <= maximumLine else { throw FrameError(.illegalLength, "a line that is too long") }
+        guard frame.body.count <= maximumLine else { throw FrameError(exceedingLimit: "a line that is too long") }
         guard !frame.body.contains(UInt8(ascii: "\n")) else { throw FrameError(.malformed, "a newline in a line") }
         output.append(frame.body)
         output.append(UInt8(ascii: "\n"))

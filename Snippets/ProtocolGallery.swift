@@ -241,7 +241,8 @@ struct TracedCodec: FrameCodec, FieldDefaultsCodec, ServerSideCodec {
 
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard let length = input.integer(at: 0, as: UInt16.self) else { return nil }
-        guard (3...maximumLength).contains(Int(length)) else { throw FrameError(.illegalLength, "length \(length)") }
+        guard length >= 3 else { throw FrameError(.illegalLength, "length \(length)") }
+        guard length <= maximumLength else { throw FrameError(exceedingLimit: "\(length) of \(maximumLength) bytes") }
         input.await(2 + Int(length))
         guard input.count >= 2 + Int(length), input.skip(2), let serial = input.readInteger(as: UInt16.self),
             let flags = input.readInteger(as: UInt8.self)
@@ -263,7 +264,7 @@ struct TracedCodec: FrameCodec, FieldDefaultsCodec, ServerSideCodec {
             throw FrameError(.malformed, "the deadline has 4 bytes, the trace ID 8")
         }
         let length = 3 + (deadline == nil ? 0 : 4) + (trace == nil ? 0 : 8) + frame.body.count
-        guard length <= maximumLength else { throw FrameError(.illegalLength, "\(length) of \(maximumLength) bytes") }
+        guard length <= maximumLength else { throw FrameError(exceedingLimit: "\(length) of \(maximumLength) bytes") }
         output.append(integer: UInt16(length))
         output.append(integer: UInt16(truncatingIfNeeded: frame.serial))
         output.append((deadline == nil ? 0 : 1) | (trace == nil ? 0 : 2) as UInt8)

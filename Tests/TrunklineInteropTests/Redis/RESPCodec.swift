@@ -158,7 +158,7 @@ struct RESPScan: Sendable {
             // Attributes precede the value that they describe.
             let count = head.count + (head.type == "|" && end > start ? 1 : 0)
             guard next <= maximumSize, elements + count <= 1_048_576 else {
-                throw FrameError(.illegalLength, "more than \(maximumSize) bytes or 1,048,576 elements")
+                throw FrameError(exceedingLimit: "more than \(maximumSize) bytes or 1,048,576 elements")
             }
             guard next <= input.count else {
                 input.await(next)
@@ -187,7 +187,7 @@ struct RESPHead {
     /// Reads a line of at most `limit` bytes from the front of `input`. Returns `nil` if the line is not complete yet.
     init?(_ input: inout ReceiveBuffer, upTo limit: Int) throws(FrameError) {
         let end = input.firstOffset(of: UInt8(ascii: "\n"))
-        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(.illegalLength, "the line is too long") }
+        guard end ?? input.count <= min(limit, 65_536) else { throw FrameError(exceedingLimit: "the line is too long") }
         guard let end else { return nil }
         guard end >= 2, let line = input.readBytes(end - 1), input.readInteger(as: UInt16.self) == 0x0d0a else {
             throw FrameError(.unexpectedBytes, "an empty line, or no CR LF at its end")
