@@ -249,7 +249,7 @@ extension Client: LoopActor, CommandQueueOwner {
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.
-            if let unfinished { parts.begin(id, type: unfinished.type) }
+            if let unfinished { parts.resume(id, unfinished) }
         case .notSent(let waiter): end(id, waiter, unsentError(code, message), onLink)
         case .sent(let waiter, let endpoint):
             end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)

@@ -28,8 +28,8 @@ extension Client {
     /// before the call has returned. (The first of the two may be retried, if `options.requests.retry` is
     /// `.idempotent`.) The subscription is valid as soon as the server has accepted the first request: if the second
     /// link ends or drains before the server answers on it, or if yet another link has become ready, the call succeeds,
-    /// and the next link restores the subscription. In the latter case the present link is replaced, after any planned
-    /// change that is under way.
+    /// and the next link restores the subscription. In the latter case the present link is replaced, at once or after a
+    /// planned change that is under way. Until then it delivers no pushes of this subscription.
     ///
     /// If the call throws, nothing is registered, and its fate is that of both requests: it is `notSent` only if the
     /// server has received neither.

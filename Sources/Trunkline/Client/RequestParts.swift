@@ -138,6 +138,12 @@ struct RequestParts: Sendable {
         targets[request] = Target(type: type, isIncomplete: true)
     }
 
+    /// Registers a request that has ended here, but whose response is still to be handled.
+    mutating func resume(_ request: RequestID, _ target: Target) {
+        targets[request] = target
+        targets[request]?.listing = Listing.none
+    }
+
     /// Ends a request. Returns its remaining parts in order, separated into those held in the client and those queued
     /// on a link.
     mutating func end(_ request: RequestID) -> (target: Target, held: [RequestPart], queued: [RequestPart])? {

@@ -74,7 +74,11 @@ extension Connection {
     }
 
     func closingTimerFired() {
-        guard let end = closing, loop.turnTime < end.deadline, let ready else { return finishClosing() }
+        guard let end = closing, loop.turnTime < end.deadline, let session = ready.map({ links[$0].session }) else {
+            return finishClosing()
+        }
+        flush(session)  // the socket may take bytes before it reports that it is writable
+        guard lifecycle == .closing, let ready else { return }
         guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
             return finishClosing()
         }

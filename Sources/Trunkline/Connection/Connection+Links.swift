@@ -221,6 +221,7 @@ extension Connection {
     private func beginFinalReads(_ failure: TransportError, _ index: Int) {
         let deadline = links[index].draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
         links[index].finalReads = Link.FinalReads(failure: failure, deadline: deadline)
+        links[index].draining?.rest = nil
         links[index].mayHaveMore = true
         scheduleReading()
     }
@@ -264,14 +265,19 @@ extension Connection {
                 isAnyDrained = true
                 if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
             }
-            if !links[index].isDrained { watchRest(index) }
+            if !links[index].isDrained, links[index].finalReads == nil { watchRest(index) }
         }
         guard isAnyDrained else { return }
         let drained = links.filter { $0.isDrained }  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
         links.removeAll { $0.isDrained }
         for var link in drained {
-            Lingering.close(link.transport, on: loop)
+            // The server does not read what TLS holds.
+            if link.transport.isHoldingBytes, link.draining?.isStalled == true {
+                link.transport.close()
+            } else {
+                Lingering.close(link.transport, on: loop)
+            }
             report(link, link.draining?.cause ?? .closedLocally, nil, link.machine.close(), requestsLost: 0)
             events.append(.drained(session: link.session))
         }
@@ -335,8 +341,9 @@ extension Connection {
     private func drainingTimedOut() {
         if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
         let now = loop.turnTime
-        for index in links.indices {
-            guard let rest = links[index].draining?.rest, rest.until <= now else { continue }
+        forEachLink(where: { links[$0].draining?.rest.map { $0.until <= now } ?? false }) { session in
+            flush(session)  // the socket may take bytes before it reports that it is writable
+            guard let index = index(of: session), let rest = links[index].draining?.rest else { return }
             let isStalled = !links[index].left.isLess(than: rest.left)
             links[index].draining?.isStalled = isStalled
         }

@@ -247,6 +247,65 @@ import Testing
         #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
     }
 
+    // MARK: A renewal that is owed
+
+    /// What happens to a renewal that the link needs, when another change was under way and is given up.
+    @Test(arguments: [
+        (PlannedChange.Reason.choice, 0.0), (.preference, 0), (.renewal, 60), (.goAway, 60), (.removal, 60),
+    ])
+    func anOwedRenewalFollowsAChangeThatIsGivenUp(_ reason: PlannedChange.Reason, delay: Double) throws {
+        var machine = try ready {
+            $0.reconnect = NoRetries()
+            $0.maximumAttempts = 1
+        }
+        machine.change = PlannedChange(reason: reason, target: reason == .choice ? "c:1" : "b:1", round: 0)
+        let next = try attempt(machine.reconnectNow(at: now))
+        #expect(machine.oweRenewal(at: now) == ReconnectMachine.Action.none)
+        #expect(machine.change?.attempt == next)
+        #expect(machine.attemptFailed(next.id, .refused, at: after(1)) == .rest)
+        #expect(machine.deadline == after(1 + delay))
+        let renewal = try attempt(machine.timerFired(at: after(1 + delay)))
+        #expect(renewal.endpoint == "a:1" && machine.change?.reason == .renewal)
+        // It is owed until a link is ready.
+        #expect(machine.attemptFailed(renewal.id, .refused, at: after(100)) == .rest)
+        let last = try attempt(machine.timerFired(at: after(160)))
+        #expect(machine.linkReady(last.id, at: after(161))?.replaced?.session == 1)
+        #expect(!machine.owesRenewal && machine.deadline == nil)
+    }
+
+    @Test func anOwedRenewalTakesPlaceBetweenTwoAttemptsElsewhere() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.oweRenewal(at: now) == ReconnectMachine.Action.none)
+        #expect(try wait(machine.attemptFailed(next.id, .refused, at: now)) == now)
+        #expect(try attempt(machine.timerFired(at: now)).endpoint == "a:1")
+        #expect(machine.change?.reason == .renewal && machine.postponed?.target == "c:1")
+    }
+
+    @Test func anotherLinkPaysAnOwedRenewal() throws {
+        for ending in [0, 1, 2] {
+            var machine = try ready()
+            let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+            _ = machine.oweRenewal(at: now)
+            switch ending {
+            case 0: _ = machine.linkReady(next.id, at: now)
+            case 1: _ = machine.linkLost(1, .reset, at: now)
+            default: _ = machine.suspend(at: now)
+            }
+            #expect(!machine.owesRenewal && machine.deadline == nil)
+        }
+    }
+
+    @Test func anOwedRenewalBeginsWhenTheCallerReturnsToTheLink() throws {
+        var machine = try ready()
+        _ = machine.switchEndpoint(to: "c:1", at: now)
+        _ = machine.oweRenewal(at: now)
+        #expect(machine.switchEndpoint(to: "a:1", at: now) == .rest)
+        #expect(try attempt(machine.timerFired(at: now)).endpoint == "a:1")
+    }
+
+    // MARK: The list of endpoints
+
     @Test func theLinkToARemovedEndpointStaysUntilTheNextIsReady() throws {
         var machine = try ready()
         let next = try attempt(machine.replaceEndpoints(["d:1"], at: now))
@@ -256,6 +315,16 @@ import Testing
         #expect(try attempt(machine.replaceEndpoints(["e:1"], at: now)).endpoint == "e:1")
         #expect(machine.replaceEndpoints(["a:1"], at: now) == .rest)
         #expect(machine.change == nil)
+    }
+
+    /// Regression: the attempt of the renewal continued. Its link was never ready, but stood before those that were.
+    @Test func anAttemptAtARemovedEndpointEndsAlthoughAnotherChangeContinues() throws {
+        var machine = try ready()
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        _ = machine.attemptFailed(next.id, .refused, at: now)
+        #expect(try attempt(machine.renew(at: now)).endpoint == "a:1")
+        #expect(machine.replaceEndpoints(["c:1"], at: now) == .rest)
+        #expect(machine.attempt == nil && machine.change?.reason == .removal)
     }
 
     @Test func theAttemptOfAChangeCanBeRestarted() throws {

@@ -449,7 +449,7 @@ import Testing
     // MARK: Random inputs
 
     /// For all inputs in any order: the numbers of attempts and sessions grow, there is at most one attempt at a time,
-    /// and only a closed machine, or one without demand, has no next step.
+    /// the one that the actions describe, and a timer is armed if the machine has a deadline.
     @Test func randomInputsKeepTheInvariants() throws {
         for seed in seeds(200) { try expectOneStepAtATime(seed) }
     }
@@ -467,16 +467,20 @@ import Testing
             $0.sendsAfterGoAway = seed % 6 != 0
         }
         var (time, last) = (now, UInt64(0))
+        /// What follows from the actions: the attempt in progress, and when `timerFired` is called.
+        var (begun, armed): (ReconnectMachine.Attempt?, Instant?) = (nil, nil)
         for _ in 0..<500 {
             time = time.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &random)))
             let id = machine.lastID - min(machine.lastID, UInt64(Int.random(in: 0...5, using: &random) / 5))
             let hint: Duration? = Bool.random(using: &random) ? .seconds(3) : nil
             var action: ReconnectMachine.Action? = ReconnectMachine.Action.none
             let present: UInt64? = if case .ready(let session) = machine.state { session } else { nil }
-            switch Int.random(in: 0..<18, using: &random) {
+            switch Int.random(in: 0..<19, using: &random) {
             case 0: action = machine.linkNeeded(at: time)
             case 1:
-                _ = machine.linkReady(id, afterHandshake: hint != nil, at: time)
+                if machine.linkReady(id, afterHandshake: hint != nil, at: time) != nil {
+                    (begun, armed) = (nil, machine.deadline)
+                }
                 if Bool.random(using: &random) { machine.linkAnswered() }
             case 2, 3: action = machine.attemptFailed(id, .refused, isPermanent: hint != nil, at: time)
             case 12: action = machine.attemptFailed(id, .unreachable, hasRoute: false, at: time)
@@ -484,6 +488,7 @@ import Testing
             case 14: action = machine.renew(at: time)
             case 15: action = machine.restartAttempt(at: time)
             case 16: action = machine.replaceEndpoints(Array(all.shuffled(using: &random).prefix(2)), at: time)
+            case 18: action = machine.oweRenewal(at: time)
             case 17:
                 action = machine.linkLost(present ?? id, .pathLost, isOurNetwork: true, at: time)
             case 4:
@@ -512,6 +517,17 @@ import Testing
             if case .drain(let session, let next)? = action {
                 #expect(session == present, "seed \(seed)")
                 action = next
+            }
+            switch action {
+            case .connect(let attempt)?: (begun, armed) = (attempt, nil)
+            case .wait(let until)?: (begun, armed) = (nil, until)
+            case .rest?: (begun, armed) = (nil, machine.deadline)
+            case .close?, .giveUp?: (begun, armed) = (nil, nil)
+            default: break
+            }
+            #expect(begun == machine.attempt, "seed \(seed)")
+            if begun == nil, let deadline = machine.deadline {
+                #expect(armed.map { $0 <= deadline } ?? false, "seed \(seed)")
             }
             switch (action, machine.state) {
             case (.connect(let attempt)?, .connecting), (.connect(let attempt)?, .ready):

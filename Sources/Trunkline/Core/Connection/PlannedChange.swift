@@ -165,7 +165,8 @@ extension ReconnectMachine {
         change = postponed.take()
         if dropped.reason == .preference { planReturn(at: now, after: .seconds(1)) }
         if owesRenewal {
-            agedAt = dropped.reason == .renewal ? now.advanced(by: Self.owedRenewalDelay) : now
+            let isElsewhere = dropped.reason == .choice || dropped.reason == .preference
+            agedAt = isElsewhere ? now : now.advanced(by: Self.owedRenewalDelay)
         } else if agedAt.map({ $0 <= now }) ?? false {
             planRenewal(at: now)
         }

@@ -179,7 +179,7 @@ extension ReconnectMachine {
                     change?.reason = .removal
                     change?.target = nil
                 }
-                return .none
+                return isDropped ? .rest : .none
             }
             if isGone {
                 ring.beginRound()
@@ -199,7 +199,7 @@ extension ReconnectMachine {
         state = .closed
         readySince = nil
         returnAt = nil
-        agedAt = nil
+        (agedAt, owesRenewal) = (nil, false)
         change = nil
         postponed = nil
     }

@@ -165,7 +165,8 @@ package struct ReconnectMachine: Sendable {
     /// tables of the system may be incomplete.
     static let longestPause = Duration.seconds(60)
 
-    /// The time until the next renewal of a link that must be replaced, after the reconnect policy has given up one.
+    /// The time until the next renewal of a link that must be replaced, after the reconnect policy has given up a change
+    /// that could have led to the same endpoint.
     static let owedRenewalDelay = Duration.seconds(60)
 
     package internal(set) var state = State.idle
