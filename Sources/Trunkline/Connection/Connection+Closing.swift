@@ -141,17 +141,17 @@ struct Closing {
 extension Link {
     /// The bytes that are not written yet.
     struct Left {
-        /// The first frame whose last byte is not written, the number of encoded bytes that wait for the socket, and
-        /// the number of bytes that TLS has taken and the socket has not.
+        /// The first frame whose last byte is not written, and the number of encoded bytes that wait for the transport.
         var position: OutboundPosition = 0
         var unwritten = 0
-        var held = 0
+        /// The number of bytes that the socket has taken from TLS; `nil` without TLS.
+        var sent: Int?
 
         /// Whether the socket has taken bytes since `earlier`. Frames that are encoded later add to `unwritten` only
         /// after everything encoded before has been written.
         func isLess(than earlier: Left) -> Bool {
-            position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
-                || held < earlier.held
+            if let sent { return sent > earlier.sent ?? 0 }
+            return position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
         }
     }
 
@@ -159,7 +159,7 @@ extension Link {
         Left(
             position: machine.outbound.firstUnwritten,
             unwritten: machine.outbound.unwrittenCount,
-            held: transport.heldByteCount
+            sent: transport.takenMark > 0 ? transport.sentMark : nil
         )
     }
 }

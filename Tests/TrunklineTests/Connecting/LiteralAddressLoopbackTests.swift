@@ -37,6 +37,7 @@ struct LiteralAddressLoopbackTests {
             let endpoint = Endpoint.host(host, port: try #require(server.endpoint.port))
             let options = quickOptions {
                 $0.tls.roots = .only(authority.root)
+                $0.tls.serverName = nil
                 $0.connecting.sourceAddress = source
                 $0.reconnecting.maximumAttempts = 1
             }

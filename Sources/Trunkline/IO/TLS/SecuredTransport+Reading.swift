@@ -9,10 +9,10 @@ extension SecuredTransport {
         if let ending { return ending }
         var total = 0
         var outcome: ReadOutcome?
-        var readings = Self.readings
+        var share = SocketShare()
         while outcome == nil, total < buffer.count {
             let free = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[total...])
-            switch unsafe decrypt(into: free, &readings) {
+            switch unsafe decrypt(into: free, &share) {
             case .bytes(let count): total += count
             case .needsInput: outcome = .wouldBlock
             case .end: outcome = .end
@@ -31,16 +31,24 @@ extension SecuredTransport {
         engine.releaseMemory()
         if let outcome, outcome != .wouldBlock { ending = outcome }
         // If there is too much to send, `flush` wakes the owner once there is less.
-        if hasNews, !isChoked, total > 0 || !left.isEmpty { wake() }
-        hasMore = !isChoked && (hasNews || readings == 0)
+        let mayHoldMore = share.readings == 0 && !share.isSocketEmpty
+        if !isChoked, mayHoldMore || hasNews && (total > 0 || !left.isEmpty) { wake() }
+        hasMore = !isChoked && (hasNews || mayHoldMore)
         return total > 0 ? .bytes(total) : outcome ?? .wouldBlock
+    }
+
+    /// How often one call of `read` may still read from the socket.
+    private struct SocketShare {
+        var readings = SecuredTransport.readings
+        /// Whether the socket had nothing more to read.
+        var isSocketEmpty = false
     }
 
     /// Decrypts the remaining input, or new input from the socket. An end of the socket without `close_notify` is an
     /// error.
     private func decrypt(
         into buffer: UnsafeMutableRawBufferPointer,
-        _ readings: inout Int
+        _ share: inout SocketShare
     ) -> TLSReadOutcome {
         guard !hasTooMuchToSend else {
             isChoked = true
@@ -57,8 +65,8 @@ extension SecuredTransport {
         return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
             // Reads again after part of a record, or a record without application data. Bounded, so that a peer that
             // sends nothing else does not keep the loop; a socket with more to read reports it again.
-            while readings > 0 {
-                readings -= 1
+            while share.readings > 0 {
+                share.readings -= 1
                 switch unsafe socket?.read(into: memory) ?? .end {
                 case .bytes(let count):
                     receivedCount &+= count
@@ -66,7 +74,9 @@ extension SecuredTransport {
                     let outcome = unsafe engine.read(&input, into: buffer)
                     if unsafe !input.isEmpty { unsafe left.append(contentsOf: input) }
                     if !outcome.needsInput || !left.isEmpty { return outcome }
-                case .wouldBlock: return .needsInput
+                case .wouldBlock:
+                    share.isSocketEmpty = true
+                    return .needsInput
                 case .end:
                     var message = "the connection ended without a TLS close_notify: bytes may be missing"
                     if engine.hasRefusedRenegotiation { message += "; \(String.refusedRenegotiation)" }
