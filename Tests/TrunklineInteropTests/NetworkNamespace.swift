@@ -80,20 +80,37 @@ final class NetworkNamespace {
     }
 
     /// Runs `ip`, and returns what it prints.
+    ///
+    /// Not with `Process`, which sees the end of a program when a socket is closed that another program, started at the
+    /// same time, may have inherited: a server that runs until other tests end, which may wait for this thread.
     @discardableResult
     static func ip(_ arguments: String) throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: try path(of: "ip"))
-        process.arguments = arguments.split(separator: " ").map(String.init)
-        process.standardInput = FileHandle.nullDevice
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        try process.run()
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw Failed(description: "ip \(arguments): \(text)") }
-        return text
+        #if os(Linux)
+            // A file: the end of a pipe could be inherited as well.
+            let output = FileManager.default.temporaryDirectory.appendingPathComponent("ip-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: output) }
+            var actions = unsafe posix_spawn_file_actions_t()
+            unsafe posix_spawn_file_actions_init(&actions)
+            defer { unsafe _ = posix_spawn_file_actions_destroy(&actions) }
+            unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+            unsafe posix_spawn_file_actions_addopen(&actions, 1, output.path, O_WRONLY | O_CREAT, 0o600)
+            unsafe posix_spawn_file_actions_adddup2(&actions, 1, 2)
+            let program = try path(of: "ip")
+            let words = [program] + arguments.split(separator: " ").map(String.init)
+            var argv = unsafe words.map { unsafe strdup($0) } + [nil]
+            var environment = unsafe [strdup("PATH=/usr/sbin:/usr/bin:/sbin:/bin"), nil]
+            defer { unsafe (argv + environment).forEach { unsafe free($0) } }
+            var child: pid_t = 0
+            let code = unsafe posix_spawn(&child, program, &actions, nil, &argv, &environment)
+            guard code == 0 else { throw Failed(description: "ip \(arguments): error \(code)") }
+            var status: Int32 = 0
+            while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+            let text = try String(contentsOf: output, encoding: .utf8)
+            guard status == 0 else { throw Failed(description: "ip \(arguments): \(text)") }
+            return text
+        #else
+            throw Failed(description: "network namespaces exist on Linux only")
+        #endif
     }
 
     /// Whether namespaces can be created on this machine. If not, the reason is printed.
