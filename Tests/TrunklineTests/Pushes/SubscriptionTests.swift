@@ -221,20 +221,29 @@ struct SubscriptionTests {
         }
     }
 
+    /// Begins to subscribe, and replaces the link during the first request and again during the second one.
+    private func subscribeDuringTwoChanges(
+        _ service: SimulatedService,
+        _ client: Client
+    ) async throws -> Task<Subscription, any Error> {
+        try await client.connect()
+        let subscribing = Task(executorPreference: service.network.executor) {
+            try await client.subscribe(ask("topic"))
+        }
+        for number in 1...2 {
+            try await service.server.waitForRequests(number)
+            await client.renewLink()
+            try await service.pass(.milliseconds(100))
+        }
+        return subscribing
+    }
+
     /// The link changes during the first request and again during the second one. The call does not send a third one:
     /// it replaces the link, and the handshake of the next one restores the subscription.
     @Test func aLinkThatDoesNotKnowANewSubscriptionIsReplaced() throws {
         let topics = Topics()
         try simulate(handler: slowHandler(topics)) { service, client in
-            try await client.connect()
-            let subscribing = Task(executorPreference: service.network.executor) {
-                try await client.subscribe(ask("topic"))
-            }
-            for number in 1...2 {
-                try await service.server.waitForRequests(number)
-                await client.renewLink()
-                try await service.pass(.milliseconds(100))
-            }
+            let subscribing = try await subscribeDuringTwoChanges(service, client)
             #expect(try await subscribing.value.response?.body == "topic")
             #expect(topics.count == 2)
             try await service.pass(.seconds(2))
@@ -253,15 +262,7 @@ struct SubscriptionTests {
             $0.reconnecting.maximumAttempts = 2
         }
         try simulate(options: options, handler: slowHandler(topics)) { service, client in
-            try await client.connect()
-            let subscribing = Task(executorPreference: service.network.executor) {
-                try await client.subscribe(ask("topic"))
-            }
-            for number in 1...2 {
-                try await service.server.waitForRequests(number)
-                await client.renewLink()
-                try await service.pass(.milliseconds(100))
-            }
+            let subscribing = try await subscribeDuringTwoChanges(service, client)
             await service.server.stopAccepting()
             await client.renewLink()
             #expect(try await subscribing.value.response?.body == "topic")

@@ -90,8 +90,8 @@ extension OpenSSLConfiguration {
 
 extension Bytes {
     /// The text without the byte-order marks (U+FEFF in UTF-8) that some editors write at the beginning of a file, and
-    /// that are within the text if files were joined. OpenSSL 1.1 would skip the certificate or key that follows one,
-    /// and OpenSSL 3 that which follows one behind the first line.
+    /// that are within the text if files were joined. OpenSSL 1.1 skips the certificate or key that follows a mark;
+    /// OpenSSL 3 reads past a mark in the first line only.
     fileprivate var withoutByteOrderMarks: Bytes {
         guard contains(0xEF) else { return self }
         var (rest, text) = (self[...], [UInt8]())
