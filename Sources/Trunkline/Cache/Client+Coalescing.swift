@@ -8,7 +8,7 @@ extension Client {
         case .response(let response): continuation.resume(returning: .success(Response(response)))
         case .request(let coalesced) where call.policy.joins || !hasStarted(coalesced):
             responseCache.noteCoalesced()
-            if let deadline = coalesced.add(call, continuation) { queue.watch(coalesced.requestID, deadline) }
+            if let deadline = coalesced.add(call, continuation) { requests.watch(coalesced.requestID, deadline) }
         case .request, .nothing: begin(call, continuation)
         }
     }
@@ -19,13 +19,13 @@ extension Client {
         responseCache.begin(coalesced, for: call)
         var options = call.options
         options.deadline = nil  // changes as calls join: `CoalescedRequest.end`
-        let waiter = Waiter.coalesced(coalesced).under(options, call.frame, keepsFrame: checksResponses)
+        let waiter = Waiter.coalesced(coalesced).under(options, call.frame)
         register(call.requestID, call.frame, waiter, call.options.accepted, call.options.deadline, true)
     }
 
     /// Whether the server may have received the request.
     private func hasStarted(_ coalesced: CoalescedRequest) -> Bool {
-        switch queue[coalesced.requestID] {
+        switch requests[coalesced.requestID] {
         case .onLink(let session, let place)?:
             connection.inCallOfOwner { $0.hasStarted(coalesced.requestID, session, place) }
         case .waiting?, .delayed?: false
@@ -44,8 +44,8 @@ extension Client {
     /// Cancels the requests up to `last`. Of a coalesced request, only the calls up to `last` are cancelled.
     func cancelAll(upTo last: RequestID) {
         let message = "cancelled by cancelAll()"
-        for requestID in queue.ids {
-            if let coalesced = waiter(of: requestID)?.coalesced {
+        for requestID in requests.ids {
+            if let coalesced = requests.waiter(of: requestID)?.coalesced {
                 if coalesced.leave(coalesced.requestIDs(upTo: last), .leftBehind(.cancelled, message)) { continue }
             } else if requestID > last {
                 continue

@@ -27,7 +27,7 @@ extension Client: LoopActor, CommandQueueOwner {
     func finish() {
         while true {
             var (events, look) = connection.work(
-                on: &queue,
+                on: &requests,
                 &parts,
                 demand: demand,
                 watchesErrors: lifecycle == .open,
@@ -37,13 +37,13 @@ extension Client: LoopActor, CommandQueueOwner {
             linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
-            } else if lifecycle == .draining, queue.count == 0 {
+            } else if lifecycle == .draining, requests.count == 0 {
                 endDraining()
             } else {
                 break
             }
         }
-        queue.giveBackMemory()
+        requests.giveBackMemory()
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         armTimer()
         if let observation = connection.observation {
@@ -54,7 +54,7 @@ extension Client: LoopActor, CommandQueueOwner {
 
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
-        if queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
+        if requests.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
         return channels.isEmpty ? .none : .pushes
     }
 
@@ -62,12 +62,12 @@ extension Client: LoopActor, CommandQueueOwner {
         switch consume command {
         case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse):
             register(id, frame, waiter, accepted, deadline, expectsResponse)
-        case .sendAll(let first, let requests, let batch):
-            register(requests, first: first, batch)
+        case .sendAll(let first, let batched, let batch):
+            register(batched, first: first, batch)
         case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
             // A message that has been accepted in the meantime stays: its caller has already returned.
-            for id in ids where waiter(of: id)?.isAccepted == false {
+            for id in ids where requests.waiter(of: id)?.isAccepted == false {
                 cancel(id, .cancelled, "cancelled by the caller")
             }
             if ids.lowerBound >= RequestPart.firstID { cancelPart(ids.lowerBound) }
@@ -114,18 +114,23 @@ extension Client: LoopActor, CommandQueueOwner {
             if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
         }
-        // The usual case needs no place in the queue.
-        if directRoom > 0, queue.isEmpty, parts.heldCount == 0 {
+        // The usual case need not wait.
+        if directRoom > 0, !requests.hasWaiting, parts.heldCount == 0 {
             let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
-            if let (session, place) = connection.admitNow(id, &frame, waiter, expectsResponse: expectsResponse) {
+            let reports = waiter.reports
+            if let (session, place) = connection.admitNow(
+                id,
+                &frame,
+                expectsResponse: expectsResponse,
+                reports: reports
+            ) {
                 directRoom -= 1
-                counters.requests += 1
-                noteAccepted(id, type, expectsResponse, on: session)
-                connection.recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, at: batchTime)
+                noteAccepted(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, on: session)
                 if expectsResponse, isPart { parts.begin(id, type: type) }
-                return queue.register(
+                return requests.register(
                     id,
                     type,
+                    waiter,
                     at: place,
                     on: session,
                     deadline: deadline,
@@ -136,66 +141,54 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
-        if queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
+        if requests.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
             return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
-        counters.requests += 1
-        noteAccepted(id, frame.type, expectsResponse, on: 0)
-        if let recorder = connection.recorder {
-            let deadline = deadline ?? waiter.batch?.options.deadline
-            let (type, bodyCount, isOpen) = (frame.type, frame.body.count, frame.kind == .part)
-            recorder.call(id, type, bodyCount, expectsResponse, isOpen: isOpen, deadline, at: batchTime)
-        }
-        tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
-        if expectsResponse, frame.kind == .part { parts.begin(id, type: frame.type) }
+        let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+        let latest = deadline ?? waiter.batch?.options.deadline
+        noteAccepted(id, type, bodyCount, expectsResponse, isOpen: isPart, latest, on: 0)
+        if expectsResponse, isPart { parts.begin(id, type: type) }
         let request = QueuedRequest(
             id: id,
             frame: consume frame,
-            waiter: consume waiter,
-            expectsResponse: expectsResponse
+            expectsResponse: expectsResponse,
+            reports: waiter.reports
         )
-        queue.append(consume request, deadline: deadline, accepted: accepted)
+        requests.append(consume request, consume waiter, deadline: deadline, accepted: accepted)
     }
 
     /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
-    private func register(_ requests: [Request], first: RequestID, _ batch: Batch) {
+    private func register(_ batched: [Request], first: RequestID, _ batch: Batch) {
         let options = batch.options
         var admitted = 0
-        let areTracked = options.areTracked(keepsFrame: checksResponses)
-        if lifecycle == .open, directRoom > 0, queue.isEmpty, parts.heldCount == 0, !areTracked {
+        if lifecycle == .open, directRoom > 0, !requests.hasWaiting, parts.heldCount == 0, !options.areTracked {
             admitted = connection.admitNow(
-                requests,
+                batched,
                 first: first,
                 batch,
                 atMost: directRoom,
                 at: batchTime,
-                for: &queue
+                for: &requests
             )
             directRoom -= admitted
-            counters.requests += admitted
-            connection.recorder?.calls(requests, admitted, first: first, options, at: batchTime)
-            if tellsRequests {
-                for index in 0..<admitted {
-                    noteAccepted(first + RequestID(index), requests[index].type, options.expectsResponse, on: session)
-                }
-            }
+            noteAccepted(batched, admitted, first: first, options)
         }
-        for index in admitted..<requests.count {
-            let frame = requests[index].frame
-            let waiter = Waiter.batch(batch, index: index).under(options, frame, keepsFrame: checksResponses)
+        for index in admitted..<batched.count {
+            let frame = batched[index].frame
+            let waiter = Waiter.batch(batch, index: index).under(options, frame)
             register(first + RequestID(index), frame, waiter, options.accepted, nil, options.expectsResponse)
         }
         if lifecycle == .open, let deadline = options.deadline {
-            queue.watch(first...(first + RequestID(requests.count) - 1), deadline)
+            requests.watch(first...(first + RequestID(batched.count) - 1), deadline)
         }
     }
 
     /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.
     private func refusalAfterAdmission(_ cost: Int) -> String? {
-        guard isReady else { return queue.refusal(for: cost) }
-        let mayGo = connection.admitEarly(from: &queue, &parts) && queue.isEmpty
+        guard isReady else { return requests.refusal(for: cost) }
+        let mayGo = connection.admitEarly(from: &requests, &parts) && !requests.hasWaiting
         directRoom = connection.roomNow
-        return mayGo ? nil : queue.refusal(for: cost)
+        return mayGo ? nil : requests.refusal(for: cost)
     }
 
     /// Returns why a request with these call options cannot be accepted; `nil` if it can.
@@ -216,11 +209,11 @@ extension Client: LoopActor, CommandQueueOwner {
         let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
         for id in impatient {
-            guard let shortage, queue.request(id)?.expectsResponse == true, let request = queue.remove(id) else {
+            guard let shortage, requests.request(id)?.expectsResponse == true, requests.remove(id) != nil else {
                 continue
             }
             isRefused = true
-            end(id, request.waiter, ClientError(.overloaded, .notSent, shortage))
+            end(id, ClientError(.overloaded, .notSent, shortage))
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
         if isRefused { connection.inCallOfOwner { $0.replacement.hasRefused = true } }
@@ -231,18 +224,18 @@ extension Client: LoopActor, CommandQueueOwner {
 
     /// Cancels a request wherever it is, and ends it with `code` and the fate that follows from its place.
     func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
-        guard let place = queue[id] else { return }  // it has already ended
+        guard let place = requests[id] else { return }  // it has already ended
         // Before the cancel frame, after which no part of the request may be sent.
         let unfinished = endParts(of: id, ClientError(code, .unknown, message, cause: cause))
         let isTimeout = code == .timedOut
         guard case .onLink(let session, let linkPlace) = place else {
-            guard let request = queue.remove(id) else { return }
+            guard requests.remove(id) != nil else { return }
             var message = message
-            let isDelayed = request.waiter.tracked?.delayedUntil != nil
+            let isDelayed = requests.waiter(of: id)?.tracked?.delayedUntil != nil
             if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(isDelayed: isDelayed) }) {
                 message += "; \(what)"
             }
-            return end(id, request.waiter, unsentError(code, message))
+            return end(id, unsentError(code, message))
         }
         let now = loop.now
         let onLink = connection.inCallOfOwner { $0.attempt(id, session, linkPlace, at: now) }
@@ -250,18 +243,9 @@ extension Client: LoopActor, CommandQueueOwner {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.
             if let unfinished { parts.resume(id, unfinished) }
-        case .notSent(let waiter): end(id, waiter, unsentError(code, message), onLink)
-        case .sent(let waiter, let endpoint):
-            end(id, waiter, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)
-        }
-    }
-
-    /// Returns the waiter of the request of `id`, wherever the request is.
-    func waiter(of id: RequestID) -> Waiter? {
-        switch queue[id] {
-        case .onLink(let session, let place)?: connection.inCallOfOwner { $0.waiter(of: id, session, place) }
-        case .waiting?, .delayed?: queue.request(id)?.waiter
-        case nil: nil
+        case .notSent: end(id, unsentError(code, message), onLink)
+        case .sent(let endpoint):
+            end(id, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)
         }
     }
 
@@ -282,7 +266,7 @@ extension Client: LoopActor, CommandQueueOwner {
     // MARK: Time
 
     private func armTimer() {
-        var next = queue.nextDeadline
+        var next = requests.nextDeadline
         if let linkLook { next = min(next ?? linkLook, linkLook) }
         if let drainDeadline { next = min(next ?? drainDeadline, drainDeadline) }
         guard next != armed else { return }
@@ -293,12 +277,12 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     private func endExpired(at now: Instant) {
-        while let id = queue.nextExpired(at: now) {
-            guard let later = waiter(of: id)?.nextLook(at: now) else {
+        while let id = requests.nextExpired(at: now) {
+            guard let later = requests.waiter(of: id)?.nextLook(at: now) else {
                 cancel(id, .timedOut, "deadline exceeded")
                 continue
             }
-            if later < .distantFuture { queue.watch(id, later) }
+            if later < .distantFuture { requests.watch(id, later) }
         }
     }
 }

@@ -17,9 +17,9 @@ extension Client: ConnectionOwner {
             // Taken apart like a command: see `perform` of commands.
             if case .answered = events[index] {
                 guard
-                    case .answered(let id, let waiter, let frame, let position) = exchange(&events[index], with: .taken)
+                    case .answered(let id, let frame, let position) = exchange(&events[index], with: .taken)
                 else { continue }
-                answered(id, waiter, frame, position, at: now)
+                answered(id, frame, position, at: now)
             } else {
                 perform(exchange(&events[index], with: .taken), at: now)
                 if let excessive = excessiveReply.take() { end(excessive, within: &events, after: index, at: now) }
@@ -40,47 +40,48 @@ extension Client: ConnectionOwner {
 
     private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
-        case .answered(let id, let waiter, let frame, let position): answered(id, waiter, frame, position, at: now)
+        case .answered(let id, let frame, let position): answered(id, frame, position, at: now)
         case .room, .taken: break
         case .pushes(let frames): take(frames, isSurplus: false)
         case .surplusPushes(let frames): take(frames, isSurplus: true)
-        case .part(let id, let waiter, let frame): take(frame, of: id, waiter, at: now)
-        case .failed(let id, let waiter, let error, let onLink): if queue[id] != nil { end(id, waiter, error, onLink) }
-        case .wrote(let id, let waiter, let position):
-            guard let request = queue.forget(id) else { return }
+        case .part(let id, let frame): take(frame, of: id, at: now)
+        case .failed(let id, let error, let onLink): end(id, error, onLink)
+        case .wrote(let id, let position):
+            guard let request = requests.forget(id) else { return }
             counters.written += 1
             tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
-            noteSuccess(of: id, request, waiter, position, at: now)
-            waiter.resume(.success(.none))
+            noteSuccess(of: id, request, position, at: now)
+            request.waiter.resume(.success(.none))
         case .wrotePart(let id):
-            if id >= RequestPart.firstID { parts.written(id) } else { waiter(of: id)?.handle?.noteWritten() }
+            if id >= RequestPart.firstID { parts.written(id) } else { requests.waiter(of: id)?.handle?.noteWritten() }
         case .refusedPart(let id, let error): parts.takeQueued(id)?.fail(error, isSent: false)
-        case .admitted(let waiter, let serial):
-            waiter.accept()
-            waiter.handle?.admitted(as: serial)
+        case .admitted(let id, let serial):
+            let waiter = requests.waiter(of: id)
+            waiter?.accept()
+            waiter?.handle?.admitted(as: serial)
         case .late(let id, let isPart): if !isPart { noteLate(id) }
         case .unknownResponse: counters.unknownResponses += 1
         case .unexpected: counters.unexpectedFrames += 1
         case .ready(let session, let endpoint):
             self.session = session
             callDurations.begin(session, to: endpoint)
-            linkGaps.end(at: now, isOfInterest: !queue.isEmpty || queue.delayedCount > 0)
+            linkGaps.end(at: now, isOfInterest: requests.hasWaiting || requests.delayedCount > 0)
             notePushes(from: session)
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): notePushes(from: session)
-        case .returned(let requests):
+        case .returned(let unsent):
             session = 0
             callDurations.drain()
             linkGaps.begin(at: now)
-            giveBack(requests)
-            tellWaiting(requests)
+            giveBack(unsent)
+            tellWaiting(unsent)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
         case .drained(let session):
             callDurations.end(session)
             parts.forgetLink(session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
-            for request in queue.removeAll(includingDelayed: false) { fail(request.id, request.waiter, error) }
+            for request in requests.removeAll(includingDelayed: false) { fail(request.id, error) }
             resumeConnectWaiters(error)
         case .closed: closed()
         }
@@ -98,21 +99,20 @@ extension Client: ConnectionOwner {
     @inline(never)
     private func answered(
         _ id: RequestID,
-        _ waiter: consuming Waiter,
         _ frame: consuming Frame,
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        guard let request = queue.forget(id) else { return noteLate(id) }
+        guard let request = requests.forget(id) else { return noteLate(id) }
         counters.responses += 1
         let isError = frame.isErrorResponse || frame.malformedReason != nil
         noteAnswered(id, request, frame.status, isError: isError, at: now)
         if isError {
-            return answeredWithError(id, request, waiter, frame, position, at: now)
+            return answeredWithError(id, request, frame, position, at: now)
         }
-        noteSuccess(of: id, request, waiter, position, at: now)
+        noteSuccess(of: id, request, position, at: now)
         let serial = frame.serial
-        waiter.resume(Outcome(of: frame))
+        request.waiter.resume(Outcome(of: frame))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
@@ -120,45 +120,44 @@ extension Client: ConnectionOwner {
     @inline(never)
     private func answeredWithError(
         _ id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         _ frame: Frame,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
         connection.observation?.log?.rejected(type: request.type, status: frame.status)
-        fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+        fail(id, request, answeredBy: frame.serial, error, position, at: now)
     }
 
     /// Ends a request that was answered, but not with a response that its caller can receive.
     private func fail(
         _ id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         answeredBy serial: SerialNumber,
         _ error: ClientError,
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        let failure = Metrics.Failure(error.code, error.fate)
         let onLink = attempt(of: request, at: position, now)
-        let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
-        noteFailure(failure, of: request, waiter, timeline, at: now)
-        waiter.resume(.failure(error.with(timeline)))
+        request.waiter.resume(.failure(noted(error, of: id, request, onLink, at: now)))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
     /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
-    private func endParts(of id: RequestID, _ request: RequestQueue<Waiter>.Entry, _ serial: SerialNumber) {
+    private func endParts(of id: RequestID, _ request: RequestTable<Waiter>.Entry, _ serial: SerialNumber) {
         guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place else { return }
         connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
     }
 
     /// Handles a part of a response.
-    private func take(_ part: Frame, of id: RequestID, _ waiter: Waiter, at now: Instant) {
-        guard queue[id] != nil else { return }  // cancelled because of an earlier part
+    private func take(_ part: Frame, of id: RequestID, at now: Instant) {
+        guard var waiter = requests.waiter(of: id) else { return }  // cancelled because of an earlier part
+        if let reassembling = waiter.reassembling(in: connection.rules.reassemblyBudget) {
+            waiter = reassembling
+            requests.setWaiter(waiter, of: id)
+        }
         counters.parts += 1
         if connection.observation?.wantsSteps == true, waiter.firstPart == nil {
             tell(.steps, .requestFirstPart(id: id))
@@ -172,14 +171,14 @@ extension Client: ConnectionOwner {
         case .exceeds(let message):
             cancel(id, .overloaded, message)
             // The request has left its link, so the later events contain its end.
-            if queue[id] != nil { excessiveReply = (id, waiter, message) }
+            if requests[id] != nil { excessiveReply = (id, message) }
         }
     }
 
     /// Ends a request whose reply was too large, and whose last frame or whose link's end is among `events`, after
     /// `first`: the caller must not receive the response, and the request must not be sent again.
     private func end(
-        _ reply: (id: RequestID, waiter: Waiter, message: String),
+        _ reply: (id: RequestID, message: String),
         within events: inout [ConnectionEvent],
         after first: Int,
         at now: Instant
@@ -187,13 +186,13 @@ extension Client: ConnectionOwner {
         var onLink: AttemptOnLink?
         search: for index in (first + 1)..<events.count {
             switch events[index] {
-            case .answered(reply.id, let waiter, let frame, let position):
+            case .answered(reply.id, let frame, let position):
                 events[index] = .taken
-                guard let request = queue.forget(reply.id) else { return }
+                guard let request = requests.forget(reply.id) else { return }
                 counters.responses += 1
                 noteAnswered(reply.id, request, frame.status, isError: true, at: now)
                 let error = ClientError(.overloaded, .answered, reply.message)
-                return fail(reply.id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+                return fail(reply.id, request, answeredBy: frame.serial, error, position, at: now)
             case .lost(let loss):
                 guard let lost = loss.remains.lost.first(where: { $0.id == reply.id }) else { continue }
                 onLink = AttemptOnLink(link: loss.link, times: lost.written)
@@ -201,7 +200,7 @@ extension Client: ConnectionOwner {
             default: continue
             }
         }
-        end(reply.id, reply.waiter, ClientError(.overloaded, .unknown, reply.message), onLink)
+        end(reply.id, ClientError(.overloaded, .unknown, reply.message), onLink)
     }
 
     // MARK: Links
@@ -228,10 +227,10 @@ extension Client: ConnectionOwner {
             lifecycle >= .closing
             ? ClientError(.closed, .unknown, "the client was closed")
             : ClientError.lost(with: loss.link.endpoint, loss.cause)
-        for (id, waiter, times) in loss.remains.lost {
-            guard let place = queue[id] else { continue }
+        for (id, times) in loss.remains.lost {
+            guard let place = requests[id] else { continue }
             let isInnocent = error.code == .overloaded && !(place.isForResponse && loss.remains.mayReceive(id))
-            fail(id, waiter, isInnocent ? error.ofOthers : error, AttemptOnLink(link: loss.link, times: times))
+            fail(id, isInnocent ? error.ofOthers : error, AttemptOnLink(link: loss.link, times: times))
         }
         callDurations.end(loss.link.session)
         parts.forgetLink(loss.link.session)
@@ -239,32 +238,27 @@ extension Client: ConnectionOwner {
     }
 
     /// Queues requests whose link was lost, or drains, before any byte of them was written.
-    private func giveBack(_ requests: [QueuedRequest<Waiter>]) {
-        queue.giveBack(requests)
-        for request in requests { parts.noteOffLink(request.id) }
+    private func giveBack(_ unsent: [QueuedRequest]) {
+        requests.giveBack(unsent)
+        for request in unsent { parts.noteOffLink(request.id) }
     }
 
     /// Ends every request that is on no link.
     func failWaiting(_ error: ClientError) {
-        for request in queue.removeAll() { end(request.id, request.waiter, error) }
+        for request in requests.removeAll() { end(request.id, error) }
     }
 
-    /// Ends the request of `id` with a final error.
+    /// Ends the request of `id` with a final error, unless it has ended already.
     ///
     /// - Parameter onLink: What is known about its last attempt, if it was on a link.
-    func end(_ id: RequestID, _ waiter: Waiter, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
-        var error = error
-        if let request = queue.forget(id) {
-            counters.failed += 1
-            error = waiter.tracked?.amended(error) ?? error
-            let (failure, now) = (Metrics.Failure(error.code, error.fate), loop.now)
-            let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
-            noteFailure(failure, of: request, waiter, timeline, at: now)
-            error = error.with(timeline)
-            tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
-        }
+    func end(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+        guard let request = requests.forget(id) else { return }
+        counters.failed += 1
+        let now = loop.now
+        let error = noted(request.waiter.tracked?.amended(error) ?? error, of: id, request, onLink, at: now)
+        tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
         endParts(of: id, error)
-        waiter.resume(.failure(error))
+        request.waiter.resume(.failure(error))
     }
 
     /// Ends a request that was not accepted.
@@ -323,7 +317,7 @@ extension ClientError {
     }
 }
 
-extension RequestQueue.Place {
+extension RequestTable.Place {
     /// Whether a request on a link waits for a response.
     fileprivate var isForResponse: Bool { if case .onLink(_, .response) = self { true } else { false } }
 }

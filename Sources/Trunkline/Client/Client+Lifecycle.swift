@@ -137,7 +137,7 @@ extension Client {
         failWaiting(error)
         let rest = parts.removeAll()
         for part in rest.held + rest.queued { part.fail(error, isSent: false) }
-        queue.forgetDeadlines()
+        requests.forgetDeadlines()
         failConnectWaiters()
         for channel in channels.all { channel.finish() }
         channels.removeAll()

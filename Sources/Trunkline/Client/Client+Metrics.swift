@@ -212,10 +212,10 @@ extension Client {
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
         (metrics.pushesDelivered, metrics.pushesDropped) = (channels.deliveredCount, channels.droppedCount)
-        metrics.pending = queue.count
-        let waiting = queue.waitingCount
+        metrics.pending = requests.count
+        let waiting = requests.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
-        (metrics.waiting.forBackOff, metrics.waitingBytes) = (queue.delayedCount, queue.waitingBytes)
+        (metrics.waiting.forBackOff, metrics.waitingBytes) = (requests.delayedCount, requests.waitingBytes)
         metrics.failedMessages = messageRoom.failures
         return metrics
     }

@@ -3,7 +3,7 @@ extension Client {
     /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
     func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
         guard codec.matching != .inOrder else { return part.fail(.notAddressable, isSent: false) }
-        guard queue[part.request] != nil else {
+        guard requests[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
         }
         part.endsRequest = part.frame.kind != .part && !codec._isWindowUpdate(part.frame)

@@ -215,7 +215,7 @@ extension Client {
 
     /// Posts a request, whose outcome goes to `waiter`.
     nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: ResolvedOptions) {
-        let waiter = waiter.under(options, frame, keepsFrame: checksResponses)
+        let waiter = waiter.under(options, frame)
         commandQueue.postRequest(
             .send(
                 id,

@@ -3,24 +3,18 @@ extension Client {
     /// Handles a request that left its link or the queue because of a failure: retries it, or ends it with `error`.
     ///
     /// - Parameter onLink: What is known about the attempt, if it was on a link.
-    func fail(_ id: RequestID, _ waiter: Waiter, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
-        if !retry(id, waiter, after: error, onLink) { end(id, waiter, error, onLink) }
+    func fail(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+        if !retry(id, after: error, onLink) { end(id, error, onLink) }
     }
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
-    private func retry(
-        _ id: RequestID,
-        _ waiter: Waiter,
-        after error: ClientError,
-        _ onLink: AttemptOnLink?
-    ) -> Bool {
-        guard case .tracked(let present, let call) = waiter, let plain = present.anew, let entry = queue.entry(id)
-        else {
-            return false
-        }
+    private func retry(_ id: RequestID, after error: ClientError, _ onLink: AttemptOnLink?) -> Bool {
+        guard let entry = requests.entry(id), case .tracked(let present, let call) = entry.waiter,
+            let plain = present.anew
+        else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let attempt = attempt(entry, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        let attempt = attempt(entry, onLink, Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, attempt, at: now, using: &generator), let until = next.delayedUntil,
             until < plain.coalesced?.end ?? .distantFuture
         else { return false }
@@ -33,10 +27,14 @@ extension Client {
         counters.retries += 1
         noteTry(of: entry, from: call.rested, at: now)
         plain.handle?.noteRetry()
-        let expectsResponse = call.options.expectsResponse
-        let waiter = Waiter.tracked(plain, next)
-        let request = QueuedRequest(id: id, frame: call.frame, waiter: waiter, expectsResponse: expectsResponse)
-        queue.delay(request, until: until)
+        let request = QueuedRequest(
+            id: id,
+            frame: call.frame,
+            expectsResponse: call.options.expectsResponse,
+            reports: plain.reports
+        )
+        requests.setWaiter(.tracked(plain, next), of: id)
+        requests.delay(request, until: until)
         parts.noteOffLink(id)
         tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
         return true
@@ -44,13 +42,14 @@ extension Client {
 
     /// Queues the requests whose back-off is over.
     func endRests(at now: Instant) {
-        while let request = queue.nextRested(at: now) {
-            guard case .tracked(let plain, let call) = request.waiter else { continue }
+        while let id = requests.nextRested(at: now) {
+            guard case .tracked(let plain, let call)? = requests.waiter(of: id) else { continue }
             if call.options.waitsForReady || isReady {
-                queue.wake(request.id, as: .tracked(plain, call.awake))
-                tell(.steps, .requestWaiting(id: request.id, for: isReady ? .turn : .link))
+                requests.setWaiter(.tracked(plain, call.awake), of: id)
+                requests.wake(id)
+                tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
             } else {
-                cancel(request.id, .unavailable, "not connected, and waitsForReady is false")
+                cancel(id, .unavailable, "not connected, and waitsForReady is false")
                 connection.inCallOfOwner { $0.connectIfNeeded() }
             }
         }
@@ -65,12 +64,12 @@ extension Client {
         guard hasLinkbound else { return }
         let message = "the link ended before the request was written; its options do not let it wait for the next link"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
-        for request in queue.waiting {
-            guard let options = request.waiter.tracked?.options, options.endsWithItsLink, isMeant(options) else {
-                continue
-            }
-            _ = queue.remove(request.id)
-            end(request.id, request.waiter, error)
+        for request in requests.waiting {
+            guard let options = requests.waiter(of: request.id)?.tracked?.options, options.endsWithItsLink,
+                isMeant(options)
+            else { continue }
+            _ = requests.remove(request.id)
+            end(request.id, error)
         }
     }
 }

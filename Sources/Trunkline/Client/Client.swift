@@ -21,8 +21,6 @@ public actor Client {
     nonisolated let loop: any EventLoop
     nonisolated let commandQueue: CommandQueue
     package nonisolated let codec: any FrameCodec
-    /// Whether the codec compares responses with their requests. Stored because it is read for every request.
-    nonisolated let checksResponses: Bool
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
     /// Whether the observers want the events of requests.
@@ -36,12 +34,12 @@ public actor Client {
     nonisolated let connection: Connection
     nonisolated var options: ClientOptions { connection.options }
 
-    /// Every request from its call to its end. Holds the requests that are on no link, and knows the link of the
-    /// others. Exclusive access: see `LoopActor`.
+    /// Every request from its call to its end, with its caller. Holds the frames of those that are on no link, and knows
+    /// the link of the others. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    @safe var queue: RequestQueue<Waiter>
+    @safe var requests: RequestTable<Waiter>
     /// The parts that callers add to requests in flight. Exclusive access: see `LoopActor`.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -94,7 +92,7 @@ public actor Client {
     /// In a batch of events: the readers of reply streams to resume at its end, each with its element.
     var servedReaders: [(Continuation<ReplyChannel.Element>, ReplyChannel.Element)] = []
     /// In an event: the request whose reply was too large, if it has left its link already.
-    var excessiveReply: (id: RequestID, waiter: Waiter, message: String)?
+    var excessiveReply: (id: RequestID, message: String)?
     var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
     var lifecycle = Lifecycle.open
@@ -153,12 +151,11 @@ public actor Client {
         commandQueue = CommandQueue(loop: loop)
         self.codec = codec
         messageRoom = MessageRoom(options)
-        checksResponses = codec._checksResponses
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         tellsRequests = connection.observation?.wantsRequests == true
         let log = connection.observation?.log
-        queue = RequestQueue(
+        requests = RequestTable(
             maximumWaiting: options.requests.maximumWaiting,
             maximumBytes: options.requests.maximumWaitingBytes
         )
@@ -190,16 +187,25 @@ public actor Client {
     deinit {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
         for channel in channels.all { channel.finish() }
-        let (waiting, parts, connection) = (queue.removeAll(), parts.removeAll(), connection)
+        let (ended, parts, connection) = (requests.forgetAll(), parts.removeAll(), connection)
         let timer = timer
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
-            for request in waiting { request.waiter.resume(.failure(error)) }
+            var waitingCount = 0
+            for (id, request) in ended {
+                guard case .onLink(let session, let place) = request.place else {
+                    waitingCount += 1
+                    request.waiter.resume(.failure(error))
+                    continue
+                }
+                let hasStarted = connection.hasStarted(id, session, place)
+                request.waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
+            }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
             if let timer { connection.loop.arm(timer, at: nil) }
             connection.finishClosing()
-            connection.observation?.log?.deallocate(pending: waiting.count)
+            connection.observation?.log?.deallocate(pending: waitingCount)
         }
         loop.schedule(LoopClosure { connection.onLoop(end) })
     }

@@ -19,19 +19,19 @@ struct ResolvedOptions: Sendable {
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
-    /// Whether a request with these options needs a `TrackedCall`. `keepsFrame`: responses are compared with requests.
+    /// Whether a request with these options needs a `TrackedCall`.
     @inline(__always)
-    func areTracked(keepsFrame: Bool) -> Bool {
+    var areTracked: Bool {
         guard case .ifUnsent = retry, waitsForReady, session == nil, recorder == nil else { return true }
-        return keepsFrame && expectsResponse
+        return false
     }
 }
 
 /// A request with options other than the usual ones, from one try to the next.
 struct TrackedCall: Sendable {
     let options: ResolvedOptions
-    /// The frame to send again or to compare with the response; without its content if neither is needed. The queues
-    /// release a frame as soon as it is written.
+    /// The frame to send again; without its content if that is not allowed. The queues release a frame as soon as it is
+    /// written.
     let frame: Frame
     /// The number of the current try, counted from 1.
     private(set) var attempt = 1
@@ -105,17 +105,15 @@ struct TrackedCall: Sendable {
 }
 
 extension Waiter {
-    /// Returns this waiter with the options of its call. Usual options are left out, unless `keepsFrame` requires the
-    /// request for comparison with the response.
+    /// Returns this waiter with the options of its call. Usual options are left out.
     @inline(__always)
-    func under(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
-        options.areTracked(keepsFrame: keepsFrame) ? tracked(options, frame, keepsFrame: keepsFrame) : self
+    func under(_ options: ResolvedOptions, _ frame: borrowing Frame) -> Waiter {
+        options.areTracked ? tracked(options, frame) : self
     }
 
     @inline(never)
-    private func tracked(_ options: ResolvedOptions, _ frame: borrowing Frame, keepsFrame: Bool) -> Waiter {
-        var needsFrame = keepsFrame && options.expectsResponse
-        if case .idempotent = options.retry { needsFrame = true }
-        return .tracked(self, TrackedCall(options, needsFrame ? copy frame : Frame(.request)))
+    private func tracked(_ options: ResolvedOptions, _ frame: borrowing Frame) -> Waiter {
+        let isRepeatable = if case .idempotent = options.retry { true } else { false }
+        return .tracked(self, TrackedCall(options, isRepeatable ? copy frame : Frame(.request)))
     }
 }

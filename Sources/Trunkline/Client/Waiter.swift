@@ -45,13 +45,14 @@ enum Waiter: Sendable {
     /// The coalesced request, if this is one.
     var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }
 
-    /// Whether it must be notified when its request is put on a link.
-    var wantsAdmission: Bool {
+    /// What the link must report about the request before its end.
+    var reports: QueuedRequest.Progress {
         switch self {
-        case .handle, .enqueuing: true
-        case .reassembling(let reassembly): reassembly.waiter.wantsAdmission
-        case .tracked(let waiter, _): waiter.wantsAdmission
-        case .caller, .batch, .handshake, .stream, .coalesced, .enqueued: false
+        case .handle: .admissionAndWrite
+        case .enqueuing: .admission
+        case .reassembling(let reassembly): reassembly.waiter.reports
+        case .tracked(let waiter, _): waiter.reports
+        case .caller, .batch, .handshake, .stream, .coalesced, .enqueued: .none
         }
     }
 

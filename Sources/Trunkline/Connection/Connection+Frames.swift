@@ -3,7 +3,7 @@ import Synchronization
 /// The frames to write and to read of a connection without an owner.
 struct DirectUse {
     /// Frames to be written that are not on a link.
-    var queue = RequestQueue<Waiter>(maximumWaiting: .max, maximumBytes: .max)
+    var requests = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
     /// Frames that were read and not yet taken: at most one batch of reading, and what links had when they ended.
     var inbox = Deque<Frame>()
     /// How much memory the frames take that entered `inbox` while no task waited for a frame, counted as in `Link.Held`.
@@ -14,7 +14,7 @@ struct DirectUse {
     var endReason: ClientError?
 
     /// Whether no link is needed.
-    var isIdle: Bool { reader == nil && queue.isEmpty }
+    var isIdle: Bool { reader == nil && !requests.hasWaiting }
 
     mutating func popFirst() -> Frame? {
         guard let frame = inbox.popFirst() else { return nil }
@@ -186,10 +186,14 @@ extension Connection {
                     return continuation.resume(returning: .failure(error))
                 }
                 guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
-                let waiter = Waiter.caller(continuation)
-                let request = QueuedRequest(id: id, frame: frame, waiter: waiter, expectsResponse: false)
+                let request = QueuedRequest(id: id, frame: frame, expectsResponse: false)
                 entered { connection in
-                    connection.direct.queue.append(request, deadline: nil, accepted: .distantPast)  // not measured
+                    connection.direct.requests.append(
+                        request,
+                        .caller(continuation),
+                        deadline: nil,
+                        accepted: .distantPast  // not measured
+                    )
                     connection.admit()
                     connection.connectIfNeeded()
                 }
@@ -204,71 +208,58 @@ extension Connection {
     /// Moves the waiting frames to the link.
     private func admit() {
         guard let ready else { return }
-        while let request = direct.queue.popFirst() {
+        while let request = direct.requests.popFirst() {
             let id = request.id
             guard let place = links[ready].machine.send(request) else { continue }
-            direct.queue.went(id, to: place, on: links[ready].session, at: loop.now)
+            direct.requests.went(id, to: place, on: links[ready].session, at: loop.now)
         }
         if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }
 
     private func cancelWrite(_ id: RequestID) {
         let message = "the write was cancelled"
-        switch direct.queue[id] {
+        let fate: ClientError.Fate
+        switch direct.requests[id] {
         case .waiting?, .delayed?:
-            let request = direct.queue.remove(id)
-            direct.queue.forget(id)
-            request?.waiter.resume(.failure(ClientError(.cancelled, .notSent, message)))
+            _ = direct.requests.remove(id)
+            fate = .notSent
         case .onLink(let session, let place)?:
-            let (waiter, fate): (Waiter, ClientError.Fate)
             switch cancel(id, session, place, isTimeout: false) {
             case .none: return
-            case .notSent(let caller): (waiter, fate) = (caller, .notSent)
-            case .sent(let caller, _): (waiter, fate) = (caller, .unknown)
+            case .notSent: fate = .notSent
+            case .sent: fate = .unknown
             }
-            direct.queue.forget(id)
-            waiter.resume(.failure(ClientError(.cancelled, fate, message)))
         case nil: return
         }
+        endWrite(id, .failure(ClientError(.cancelled, fate, message)))
     }
 
     // MARK: Events
 
     /// Handles events without an owner: frames to be written, and nothing else. The owner may also have been
-    /// deallocated, together with its requests.
+    /// deallocated, which ends its requests.
     func handle(_ batch: [ConnectionEvent]) {
         for event in batch {
             switch event {
-            case .wrote(let id, let waiter, _): if isMine(id) { waiter.resume(.success(.none)) }
-            case .failed(let id, let waiter, let error, _): if isMine(id) { waiter.resume(.failure(error)) }
-            case .returned(let requests):
-                guard isOwned else {
-                    direct.queue.giveBack(requests)
-                    continue
-                }
-                for request in requests {
-                    request.waiter.resume(
-                        .failure(ClientError(.closed, .notSent, "the client was deallocated without close()"))
-                    )
-                }
-            case .answered(_, let waiter, _, _):
-                // Some of its parts may have been discarded.
-                waiter.resume(.failure(ClientError(.closed, .unknown, "the client was deallocated without close()")))
+            case .wrote(let id, _): endWrite(id, .success(.none))
+            case .failed(let id, let error, _): endWrite(id, .failure(error))
+            case .returned(let requests): direct.requests.giveBack(requests)
             case .lost(let loss): take(loss)
             case .ready: admit()
             case .unavailable(let error): failAll(error)
             case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
-            case .part, .wrotePart, .refusedPart, .admitted, .pushes, .surplusPushes, .late, .unknownResponse,
+            case .answered, .part, .wrotePart, .refusedPart, .admitted, .pushes, .surplusPushes, .late,
+                .unknownResponse,
                 .unexpected, .pushesBegin, .drained, .room, .taken:
                 break
             }
         }
     }
 
-    private func isMine(_ id: RequestID) -> Bool { direct.queue.forget(id) != nil || isOwned }
+    private func endWrite(_ id: RequestID, _ outcome: Outcome) { direct.requests.forget(id)?.waiter.resume(outcome) }
 
     private func take(_ loss: LinkLoss) {
-        direct.queue.giveBack(loss.remains.unsent)
+        direct.requests.giveBack(loss.remains.unsent)
         let isClosedLocally = (loss.cause as? TransportError)?.code == .closedLocally
         let isClosed = lifecycle == .closed && isClosedLocally
         let error =
@@ -281,15 +272,10 @@ extension Connection {
                 endpoint: loss.link.endpoint,
                 cause: loss.cause
             )
-        for (id, waiter, _) in loss.remains.lost where isMine(id) { waiter.resume(.failure(error)) }
-        guard isOwned else { return }
-        for request in loss.remains.unsent { request.waiter.resume(.failure(error.withFate(.notSent))) }
+        for (id, _) in loss.remains.lost { endWrite(id, .failure(error)) }
     }
 
     private func failAll(_ error: ClientError) {
-        for request in direct.queue.removeAll() {
-            direct.queue.forget(request.id)
-            request.waiter.resume(.failure(error))
-        }
+        for request in direct.requests.removeAll() { endWrite(request.id, .failure(error)) }
     }
 }

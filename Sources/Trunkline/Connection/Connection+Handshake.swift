@@ -135,10 +135,15 @@ extension Connection {
     private func failWaiters(_ index: Int, _ error: (ClientError.Fate) -> ClientError) {
         if links[index].machine.count > 0 {
             let remains = links[index].machine.close()
-            for (_, waiter, _) in remains.lost { waiter.resume(.failure(error(.unknown))) }
-            for request in remains.unsent { request.waiter.resume(.failure(error(.notSent))) }
+            for (id, _) in remains.lost { takeWaiter(of: id, index)?.resume(.failure(error(.unknown))) }
+            for request in remains.unsent { takeWaiter(of: request.id, index)?.resume(.failure(error(.notSent))) }
         }
         links[index].handshake?.failReaders(error(.notSent))
+    }
+
+    /// Removes the caller of a request of the handshake, and returns it.
+    private func takeWaiter(of id: RequestID, _ index: Int) -> Waiter? {
+        links[index].handshake?.waiters.removeValue(forKey: id)
     }
 
     /// The deadline of the handshake, or of one of its requests, has come.
@@ -147,14 +152,15 @@ extension Connection {
         var expired = false
         while let id = links[index].handshake?.deadlines.popDue(at: loop.turnTime) {
             guard let place = links[index].handshake?.places[id] else { continue }
-            let (waiter, fate): (Waiter, ClientError.Fate)
+            let fate: ClientError.Fate
             switch links[index].machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
             case .none: continue
-            case .notSent(let caller): (waiter, fate) = (caller, .notSent)
-            case .sent(let caller), .awaited(let caller, _, _): (waiter, fate) = (caller, .unknown)
+            case .notSent: fate = .notSent
+            case .sent, .awaited: fate = .unknown
             }
             expired = true
-            waiter.resume(.failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
+            let error = ClientError(.timedOut, fate, "deadline exceeded during the handshake")
+            takeWaiter(of: id, index)?.resume(.failure(error))
         }
         guard let handshake = links[index].handshake else { return }
         if !expired, loop.turnTime < handshake.deadline { return arm(at: handshake.nextDeadline) }
@@ -247,10 +253,10 @@ extension Connection {
         expectsResponse: Bool
     ) -> Bool {
         lastID += 1
-        let options = ResolvedOptions(accepted: loop.now, expectsResponse: expectsResponse)
-        let waiter = waiter.under(options, frame, keepsFrame: rules.checksResponses)
-        let request = QueuedRequest(id: lastID, frame: frame, waiter: waiter, expectsResponse: expectsResponse)
-        guard let place = links[index].machine.send(request) else { return false }
+        let request = QueuedRequest(id: lastID, frame: frame, expectsResponse: expectsResponse)
+        let kept = rules.checksResponses ? KeptRequest(frame) : nil
+        guard let place = links[index].machine.send(request, keeping: kept) else { return false }
+        links[index].handshake?.waiters[lastID] = waiter
         if let timeout {
             links[index].handshake?.places[lastID] = place
             links[index].handshake?.deadlines.insert(lastID, deadline: loop.now.advanced(by: timeout))
@@ -310,7 +316,7 @@ extension Connection {
             return false
         }
         let session = links[index].session
-        if let mismatch = links[index].mismatch(of: frame, with: entry.waiter) {
+        if let mismatch = links[index].mismatch(of: frame, with: entry) {
             attemptFailed(session, mismatch)
             return true
         }
@@ -318,12 +324,16 @@ extension Connection {
             attemptFailed(session, FrameError(.malformed, "a part of a reply is malformed"))
             return true
         }
-        let waiter = links[index].reassembling(entry.waiter, number, rules)
+        guard let present = links[index].handshake?.waiters[entry.id] else { return true }
+        let waiter = present.reassembling(in: rules.reassemblyBudget) ?? present
         if case .exceeds(let message) = waiter.take(frame, at: loop.now) {
             let error = ClientError(.overloaded, .unknown, message)
             _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
+            links[index].handshake?.waiters[entry.id] = nil
             attemptFailed(session, error)
             waiter.resume(.failure(error))
+        } else {
+            links[index].handshake?.waiters[entry.id] = waiter
         }
         return true
     }
@@ -337,20 +347,24 @@ extension Connection {
         links[index].handshake?.hasStray = false
         links[index].handshake?.restoring?.answered += 1
         extendRestoring(index)
-        guard let mismatch = links[index].mismatch(of: frame, with: entry.waiter) else {
-            return entry.waiter.resume(Outcome(of: frame))
+        let waiter = takeWaiter(of: entry.id, index)
+        guard let mismatch = links[index].mismatch(of: frame, with: entry) else {
+            waiter?.resume(Outcome(of: frame))
+            return
         }
         let message = "the response does not belong to the request"
         attemptFailed(links[index].session, mismatch)
-        entry.waiter.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
+        waiter?.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
     }
 
     /// Resumes the callers whose frames were written or could not be encoded.
     func takeInHandshake(_ result: Link.WriteResult, _ index: Int) {
-        for refusal in result.refused {
-            links[index].machine.refused(refusal)?.resume(.failure(.unencodable(refusal)))
+        for refusal in result.refused where links[index].machine.refused(refusal) {
+            takeWaiter(of: refusal.item.id, index)?.resume(.failure(.unencodable(refusal)))
         }
-        for id in result.wrote { links[index].machine.written(id)?.waiter.resume(.success(.none)) }
+        for id in result.wrote where links[index].machine.written(id) != nil {
+            takeWaiter(of: id, index)?.resume(.success(.none))
+        }
     }
 }
 

@@ -189,8 +189,8 @@ extension Connection {
         if links[index].isInHandshake { return takeInHandshake(result, index) }
         for refusal in result.refused where refusal.item.id != 0 {
             let onLink = links[index].attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
-            if let waiter = links[index].machine.refused(refusal) {
-                events.append(.failed(refusal.item.id, waiter, .unencodable(refusal), onLink))
+            if links[index].machine.refused(refusal) {
+                events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
             } else {
                 events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
             }
@@ -199,8 +199,8 @@ extension Connection {
             rules.stepObservation?.add(written: result.completed, on: links[index].session)
         }
         for id in result.wrote {
-            if let (waiter, position) = links[index].machine.written(id) {
-                events.append(.wrote(id, waiter, position))
+            if let position = links[index].machine.written(id) {
+                events.append(.wrote(id, position))
             } else {
                 events.append(.wrotePart(id))
             }
@@ -418,7 +418,7 @@ extension Connection {
         _ link: Link,
         _ cause: DisconnectCause,
         _ error: (any Error)?,
-        _ remains: LinkMachine<Waiter>.Remains,
+        _ remains: LinkMachine.Remains,
         requestsLost: Int,
         phase: DisconnectReport.Phase = .draining
     ) {

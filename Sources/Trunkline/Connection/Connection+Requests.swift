@@ -5,40 +5,40 @@ extension Connection {
     /// Called by the client at the end of each batch: sends what may go out, and judges the link. Returns the events,
     /// and when to call again.
     nonisolated func work(
-        on queue: inout RequestQueue<Waiter>,
+        on table: inout RequestTable<Waiter>,
         _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner
     ) -> (events: [ConnectionEvent], nextLook: Instant?) {
-        onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
+        onItsLoop(&table, &parts, (demand, watchesErrors, owner)) { connection, table, parts, call in
             let (demand, watchesErrors, owner) = call
             if !connection.isOwned { (connection.owner, connection.isOwned) = (owner, true) }
-            // `queue` and `parts` must not be used by an event meanwhile.
+            // `table` and `parts` must not be used by an event meanwhile.
             connection.isInCallOfOwner = true
             defer { connection.isInCallOfOwner = false }
-            connection.ownerDemand = queue.isEmpty ? demand : .request
-            connection.admit(from: &queue, &parts)
-            if queue.isEmpty { connection.ownerDemand = demand }
-            connection.isOwnerWaiting = !queue.isEmpty || parts.heldCount > 0
-            connection.judge(isWaiting: !queue.isEmpty, watchesErrors: watchesErrors)
+            connection.ownerDemand = table.hasWaiting ? .request : demand
+            connection.admit(from: &table, &parts)
+            if !table.hasWaiting { connection.ownerDemand = demand }
+            connection.isOwnerWaiting = table.hasWaiting || parts.heldCount > 0
+            connection.judge(isWaiting: table.hasWaiting, watchesErrors: watchesErrors)
             let events = connection.events.isEmpty ? [] : exchange(&connection.events, with: [])
             return (events, connection.nextLook)
         }
     }
 
-    /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
-    func admit(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) {
-        if ready == nil, !queue.isEmpty { connectIfNeeded() }
-        if parts.heldCount > 0 || parts.hasUnplaced { admitOnDraining(&parts, queue) }
-        guard let ready, !queue.isEmpty || parts.heldCount > 0 else { return }
+    /// Moves requests of `table` to the ready link as far as they may go now, and parts of requests that have started.
+    func admit(from table: inout RequestTable<Waiter>, _ parts: inout RequestParts) {
+        if ready == nil, table.hasWaiting { connectIfNeeded() }
+        if parts.heldCount > 0 || parts.hasUnplaced { admitOnDraining(&parts, table) }
+        guard let ready, table.hasWaiting || parts.heldCount > 0 else { return }
         let now = loop.now
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = links[ready].admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
+            let admitted = links[ready].admit(from: &table, &parts, atMost: most, at: now, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -50,9 +50,9 @@ extension Connection {
     }
 
     /// Looks up the places of requests with held parts, and sends the parts of those on draining links.
-    private func admitOnDraining(_ parts: inout RequestParts, _ queue: RequestQueue<Waiter>) {
+    private func admitOnDraining(_ parts: inout RequestParts, _ table: RequestTable<Waiter>) {
         parts.place { request in
-            switch queue[request] {
+            switch table[request] {
             case nil: return .none
             case .waiting?, .delayed?: return .waiting
             case .onLink(_, .written)?: return .none  // a one-way message has no parts
@@ -74,11 +74,18 @@ extension Connection {
     func admit(
         _ id: RequestID,
         _ frame: consuming Frame,
-        _ waiter: consuming Waiter,
         expectsResponse: Bool,
+        reports: QueuedRequest.Progress,
         to ready: Int
-    ) -> (session: UInt64, place: LinkMachine<Waiter>.Place) {
-        let place = links[ready].admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
+    ) -> (session: UInt64, place: LinkMachine.Place) {
+        let place = links[ready].admit(
+            id,
+            frame,
+            expectsResponse: expectsResponse,
+            reports: reports,
+            by: rules,
+            into: &events
+        )
         scheduleFlushUnlessFull(ready)
         return (links[ready].session, place)
     }
@@ -162,33 +169,33 @@ extension Connection {
     enum GivenUp: Sendable {
         /// The request has left the link already: an event says how.
         case none
-        case notSent(Waiter)
-        case sent(Waiter, Endpoint)
+        case notSent
+        case sent(Endpoint)
     }
 
     /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
     /// protocol has one.
-    func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place, isTimeout: Bool) -> GivenUp {
+    func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
         guard let index = index(of: session) else { return .none }
         let endpoint = links[index].endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
         if links[index].draining != nil || lifecycle == .closing { scheduleFlush() }
         switch links[index].machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
-        case .notSent(let waiter):
+        case .notSent:
             if isTimeout, links[index].machine.phase == .ready,
                 silence.hasBegun || links[index].machine.isToBeJudged
             {
                 links[index].machine.noteTimedOutUnsent(asIfWritten: false)
             }
-            return .notSent(waiter)
-        case .sent(let waiter): return .sent(waiter, endpoint)
-        case .awaited(let waiter, let serial, let type):
+            return .notSent
+        case .sent: return .sent(endpoint)
+        case .awaited(let serial, let type):
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
             if isTimeout, !isPaused, links[index].draining == nil { errors?.countFailed() }
             sendCancelFrame(for: serial, type: type, on: session)
-            return .sent(waiter, endpoint)
+            return .sent(endpoint)
         }
     }
 
@@ -211,7 +218,7 @@ extension Connection {
     func attempt(
         _ id: RequestID,
         _ session: UInt64,
-        _ place: LinkMachine<Waiter>.Place,
+        _ place: LinkMachine.Place,
         at now: Instant
     ) -> AttemptOnLink? {
         guard let index = index(of: session), let times = links[index].machine.writeTimes(of: id, at: place) else {
@@ -227,13 +234,8 @@ extension Connection {
     }
 
     /// Whether the server may have received the request.
-    func hasStarted(_ id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place) -> Bool {
+    func hasStarted(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place) -> Bool {
         index(of: session).map { links[$0].machine.hasStarted(id, at: place) } ?? true
-    }
-
-    /// The waiter of a request on a link.
-    func waiter(of id: RequestID, _ session: UInt64, _ place: LinkMachine<Waiter>.Place) -> Waiter? {
-        index(of: session).flatMap { links[$0].machine.waiter(of: id, at: place) }
     }
 
     // MARK: Frames

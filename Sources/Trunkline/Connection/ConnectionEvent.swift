@@ -4,20 +4,20 @@
 /// the middle of a call, and an event describes something that has already happened.
 enum ConnectionEvent: Sendable {
     /// A response was received. Its request has left its link, on which its frame was at this position.
-    case answered(RequestID, Waiter, Frame, OutboundPosition)
+    case answered(RequestID, Frame, OutboundPosition)
     /// A part of a response was received. Its request stays on its link.
-    case part(RequestID, Waiter, Frame)
+    case part(RequestID, Frame)
     /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
-    indirect case failed(RequestID, Waiter, ClientError, AttemptOnLink)
+    indirect case failed(RequestID, ClientError, AttemptOnLink)
     /// The kernel has accepted the last byte of a message. It has left its link, on which its frame was at this
     /// position.
-    case wrote(RequestID, Waiter, OutboundPosition)
+    case wrote(RequestID, OutboundPosition)
     /// The kernel has accepted the last byte of a part of a request, or of a request whose caller wants to know.
     case wrotePart(RequestID)
     /// A part of a request could not be encoded.
     case refusedPart(RequestID, ClientError)
-    /// A message that was not yet accepted, or a request with a handle, is on a link now.
-    case admitted(Waiter, serial: SerialNumber)
+    /// A request that reports its progress is on a link now.
+    case admitted(RequestID, serial: SerialNumber)
     /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
     /// alone would cost as much as receiving it.
     case pushes([Frame])
@@ -35,7 +35,7 @@ enum ConnectionEvent: Sendable {
     /// From now on pushes are those of the link of `session`.
     case pushesBegin(session: UInt64)
     /// A link takes no new requests. These go out on another link; no byte of them was written.
-    case returned([QueuedRequest<Waiter>])
+    case returned([QueuedRequest])
     /// A draining link has ended, with no request in flight.
     case drained(session: UInt64)
     /// A link has ended.
@@ -52,14 +52,14 @@ enum ConnectionEvent: Sendable {
 
 /// What remains of a link that has ended.
 struct LinkLoss: Sendable {
-    let remains: LinkMachine<Waiter>.Remains
+    let remains: LinkMachine.Remains
     /// The link when it ended.
     let link: Timeline.Link
     let cause: any Error
     /// Whether the link took new requests until it ended.
     let wasReady: Bool
 
-    init(_ link: Link, _ remains: LinkMachine<Waiter>.Remains, _ cause: any Error, at now: Instant) {
+    init(_ link: Link, _ remains: LinkMachine.Remains, _ cause: any Error, at now: Instant) {
         self.remains = remains
         self.link = link.described(at: now, inFlight: remains.lost.count + remains.unsent.count, hasFailed: true)
         self.cause = cause

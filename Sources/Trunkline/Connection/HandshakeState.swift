@@ -5,10 +5,12 @@ struct HandshakeState {
     var deadline: Instant
     /// The option that has set `deadline`.
     var limit: Limit
+    /// The callers of its requests.
+    var waiters: [RequestID: Waiter] = [:]
     /// The deadlines of requests with a timeout.
     var deadlines = DeadlineQueue()
     /// The places of these requests on the link.
-    var places: [RequestID: LinkMachine<Waiter>.Place] = [:]
+    var places: [RequestID: LinkMachine.Place] = [:]
     /// Received frames that are not responses and were not requested by `nextMessage()` yet.
     private(set) var inbox = Deque<Frame>()
     /// The number of bytes in `inbox`, counting bodies and named byte fields.

@@ -25,9 +25,9 @@ struct LinkRules: Sendable {
 // MARK: - Requests
 
 extension Link {
-    /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
+    /// Moves requests of `table` to the link, in order, as far as they may go now. Returns their number.
     mutating func admit(
-        from queue: inout RequestQueue<Waiter>,
+        from table: inout RequestTable<Waiter>,
         _ parts: inout RequestParts,
         atMost most: Int,
         at now: Instant,
@@ -35,13 +35,19 @@ extension Link {
         into events: inout [ConnectionEvent]
     ) -> Int {
         var count = 0
-        while count < most, !queue.isEmpty, isBelowWatermark(rules), !machine.isHeld {
-            if machine.requests.isExhausted, queue.firstExpectsResponse() != false { break }
-            guard let request = queue.popFirst() else { break }
-            let (id, expectsResponse) = (request.id, request.expectsResponse)
-            let (frame, waiter) = request.contents()
-            let place = admit(id, frame, waiter, expectsResponse: expectsResponse, by: rules, into: &events)
-            queue.went(id, to: place, on: session, at: now)
+        while count < most, table.hasWaiting, isBelowWatermark(rules), !machine.isHeld {
+            if machine.requests.isExhausted, table.firstExpectsResponse() != false { break }
+            guard let request = table.popFirst() else { break }
+            let (id, expectsResponse, reports) = (request.id, request.expectsResponse, request.reports)
+            let place = admit(
+                id,
+                request.contents(),
+                expectsResponse: expectsResponse,
+                reports: reports,
+                by: rules,
+                into: &events
+            )
+            table.went(id, to: place, on: session, at: now)
             if parts.awaitsLink(id) { parts.noteOnLink(id) }
             rules.stepObservation?.add(.requestAdmitted(id: id, session: session), at: now)
             count += 1
@@ -50,14 +56,14 @@ extension Link {
     }
 
     /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places
-    /// in `queue`. Returns their number.
+    /// in `table`. Returns their number.
     mutating func admit(
         _ requests: [Request],
         first: RequestID,
         _ batch: Batch,
         atMost room: Int,
         at now: Instant,
-        for queue: inout RequestQueue<Waiter>,
+        for table: inout RequestTable<Waiter>,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> Int {
@@ -68,14 +74,15 @@ extension Link {
             let place = admit(
                 id,
                 requests[index].frame,
-                .batch(batch, index: index),
                 expectsResponse: batch.options.expectsResponse,
+                reports: .none,
                 by: rules,
                 into: &events
             )
-            queue.register(
+            table.register(
                 id,
                 requests[index].frame.type,
+                .batch(batch, index: index),
                 at: place,
                 on: session,
                 deadline: nil,
@@ -96,25 +103,24 @@ extension Link {
     mutating func admit(
         _ id: RequestID,
         _ frame: consuming Frame,
-        _ waiter: consuming Waiter,
         expectsResponse: Bool,
+        reports: QueuedRequest.Progress,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
-    ) -> LinkMachine<Waiter>.Place {
-        let admitted = waiter.wantsAdmission ? waiter : nil
+    ) -> LinkMachine.Place {
         let holdsOthers = rules.isInOrder && expectsResponse && !codec._mayPipeline(behind: frame)
         let place = machine.send(
             id,
             frame,
-            waiter,
+            keeping: rules.checksResponses ? KeptRequest(copy frame) : nil,
             expectsResponse: expectsResponse,
-            reportsWritten: admitted?.handle != nil,
+            reportsWritten: reports == .admissionAndWrite,
             holdsOthers: holdsOthers
         )
         guard let place else { preconditionFailure("no serial number is free for an admitted request") }
-        if let admitted {
+        if reports != .none {
             let serial: SerialNumber = if case .response(let number) = place, !rules.isInOrder { number } else { 0 }
-            events.append(.admitted(admitted, serial: serial))
+            events.append(.admitted(id, serial: serial))
         }
         return place
     }
@@ -227,7 +233,7 @@ extension Link {
         case .request(let entry, _):
             taken.answers += 1
             taken.responses += 1
-            taken.events.append(.answered(entry.id, entry.waiter, frame, entry.position))
+            taken.events.append(.answered(entry.id, frame, entry.position))
         case .late(let id):
             taken.answers += 1
             taken.events.append(.late(id, isPart: false))
@@ -243,23 +249,15 @@ extension Link {
                 let cause = FrameError.malformed(frame, malformedReason)
                 return fail(entry, number, "a frame of the reply is malformed", cause, &taken)
             }
-            let waiter = reassembling(entry.waiter, number, taken.rules)
-            taken.events.append(.part(entry.id, waiter, frame))
+            taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
         case .unknown: taken.events.append(.unknownResponse)
         }
     }
 
-    /// The waiter for the parts of the response of `number`, which `waiter` waits for.
-    mutating func reassembling(_ waiter: Waiter, _ number: SerialNumber, _ rules: LinkRules) -> Waiter {
-        guard let reassembling = waiter.reassembling(in: rules.reassemblyBudget) else { return waiter }
-        machine.setWaiter(reassembling, of: number)
-        return reassembling
-    }
-
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    func mismatch(of frame: Frame, with waiter: Waiter) -> FrameError? {
-        guard let request = waiter.tracked?.frame, frame.malformedReason == nil else { return nil }
+    func mismatch(of frame: Frame, with entry: InFlightTable.Entry) -> FrameError? {
+        guard let request = entry.kept?.frame, frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.
             try codec._check(frame, against: request)
@@ -273,7 +271,7 @@ extension Link {
     /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
     private mutating func failMismatch(_ frame: Frame, _ taken: inout Taken) -> Bool {
         guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
-            let mismatch = mismatch(of: frame, with: entry.waiter)
+            let mismatch = mismatch(of: frame, with: entry)
         else { return false }
         if taken.rules.isInOrder {
             taken.violation = mismatch
@@ -286,7 +284,7 @@ extension Link {
 
     /// Fails a request because of a frame from the server, and sends a cancel frame if the protocol has one.
     private mutating func fail(
-        _ request: InFlightTable<Waiter>.Entry,
+        _ request: InFlightTable.Entry,
         _ number: SerialNumber,
         _ message: String,
         _ cause: FrameError,
@@ -294,12 +292,12 @@ extension Link {
     ) {
         let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
-        guard case .awaited(let waiter, let serial, let type) = cancellation else { return }
+        guard case .awaited(let serial, let type) = cancellation else { return }
         if let frame = codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
         let code: ClientError.Code = cause.exceedsLimit ? .overloaded : .protocolViolation
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
-        taken.events.append(.failed(request.id, waiter, error, onLink))
+        taken.events.append(.failed(request.id, error, onLink))
     }
 
     /// Handles a ping or pong. Answers a ping if the codec does.

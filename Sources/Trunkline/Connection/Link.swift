@@ -11,7 +11,7 @@ struct Link {
     /// The path of its packets to the server.
     var path: LinkPath
     /// The requests and frames on it.
-    var machine: LinkMachine<Waiter>
+    var machine: LinkMachine
     /// Replaced when the handshake starts TLS.
     var transport: any Transport
     /// Encodes and decodes for this link alone.

@@ -26,12 +26,12 @@ extension Connection {
         return assumeIsolated(body)
     }
 
-    /// Sends the requests of `queue` that may go out, and returns whether one more could.
-    nonisolated func admitEarly(from queue: inout RequestQueue<Waiter>, _ parts: inout RequestParts) -> Bool {
-        onItsLoop(&queue, &parts, ()) { connection, queue, parts, _ in
+    /// Sends the requests of `table` that may go out, and returns whether one more could.
+    nonisolated func admitEarly(from table: inout RequestTable<Waiter>, _ parts: inout RequestParts) -> Bool {
+        onItsLoop(&table, &parts, ()) { connection, table, parts, _ in
             connection.isInCallOfOwner = true
             defer { connection.isInCallOfOwner = false }
-            connection.admit(from: &queue, &parts)
+            connection.admit(from: &table, &parts)
             return connection.mayAdmit
         }
     }
@@ -45,18 +45,18 @@ extension Connection {
     nonisolated func admitNow(
         _ id: RequestID,
         _ frame: inout Frame,
-        _ waiter: Waiter,
-        expectsResponse: Bool
-    ) -> (session: UInt64, place: LinkMachine<Waiter>.Place)? {
-        onItsLoop(&frame, (id, waiter, expectsResponse)) { connection, frame, request in
+        expectsResponse: Bool,
+        reports: QueuedRequest.Progress
+    ) -> (session: UInt64, place: LinkMachine.Place)? {
+        onItsLoop(&frame, (id, expectsResponse, reports)) { connection, frame, request in
             guard let ready = connection.openLink else { return nil }
-            let (id, waiter, expectsResponse) = request
+            let (id, expectsResponse, reports) = request
             let frame = exchange(&frame, with: Frame(.pong))
-            return connection.admit(id, frame, waiter, expectsResponse: expectsResponse, to: ready)
+            return connection.admit(id, frame, expectsResponse: expectsResponse, reports: reports, to: ready)
         }
     }
 
-    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `queue`.
+    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `table`.
     /// Returns their number.
     nonisolated func admitNow(
         _ requests: [Request],
@@ -64,9 +64,9 @@ extension Connection {
         _ batch: Batch,
         atMost room: Int,
         at now: Instant,
-        for queue: inout RequestQueue<Waiter>
+        for table: inout RequestTable<Waiter>
     ) -> Int {
-        onItsLoop(&queue, (requests, first, batch, room, now)) { connection, queue, call in
+        onItsLoop(&table, (requests, first, batch, room, now)) { connection, table, call in
             guard let ready = connection.openLink else { return 0 }
             defer { connection.scheduleFlushUnlessFull(ready) }
             let (requests, first, batch, room, now) = call
@@ -76,7 +76,7 @@ extension Connection {
                 batch,
                 atMost: room,
                 at: now,
-                for: &queue,
+                for: &table,
                 by: connection.rules,
                 into: &connection.events
             )

@@ -17,20 +17,48 @@ extension Client {
         if !answered.isEmpty { observation.add(answered: &answered) }
     }
 
-    /// Notes that a request was accepted, and is on the link of `session` or, if that is 0, waits.
+    /// Notes that a request was accepted: counts it, and tells the observers and the recorder. It is on the link of
+    /// `session` or, if that is 0, waits.
     @inline(__always)
-    func noteAccepted(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: UInt64) {
+    func noteAccepted(
+        _ id: RequestID,
+        _ type: UInt32,
+        _ bodyCount: Int,
+        _ expectsResponse: Bool,
+        isOpen: Bool,
+        _ deadline: Instant?,
+        on session: UInt64
+    ) {
+        counters.requests += 1
+        connection.recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isOpen, deadline, at: batchTime)
+        if tellsRequests { tellAccepted(id, type, expectsResponse, on: session) }
+        if session == 0 { tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link)) }
+    }
+
+    /// Notes that the first `count` requests of a batch were accepted and are on the ready link.
+    func noteAccepted(
+        _ batched: borrowing [Request],
+        _ count: Int,
+        first: RequestID,
+        _ options: borrowing ResolvedOptions
+    ) {
+        counters.requests += count
+        connection.recorder?.calls(batched, count, first: first, options, at: batchTime)
         guard tellsRequests else { return }
-        accepted.append(
-            ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse)
-        )
+        for index in 0..<count {
+            tellAccepted(first + RequestID(index), batched[index].type, options.expectsResponse, on: session)
+        }
+    }
+
+    private func tellAccepted(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: UInt64) {
+        accepted.append(ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse))
     }
 
     /// Notes that a request was answered.
     @inline(__always)
     func noteAnswered(
         _ id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
+        _ request: RequestTable<Waiter>.Entry,
         _ status: UInt32,
         isError: Bool,
         at now: Instant
@@ -49,8 +77,8 @@ extension Client {
     }
 
     /// Tells that requests wait again because their link takes no requests any more.
-    func tellWaiting(_ requests: [QueuedRequest<Waiter>]) {
-        for request in requests { tell(.steps, .requestWaiting(id: request.id, for: .link)) }
+    func tellWaiting(_ unsent: [QueuedRequest]) {
+        for request in unsent { tell(.steps, .requestWaiting(id: request.id, for: .link)) }
     }
 
     /// Counts a response to an abandoned request.
@@ -61,8 +89,8 @@ extension Client {
 
     /// Tells the observers if requests have begun or ceased to wait because of a limit.
     func tellLimit() {
-        guard connection.observation?.wants(.limits) == true, !queue.isEmpty || notedLimit != nil else { return }
-        let limit = queue.isEmpty || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
+        guard connection.observation?.wants(.limits) == true, requests.hasWaiting || notedLimit != nil else { return }
+        let limit = !requests.hasWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
         guard limit != notedLimit else { return }
         if let notedLimit { tell(.limits, .limitCleared(notedLimit)) }
         if let limit { tell(.limits, .limitReached(limit)) }
@@ -75,8 +103,8 @@ extension Client {
     nonisolated func load(at now: Instant) -> LogRules.Load {
         onItsLoop { client in
             var load = LogRules.Load()
-            load.waiting = client.queue.waitingCount
-            if client.queue.count <= 100_000 { load.oldest = client.queue.oldestOnLink.map { now.since($0) } }
+            load.waiting = client.requests.waitingCount
+            if client.requests.count <= 100_000 { load.oldest = client.requests.oldestOnLink.map { now.since($0) } }
             client.connection.inCallOfOwner { $0.note(in: &load, at: now) }
             return load
         }

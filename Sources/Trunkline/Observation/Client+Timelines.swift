@@ -8,53 +8,55 @@ extension Client {
     @inline(__always)
     func noteSuccess(
         of id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: borrowing Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds, on: request.session)
-        let isTracked = waiter.isTracked
-        noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
+        let isTracked = request.waiter.isTracked
+        noteTry(of: request, from: isTracked ? request.waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
-        if isSlow || isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
+        if isSlow || isTracked { noteTimeline(of: id, request, position, isSlow: isSlow, at: now) }
     }
 
-    /// Notes that a request has ended with an error. `timeline` is its timeline.
-    func noteFailure(
-        _ failure: Metrics.Failure,
-        of request: RequestQueue<Waiter>.Entry,
-        _ waiter: Waiter,
-        _ timeline: Timeline,
+    /// Notes that a request has ended with an error. Returns the error with the timeline of the request.
+    func noted(
+        _ error: ClientError,
+        of id: RequestID,
+        _ request: RequestTable<Waiter>.Entry,
+        _ onLink: AttemptOnLink?,
         at now: Instant
-    ) {
+    ) -> ClientError {
+        let failure = Metrics.Failure(error.code, error.fate)
+        let timeline = timeline(of: id, request, onLink, failure, at: now)
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         failures[failure, default: 0] += 1
         callDurations.record(nanoseconds: nanoseconds, failure.code, on: request.session)
-        noteTry(of: request, from: waiter.tracked?.rested, at: now)
+        noteTry(of: request, from: request.waiter.tracked?.rested, at: now)
         if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
-        waiter.tracked?.options.recorder?.add(timeline)
+        request.waiter.tracked?.options.recorder?.add(timeline)
+        return error.with(timeline)
     }
 
     /// Measures a try that has ended.
     ///
     /// - Parameter rested: The end of the back-off before it; `nil` for the first try.
     @inline(__always)
-    func noteTry(of request: RequestQueue<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+    func noteTry(of request: RequestTable<Waiter>.Entry, from rested: Instant?, at now: Instant) {
         guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
         if request.hasWaited { noteWait(of: request, from: rested) }
         attemptDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
     }
 
     @inline(never)
-    private func noteWait(of request: RequestQueue<Waiter>.Entry, from rested: Instant?) {
+    private func noteWait(of request: RequestTable<Waiter>.Entry, from rested: Instant?) {
         counters.triesQueued += 1
         queueDurations.record(from: rested ?? request.accepted, to: request.admitted)
     }
 
     @inline(never)
-    private func noteTryWithoutLink(of request: RequestQueue<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+    private func noteTryWithoutLink(of request: RequestTable<Waiter>.Entry, from rested: Instant?, at now: Instant) {
         counters.triesWithoutLink += 1
         if case .delayed = request.place { return counters.triesInBackOff += 1 }
         queueDurations.record(from: rested ?? request.accepted, to: now)
@@ -63,22 +65,21 @@ extension Client {
     @inline(never)
     private func noteTimeline(
         of id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: borrowing Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         _ position: OutboundPosition,
         isSlow: Bool,
         at now: Instant
     ) {
-        let recorder = waiter.tracked?.options.recorder
+        let recorder = request.waiter.tracked?.options.recorder
         guard isSlow || recorder != nil else { return }
-        let timeline = timeline(of: id, request, copy waiter, attempt(of: request, at: position, now), nil, at: now)
+        let timeline = timeline(of: id, request, attempt(of: request, at: position, now), nil, at: now)
         if isSlow { slowest.add(timeline, at: now) }
         recorder?.add(timeline)
     }
 
     /// What is known about the last attempt of a request that was answered.
     func attempt(
-        of request: RequestQueue<Waiter>.Entry,
+        of request: RequestTable<Waiter>.Entry,
         at position: OutboundPosition,
         _ now: Instant
     ) -> AttemptOnLink? {
@@ -89,30 +90,29 @@ extension Client {
     /// The timeline of a request that ends at `now`.
     func timeline(
         of id: RequestID,
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         _ onLink: AttemptOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
     ) -> Timeline {
-        let last = attempt(request, waiter, onLink, failure, at: now)
+        let last = attempt(request, onLink, failure, at: now)
+        let call = request.waiter.tracked
         return Timeline(
             id: id,
             type: request.type,
-            attemptCount: waiter.tracked?.attempt ?? 1,
-            attempts: (waiter.tracked?.failedAttempts ?? []) + [last]
+            attemptCount: call?.attempt ?? 1,
+            attempts: (call?.failedAttempts ?? []) + [last]
         )
     }
 
     /// The last attempt of a request, which ends at `now`.
     func attempt(
-        _ request: RequestQueue<Waiter>.Entry,
-        _ waiter: Waiter,
+        _ request: RequestTable<Waiter>.Entry,
         _ onLink: AttemptOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
     ) -> Timeline.Attempt {
-        let call = waiter.tracked
+        let call = request.waiter.tracked
         let started = call?.failedAttempts.last?.endedAt ?? request.accepted
         let rested = call?.rested.map { min($0, now) }
         return Timeline.Attempt(
@@ -122,14 +122,14 @@ extension Client {
             withoutLink: linkGaps.overlap(from: rested ?? started, to: min(request.admitted, now)),
             admitted: request.admitted == .distantFuture ? nil : request.admitted,
             onLink,
-            firstPart: waiter.firstPart,
+            firstPart: request.waiter.firstPart,
             ended: now,
             failure
         )
     }
 }
 
-extension RequestQueue.Entry {
+extension RequestTable.Entry {
     /// The session of the link that the request is on; 0 if it is on no link.
     fileprivate var session: UInt64 { if case .onLink(let session, _) = place { session } else { 0 } }
 }

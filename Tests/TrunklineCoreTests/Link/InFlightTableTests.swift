@@ -2,13 +2,13 @@ import Testing
 
 @testable import Trunkline
 
-private typealias Table = InFlightTable<String>
+private typealias Table = InFlightTable
 
 /// Serials: which one a request gets, and when it is free again.
 @Suite struct InFlightTableTests {
     private func table(_ range: ClosedRange<SerialNumber>, _ count: UInt64 = 0) -> Table {
         var table = Table(matching: .serial(range))
-        for id in 0..<count { _ = table.insert(id + 1, "\(id + 1)", type: 7, at: id + 1) }
+        for id in 0..<count { _ = table.insert(id + 1, type: 7, at: id + 1) }
         return table
     }
 
@@ -17,7 +17,7 @@ private typealias Table = InFlightTable<String>
         guard case .request(let entry, 50) = table.takeAnswered(50, before: .max) else {
             return #expect(Bool(false), "not found")
         }
-        #expect(entry.id == 1 && entry.waiter == "1" && entry.type == 7 && entry.position == 1)
+        #expect(entry.id == 1 && entry.type == 7 && entry.position == 1)
         #expect(table.takeAnswered(50, before: .max).text == "unknown")
         #expect(table.takeAnswered(51, before: .max).text == "unknown")
         #expect(table.count == 0 && table.heldCount == 0)
@@ -26,70 +26,70 @@ private typealias Table = InFlightTable<String>
     @Test(arguments: [ResponseMatching.serial(50...99), .inOrder])
     func aResponseToARequestThatWasNotWrittenIsUnknown(_ matching: ResponseMatching) {
         var table = Table(matching: matching)
-        _ = table.insert(1, "a", type: 7, at: 1)
+        _ = table.insert(1, type: 7, at: 1)
         #expect(table.takeAnswered(50, before: 1).text == "unknown")
         #expect(table.match(50, before: 1, prolongingTo: at(1)).text == "unknown")
         #expect(table.match(50, before: 0, prolongingTo: at(1)).text == "unknown")
         #expect(table.count == 1)
-        #expect(table.match(50, before: 2, prolongingTo: at(1)).text == "a")
-        #expect(table.takeAnswered(50, before: 2).text == "a")
+        #expect(table.match(50, before: 2, prolongingTo: at(1)).text == "1")
+        #expect(table.takeAnswered(50, before: 2).text == "1")
     }
 
     // MARK: Choosing a serial
 
     @Test func serialsGoUpAndWrapToTheLowerBound() {
         var table = table(50...52)
-        #expect(table.insert(1, "", type: 0, at: 1) == 50)
-        #expect(table.insert(2, "", type: 0, at: 2) == 51)
+        #expect(table.insert(1, type: 0, at: 1) == 50)
+        #expect(table.insert(2, type: 0, at: 2) == 51)
         _ = table.takeAnswered(50, before: 3)
-        #expect(table.insert(3, "", type: 0, at: 3) == 52)
-        #expect(table.insert(4, "", type: 0, at: 4) == 50)
+        #expect(table.insert(3, type: 0, at: 3) == 52)
+        #expect(table.insert(4, type: 0, at: 4) == 50)
     }
 
     @Test func theWholeRangeOfThirtyTwoBitsWraps() {
         var table = table(UInt64(UInt32.max) - 1...UInt64(UInt32.max))
-        #expect(table.insert(1, "", type: 0, at: 1) == UInt64(UInt32.max) - 1)
-        #expect(table.insert(2, "", type: 0, at: 2) == UInt64(UInt32.max))
-        #expect(table.insert(3, "", type: 0, at: 3) == nil)
+        #expect(table.insert(1, type: 0, at: 1) == UInt64(UInt32.max) - 1)
+        #expect(table.insert(2, type: 0, at: 2) == UInt64(UInt32.max))
+        #expect(table.insert(3, type: 0, at: 3) == nil)
     }
 
     @Test func theWholeRangeOfSixtyFourBitsDoesNotOverflow() {
         var table = Table(matching: .serial(0...UInt64.max), firstSerial: .max)
-        #expect(table.insert(1, "", type: 0, at: 1) == .max)
+        #expect(table.insert(1, type: 0, at: 1) == .max)
         #expect(table.isLatest(.max))
-        #expect(table.insert(2, "", type: 0, at: 2) == 0)
+        #expect(table.insert(2, type: 0, at: 2) == 0)
         #expect(!table.isExhausted)
     }
 
     @Test func theFirstSerialCanBeChosenAndStartingOverBeginsAtTheLowest() {
         var table = Table(matching: .serial(50...99), firstSerial: 87)
-        #expect(table.insert(1, "", type: 0, at: 1) == 87)
-        #expect(table.insert(2, "", type: 0, at: 2) == 88)
+        #expect(table.insert(1, type: 0, at: 1) == 87)
+        #expect(table.insert(2, type: 0, at: 2) == 88)
         table.startOver()
-        #expect(table.insert(3, "", type: 0, at: 3) == 50)
+        #expect(table.insert(3, type: 0, at: 3) == 50)
         table.startOver()
-        #expect(table.insert(4, "", type: 0, at: 4) == 51)
+        #expect(table.insert(4, type: 0, at: 4) == 51)
         var inOrder = Table(matching: .inOrder)
-        #expect(inOrder.insert(1, "1", type: 0, at: 1) == 1)
+        #expect(inOrder.insert(1, type: 0, at: 1) == 1)
         inOrder.startOver()
-        #expect(inOrder.insert(2, "2", type: 0, at: 2) == 2)
+        #expect(inOrder.insert(2, type: 0, at: 2) == 2)
         #expect(inOrder.takeAnswered(0, before: 3).text == "1")
     }
 
     @Test func serialsInFlightAreSkipped() {
         var table = table(1...4, 4)
         #expect(table.takeAnswered(3, before: 5).text == "3")
-        #expect(table.insert(5, "", type: 0, at: 5) == 3)
+        #expect(table.insert(5, type: 0, at: 5) == 3)
     }
 
     @Test func aFullRangeIsExhaustedUntilASerialIsFree() {
         var table = table(1...2, 2)
         #expect(table.isExhausted)
-        #expect(table.insert(3, "3", type: 0, at: 3) == nil)
+        #expect(table.insert(3, type: 0, at: 3) == nil)
         #expect(table.count == 2)
-        #expect(table.remove(2)?.waiter == "2")
+        #expect(table.remove(2)?.id == 2)
         #expect(!table.isExhausted)
-        #expect(table.insert(3, "3", type: 0, at: 3) == 2)
+        #expect(table.insert(3, type: 0, at: 3) == 2)
     }
 
     /// Regression: with one serial free of many, each request passed all the others.
@@ -97,20 +97,20 @@ private typealias Table = InFlightTable<String>
         let span = 16_384
         var table = Table(matching: .serial(1...UInt64(span)))
         var model: Set<SerialNumber> = []
-        for id in 1..<UInt64(span) { model.insert(table.insert(id, "", type: 0, at: id) ?? 0) }
+        for id in 1..<UInt64(span) { model.insert(table.insert(id, type: 0, at: id) ?? 0) }
         var generator = SeededGenerator(seed: 1)
         for id in UInt64(span)..<UInt64(3 * span) {
             let serial = SerialNumber.random(in: 1...UInt64(span), using: &generator)
             if model.remove(serial) != nil { _ = table.takeAnswered(serial, before: .max) }
             if table.isExhausted { continue }
-            let number = table.insert(id, "", type: 0, at: id) ?? 0
+            let number = table.insert(id, type: 0, at: id) ?? 0
             #expect((1...UInt64(span)).contains(number) && model.insert(number).inserted)
         }
         #expect(table.heldCount == model.count)
         #expect(table.visitedCount <= 2 * span)
         // With most of them free, the search is used again.
         for serial in model.sorted().dropLast(100) { _ = table.takeAnswered(serial, before: .max) }
-        for id in 1...UInt64(span - 100) { #expect(table.insert(id, "", type: 0, at: id) != nil) }
+        for id in 1...UInt64(span - 100) { #expect(table.insert(id, type: 0, at: id) != nil) }
         #expect(table.isExhausted && table.visitedCount <= 4 * span)
     }
 
@@ -119,7 +119,7 @@ private typealias Table = InFlightTable<String>
     @Test func requestsThatWereNotSentAreFoundWithoutASearchAmongMany() {
         let count: UInt64 = 10_000
         var table = Table(matching: .inOrder)
-        for id in 1...2 * count { _ = table.insert(id, "", type: 0, at: id) }
+        for id in 1...2 * count { _ = table.insert(id, type: 0, at: id) }
         for position in (count + 1)...(2 * count) where position % 3 != 0 {
             #expect(table.removeInOrder(at: position)?.id == position)
             #expect(table.removeInOrder(at: position) == nil)
@@ -145,28 +145,28 @@ private typealias Table = InFlightTable<String>
 
     @Test func theSerialOfAnAbandonedRequestIsSkippedUntilItsLateResponse() {
         var table = table(1...2, 1)
-        #expect(table.abandon(1, until: at(60))?.waiter == "1")
+        #expect(table.abandon(1, until: at(60))?.id == 1)
         #expect(table.abandon(1, until: at(60)) == nil)
         #expect(table[1] == nil && table.count == 0 && table.heldCount == 1 && table.abandonedCount == 1)
-        #expect(table.insert(2, "2", type: 0, at: 2) == 2)
-        #expect(table.insert(3, "3", type: 0, at: 3) == nil)
+        #expect(table.insert(2, type: 0, at: 2) == 2)
+        #expect(table.insert(3, type: 0, at: 3) == nil)
         #expect(table.remove(1) == nil)
         #expect(table.takeAnswered(1, before: 3).text == "late")
         #expect(table.takeAnswered(1, before: 3).text == "unknown")
         #expect(table.abandonedCount == 0)
-        #expect(table.insert(3, "3", type: 0, at: 3) == 1)
+        #expect(table.insert(3, type: 0, at: 3) == 1)
     }
 
     @Test func aQuarantineEndsAfterItsTime() {
         var table = table(1...1, 1)
         _ = table.abandon(1, until: at(60))
         table.endQuarantine(at: at(59))
-        #expect(table.insert(2, "", type: 0, at: 2) == nil)
+        #expect(table.insert(2, type: 0, at: 2) == nil)
         #expect(table.nextQuarantineEnd == at(60))
         table.endQuarantine(at: at(60))
         #expect(table.nextQuarantineEnd == nil && table.heldCount == 0 && table.abandonedCount == 0)
         #expect(table.takeAnswered(1, before: 2).text == "unknown")
-        #expect(table.insert(2, "", type: 0, at: 2) == 1)
+        #expect(table.insert(2, type: 0, at: 2) == 1)
     }
 
     // The serial is answered early, used again, and abandoned again. The end of the first quarantine must not free it.
@@ -174,14 +174,14 @@ private typealias Table = InFlightTable<String>
         var table = table(1...1, 1)
         _ = table.abandon(1, until: at(10))
         #expect(table.takeAnswered(1, before: 2).text == "late")
-        _ = table.insert(2, "2", type: 0, at: 2)
+        _ = table.insert(2, type: 0, at: 2)
         table.endQuarantine(at: at(10))
-        #expect(table[1]?.waiter == "2")
+        #expect(table[1]?.id == 2)
         _ = table.abandon(1, until: at(20))
         table.endQuarantine(at: at(19))
-        #expect(table.insert(3, "", type: 0, at: 3) == nil)
+        #expect(table.insert(3, type: 0, at: 3) == nil)
         table.endQuarantine(at: at(20))
-        #expect(table.insert(3, "", type: 0, at: 3) == 1)
+        #expect(table.insert(3, type: 0, at: 3) == 1)
     }
 
     /// A server that cannot cancel and takes minutes for a reply: its late parts used to reach the next request with
@@ -224,7 +224,7 @@ private typealias Table = InFlightTable<String>
     @Test func answeredQuarantinesDoNotAccumulate() throws {
         var table = table(1...SerialNumber.max)
         for id in 1...100_000 as ClosedRange<RequestID> {
-            guard let serial = table.insert(id, "", type: 0, at: id) else { return #expect(Bool(false), "exhausted") }
+            guard let serial = table.insert(id, type: 0, at: id) else { return #expect(Bool(false), "exhausted") }
             _ = table.abandon(serial, until: Instant(nanoseconds: Int64(id)))
             if id > 1 { #expect(table.takeAnswered(serial, before: id + 1).text == "late") }
         }
@@ -246,32 +246,21 @@ private typealias Table = InFlightTable<String>
         #expect(table.count == 1)
     }
 
-    @Test func theWaiterOfARequestInFlightCanBeReplaced() {
-        var table = table(50...99, 2)
-        table.setWaiter("another", of: 50)
-        table.setWaiter("nobody", of: 77)
-        _ = table.abandon(51, until: at(60))
-        table.setWaiter("nobody", of: 51)
-        #expect(table.heldCount == 2 && table.abandonedCount == 1)
-        #expect(table.takeAnswered(50, before: 3).text == "another")
-        #expect(table.takeAnswered(51, before: 3).text == "late")
-    }
-
     // MARK: All requests
 
     @Test(arguments: [ResponseMatching.serial(50...53), .inOrder])
     func theRemainingRequestsAreRemovedInTheOrderOfTheirFrames(_ matching: ResponseMatching) {
         var table = Table(matching: matching)
-        for id in 1...3 as ClosedRange<RequestID> { _ = table.insert(id, "\(id)", type: 0, at: id) }
+        for id in 1...3 as ClosedRange<RequestID> { _ = table.insert(id, type: 0, at: id) }
         #expect(table.takeAnswered(50, before: 4).text == "1")
-        _ = table.insert(4, "4", type: 0, at: 4)
+        _ = table.insert(4, type: 0, at: 4)
         // With serials, the fifth request has the serial of the first, which is the lowest.
-        _ = table.insert(5, "5", type: 0, at: 5)
+        _ = table.insert(5, type: 0, at: 5)
         _ = table.abandon(matching == .inOrder ? 2 : 51, until: at(60))
         #expect(table.hasRequest(at: 5..<6) && table.hasRequest(at: 1..<4) && !table.hasRequest(at: 1..<3))
-        #expect(table.removeAll(from: 4).map(\.waiter) == ["4", "5"])
-        #expect(table.all.map(\.waiter) == ["3"])
-        #expect(table.removeAll(from: 0).map(\.waiter) == ["3"])
+        #expect(table.removeAll(from: 4).map(\.id) == [4, 5])
+        #expect(table.all.map(\.id) == [3])
+        #expect(table.removeAll(from: 0).map(\.id) == [3])
         #expect(table.count == 0 && table.heldCount == 1 && table.abandonedCount == 1)
     }
 }
@@ -282,7 +271,7 @@ private typealias Table = InFlightTable<String>
     /// Requests at positions 1 up to `count`.
     private func table(_ count: UInt64) -> Table {
         var table = Table(matching: .inOrder)
-        for id in 1...count { _ = table.insert(id, "\(id)", type: 7, at: id) }
+        for id in 1...count { _ = table.insert(id, type: 7, at: id) }
         return table
     }
 
@@ -305,7 +294,7 @@ private typealias Table = InFlightTable<String>
     @Test func theLateReplyToAnAbandonedRequestIsDiscardedInItsPlace() {
         var table = table(3)
         _ = table.abandon(1, until: at(60))
-        #expect(table.remove(2)?.waiter == "2")
+        #expect(table.remove(2)?.id == 2)
         #expect(table.match(0, before: 4, prolongingTo: at(70)).text == "late")
         #expect(table.takeAnswered(0, before: 4).text == "late")
         #expect(table.match(0, before: 4, prolongingTo: at(70)).text == "3")
@@ -384,7 +373,7 @@ private typealias Table = InFlightTable<String>
 
     @Test func linksWithSerialsAreNeverForsakenAndHaveNoFirstRequest() {
         var table = Table(matching: .serial(50...99))
-        for id in 1...2 as ClosedRange<RequestID> { _ = table.insert(id, "\(id)", type: 7, at: id) }
+        for id in 1...2 as ClosedRange<RequestID> { _ = table.insert(id, type: 7, at: id) }
         let isFirstAwaited = table.isFirstAwaited(before: 3)
         #expect(!isFirstAwaited)
         for serial in 50...51 as ClosedRange<SerialNumber> { _ = table.abandon(serial, until: at(60)) }
@@ -473,7 +462,7 @@ private typealias Table = InFlightTable<String>
                     let isFull = !model.isInOrder && model.entries.count == model.range.count
                     #expect(table.isExhausted == isFull, "seed \(seed)")
                     let number = isFull ? nil : model.insert(id, position)
-                    #expect(table.insert(id, "\(id)", type: 7, at: position) == number, "seed \(seed)")
+                    #expect(table.insert(id, type: 7, at: position) == number, "seed \(seed)")
                     if number == nil { leave(id) }
                 case 4, 5: unstarted = .random(in: unstarted...max(unstarted, position + 1), using: &generator)
                 case 6, 7:

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// Which requests a link returns, and to which waiter, in every state of a request.
+/// Which requests a link returns, and how, in every state of a request.
 @Suite struct LinkMachineTests {
     private static let matchings = [ResponseMatching.serial(50...99), .inOrder]
 
@@ -35,26 +35,26 @@ import Testing
     @Test(arguments: matchings, Phase.allCases)
     func aRequestEndsWithExactlyOneEvent(_ matching: ResponseMatching, _ phase: Phase) {
         let serial: SerialNumber = matching == .inOrder ? 0 : 50
-        let awaited = "awaited: 1, serial \(serial), type 7"
-        let rows: [(State, answer: String, cancel: String, hasStarted: Bool, waiter: String?)] = [
-            (.queued, "unknown", "not sent: 1", false, "1"),
-            (.begun, "1", awaited, true, "1"),
-            (.written, "1", awaited, true, "1"),
-            (.left, "unknown", "none", true, nil),
-            (.givenUp, "late", "none", true, nil),
+        let awaited = "awaited: serial \(serial), type 7"
+        let rows: [(State, answer: String, cancel: String, hasStarted: Bool, isThere: Bool)] = [
+            (.queued, "unknown", "not sent", false, true),
+            (.begun, "1", awaited, true, true),
+            (.written, "1", awaited, true, true),
+            (.left, "unknown", "none", true, false),
+            (.givenUp, "late", "none", true, false),
         ]
-        for (state, answer, cancel, hasStarted, waiter) in rows where phase != .draining || state != .queued {
+        for (state, answer, cancel, hasStarted, isThere) in rows where phase != .draining || state != .queued {
             var link = link(matching, state)
             switch phase {
             case .handshaking: break
             case .ready: link.machine.becomeReady(Liveness.Policy(), at: at(0))
             case .draining: #expect(link.machine.drain().isEmpty)
             }
-            #expect(link.machine.count == (waiter == nil ? 0 : 1), "\(state)")
-            #expect(link.machine.ids == (waiter == nil ? [] : [1]), "\(state)")
+            #expect(link.machine.count == (isThere ? 1 : 0), "\(state)")
+            #expect(link.machine.ids == (isThere ? [1] : []), "\(state)")
             #expect(link.hasStarted(1) == hasStarted, "\(state)")
-            #expect(link.waiter(1) == waiter, "\(state)")
-            #expect(link.machine.hasUnanswered == (hasStarted && waiter != nil), "\(state)")
+            #expect(link.holds(1) == isThere, "\(state)")
+            #expect(link.machine.hasUnanswered == (hasStarted && isThere), "\(state)")
             #expect(!link.machine.hasStartedMessage, "\(state)")
             #expect(link.machine.written(1) == nil, "\(state)")
             // A part finds the request that the response would find, any number of times.
@@ -70,13 +70,13 @@ import Testing
             #expect(cancelled.machine.count == 0 && cancelled.answer(50) == "unknown", "\(state)")
             var closed = link
             let remains = closed.machine.close()
-            #expect(remains.unsent.map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
-            #expect(remains.lost.map(\.waiter) == (hasStarted && waiter != nil ? ["1"] : []), "\(state)")
+            #expect(remains.unsent.map(\.id) == (state == .queued ? [1] : []), "\(state)")
+            #expect(remains.lost.map(\.id) == (hasStarted && isThere ? [1] : []), "\(state)")
             #expect(closed.machine.phase == .closed && closed.machine.count == 0, "\(state)")
             #expect(closed.machine.outbound.isEmpty, "\(state)")
             #expect(closed.cancel(1) == "none", "\(state)")
             var drained = link
-            #expect(drained.machine.drain().map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(drained.machine.drain().map(\.id) == (state == .queued ? [1] : []), "\(state)")
             #expect(drained.machine.phase == .draining, "\(state)")
             #expect(drained.answer(50) == answer, "\(state)")
         }
@@ -84,20 +84,20 @@ import Testing
 
     @Test(arguments: matchings)
     func aMessageEndsWithExactlyOneEventAndHasNoSerial(_ matching: ResponseMatching) {
-        let rows: [(State, cancel: String, hasStarted: Bool, waiter: String?)] = [
-            (.queued, "not sent: 1", false, "1"),
-            (.begun, "sent: 1", true, "1"),
-            (.written, "sent: 1", true, "1"),
-            (.left, "none", true, nil),
-            (.givenUp, "none", true, nil),
+        let rows: [(State, cancel: String, hasStarted: Bool, isThere: Bool)] = [
+            (.queued, "not sent", false, true),
+            (.begun, "sent", true, true),
+            (.written, "sent", true, true),
+            (.left, "none", true, false),
+            (.givenUp, "none", true, false),
         ]
-        for (state, cancel, hasStarted, waiter) in rows {
+        for (state, cancel, hasStarted, isThere) in rows {
             var link = link(matching, isMessage: true, state)
             #expect(link.places[1] == .written, "\(state)")
             #expect(link.machine.requests.heldCount == 0, "\(state)")
-            #expect(link.machine.count == (waiter == nil ? 0 : 1), "\(state)")
-            #expect(link.hasStarted(1) == hasStarted && link.waiter(1) == waiter, "\(state)")
-            #expect(link.machine.hasStartedMessage == (hasStarted && waiter != nil), "\(state)")
+            #expect(link.machine.count == (isThere ? 1 : 0), "\(state)")
+            #expect(link.hasStarted(1) == hasStarted && link.holds(1) == isThere, "\(state)")
+            #expect(link.machine.hasStartedMessage == (hasStarted && isThere), "\(state)")
             #expect(!link.machine.hasUnanswered, "\(state)")
             #expect(link.answer(50) == "unknown", "\(state)")
             #expect(link.reported == (state == .written || state == .left ? [1] : []), "\(state)")
@@ -107,13 +107,13 @@ import Testing
             #expect(cancelled.write() == (state == .begun || state == .givenUp ? "bc" : ""), "\(state)")
             var closed = link
             let remains = closed.machine.close()
-            #expect(remains.unsent.map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(remains.unsent.map(\.id) == (state == .queued ? [1] : []), "\(state)")
             #expect(remains.unsent.allSatisfy { !$0.expectsResponse }, "\(state)")
-            #expect(remains.lost.map(\.waiter) == (hasStarted && waiter != nil ? ["1"] : []), "\(state)")
+            #expect(remains.lost.map(\.id) == (hasStarted && isThere ? [1] : []), "\(state)")
             var drained = link
-            #expect(drained.machine.drain().map(\.waiter) == (state == .queued ? ["1"] : []), "\(state)")
+            #expect(drained.machine.drain().map(\.id) == (state == .queued ? [1] : []), "\(state)")
             drained.write()
-            #expect(drained.machine.written(1)?.waiter == (state == .queued ? nil : waiter), "\(state)")
+            #expect((drained.machine.written(1) != nil) == (state != .queued && isThere), "\(state)")
             #expect(drained.machine.written(1) == nil && drained.machine.count == 0, "\(state)")
         }
     }
@@ -126,14 +126,14 @@ import Testing
         link.write()
         #expect(link.answer(50) == "1")
         #expect(link.send(2) == .response(50))
-        #expect(link.cancel(1) == "none" && link.waiter(1) == nil && link.waiter(2) == "2")
+        #expect(link.cancel(1) == "none" && !link.holds(1) && link.holds(2))
         link.write()
         #expect(link.answer(50) == "2")
     }
 
     // MARK: Fates
 
-    /// Requests, messages and frames without a waiter, in turn, with bodies of one to three bytes.
+    /// Requests, messages and frames of the link itself, in turn, with bodies of one to three bytes.
     private func mixedLink(_ matching: ResponseMatching) -> (TestedLink, starts: [RequestID: Int], length: Int) {
         var link = TestedLink(matching)
         var (starts, length): ([RequestID: Int], Int) = ([:], 0)
@@ -166,13 +166,12 @@ import Testing
             var closed = link
             let remains = closed.machine.close()
             #expect(remains.unsent.map(\.id) == unsent, "\(written) bytes")
-            #expect(remains.unsent.map(\.waiter) == unsent.map(String.init), "\(written) bytes")
             #expect(remains.unsent.map(\.expectsResponse) == unsent.map { $0 % 4 != 2 }, "\(written) bytes")
             #expect(remains.unsent.map(\.frame.body.first) == unsent.map { UInt8(64 + $0) }, "\(written) bytes")
             // A request loses its serial; it gets another on the next link.
             #expect(remains.unsent.allSatisfy { $0.frame.serial == 0 }, "\(written) bytes")
             #expect(remains.lost.map(\.id) == lost, "\(written) bytes")
-            #expect(remains.lost.map(\.waiter) == lost.map(String.init), "\(written) bytes")
+            #expect(remains.lost.map(\.id) == lost, "\(written) bytes")
             #expect(remains.unsentParts.isEmpty, "\(written) bytes")
             var drained = link
             #expect(drained.machine.drain().map(\.id) == unsent, "\(written) bytes")
@@ -225,7 +224,7 @@ import Testing
             #expect(link.machine.outbound.nextPosition == 3)
             #expect(link.serial(2) == (matching == .inOrder ? 2 : 51))
             link.write()
-            #expect(link.cancel(2) == "awaited: 2, serial \(matching == .inOrder ? 0 : 51), type 7")
+            #expect(link.cancel(2) == "awaited: serial \(matching == .inOrder ? 0 : 51), type 7")
         }
     }
 
@@ -234,7 +233,7 @@ import Testing
         for id in 1...2 as ClosedRange<RequestID> { #expect(link.send(id) == .response(86 + id)) }
         link.write()
         // The second request is abandoned; its serial is still held.
-        #expect(link.cancel(2) == "awaited: 2, serial 88, type 7")
+        #expect(link.cancel(2) == "awaited: serial 88, type 7")
         #expect(link.answer(87) == "1")
         #expect(link.machine.phase == .handshaking)
         link.machine.becomeReady(Liveness.Policy(), at: at(0))
@@ -274,15 +273,6 @@ import Testing
         #expect(link.machine.exhaustion != nil)
         link.machine.endQuarantine(at: at(90))
         #expect(link.machine.exhaustion == nil && link.answer(50) == "unknown")
-    }
-
-    @Test func theWaiterCanBeReplaced() {
-        var link = TestedLink()
-        link.send(1)
-        link.machine.setWaiter("another", of: 50)
-        #expect(link.waiter(1) == "another")
-        link.write()
-        #expect(link.answer(50) == "another")
     }
 
     // MARK: Parts
@@ -329,8 +319,8 @@ import Testing
         link.machine.send(Frame(.cancel, body: "!cancel"))
         link.send(4, "four")
         #expect(link.write() == "onefour")
-        #expect(link.refused.map { link.machine.refused($0) } == ["2", "3", nil])
-        #expect(link.refused.map { link.machine.refused($0) } == [nil, nil, nil])
+        #expect(link.refused.map { link.machine.refused($0) } == [true, true, false])
+        #expect(link.refused.map { link.machine.refused($0) } == [false, false, false])
         #expect(link.machine.ids == [1, 4] && link.machine.requests.heldCount == 2)
         #expect(link.answer(50) == "1" && link.answer(53) == (matching == .inOrder ? "4" : "unknown"))
     }
@@ -352,7 +342,7 @@ import Testing
         for id in 5...9 as ClosedRange<RequestID> { link.send(id, id % 2 == 0 ? "!" : "b") }
         _ = link.cancel(4)
         #expect(link.write() == "messagecancelbbb")
-        #expect(link.refused.map { link.machine.refused($0) } == ["6", "8"])
+        #expect(link.refused.map { link.machine.refused($0) } == [true, true])
         #expect(link.machine.ids.sorted() == [2, 3, 5, 7, 9])
         let answers = [2, 5, 7, 9].map { link.answer(link.serial($0)) }
         #expect(answers == ["2", "5", "7", "9"])
@@ -364,7 +354,7 @@ import Testing
         link.write()
         link.machine.send(part: Frame(.part, body: "!"), id: 2, of: 50)
         link.write()
-        #expect(link.refused.map { link.machine.refused($0) } == [nil])
+        #expect(link.refused.map { link.machine.refused($0) } == [false])
         #expect(link.answer(50) == "1")
     }
 
@@ -374,7 +364,7 @@ import Testing
         var link = TestedLink(matching == .inOrder ? .inOrder : .serial(1...SerialNumber.max))
         for id in 1...4000 as ClosedRange<RequestID> { link.send(id, "!") }
         link.write()
-        #expect(link.refused.count { link.machine.refused($0) != nil } == 4000)
+        #expect(link.refused.count { link.machine.refused($0) } == 4000)
         #expect(link.machine.count == 0)
     }
 
@@ -408,12 +398,12 @@ import Testing
         var cancelled = TestedLink(.inOrder)
         cancelled.send(1)
         cancelled.send(2, holdsOthers: true)
-        #expect(cancelled.cancel(2) == "not sent: 2")
+        #expect(cancelled.cancel(2) == "not sent")
         #expect(!cancelled.machine.isHeld)
         var refused = TestedLink(.inOrder)
         refused.send(1, "!", holdsOthers: true)
         refused.write()
-        #expect(refused.refused.map { refused.machine.refused($0) } == ["1"])
+        #expect(refused.refused.map { refused.machine.refused($0) } == [true])
         #expect(!refused.machine.isHeld)
     }
 

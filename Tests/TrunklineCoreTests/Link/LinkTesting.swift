@@ -21,33 +21,33 @@ extension OutboundQueue {
     }
 }
 
-extension InFlightTable.Match where Waiter == String {
-    /// The waiter of the request, or the kind of match.
+extension InFlightTable.Match {
+    /// The ID of the request, or the kind of match.
     var text: String {
         switch self {
-        case .request(let entry, _): entry.waiter
+        case .request(let entry, _): "\(entry.id)"
         case .late: "late"
         case .unknown: "unknown"
         }
     }
 }
 
-extension LinkMachine.Cancellation where Waiter == String {
+extension LinkMachine.Cancellation {
     var text: String {
         switch self {
         case .none: "none"
-        case .notSent(let waiter): "not sent: \(waiter)"
-        case .sent(let waiter): "sent: \(waiter)"
-        case .awaited(let waiter, let serial, let type): "awaited: \(waiter), serial \(serial), type \(type)"
+        case .notSent: "not sent"
+        case .sent: "sent"
+        case .awaited(let serial, let type): "awaited: serial \(serial), type \(type)"
         }
     }
 }
 
-/// A link whose waiters are the IDs of their requests, and a socket that takes as many bytes as the test wants.
+/// A link with a socket that takes as many bytes as the test wants.
 struct TestedLink {
-    var machine: LinkMachine<String>
+    var machine: LinkMachine
     private var codec: any FrameCodec = BodyCodec()
-    private(set) var places: [RequestID: LinkMachine<String>.Place] = [:]
+    private(set) var places: [RequestID: LinkMachine.Place] = [:]
     /// The frames that were reported as written.
     var reported: [RequestID] = []
     private(set) var refused: [OutboundQueue.Refusal] = []
@@ -63,11 +63,10 @@ struct TestedLink {
         _ body: Bytes = "ab",
         isMessage: Bool = false,
         holdsOthers: Bool = false
-    ) -> LinkMachine<String>.Place? {
+    ) -> LinkMachine.Place? {
         let place = machine.send(
             id,
             Frame(.request, type: 7, body: body),
-            "\(id)",
             expectsResponse: !isMessage,
             holdsOthers: holdsOthers
         )
@@ -100,7 +99,8 @@ struct TestedLink {
 
     func hasStarted(_ id: RequestID) -> Bool? { places[id].map { machine.hasStarted(id, at: $0) } }
 
-    func waiter(_ id: RequestID) -> String? { places[id].flatMap { machine.waiter(of: id, at: $0) } }
+    /// Whether the request or message `id` is on the link and was not abandoned.
+    func holds(_ id: RequestID) -> Bool { machine.ids.contains(id) }
 
     /// What a response with `serial` matches.
     mutating func answer(_ serial: SerialNumber = 0) -> String { machine.answer(serial).text }

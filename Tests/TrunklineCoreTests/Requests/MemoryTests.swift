@@ -62,13 +62,13 @@ import Testing
         #expect(capacities == [[1024, 512]])
     }
 
-    @Test func deadlineQueuesAndRequestQueuesShrink() {
+    @Test func deadlineQueuesAndRequestTablesShrink() {
         var deadlines = DeadlineQueue()
-        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id)))
-            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
+            let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
+            queue.append(request, 0, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
         }
         deadlines.compact { $0 <= 10 }
         #expect(deadlines.capacity <= 1024)
@@ -82,10 +82,10 @@ import Testing
 
     /// Until another request came, the deadlines of answered requests stayed in memory until they passed.
     @Test func aQueueForgetsTheDeadlinesOfRemovedRequests() {
-        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
-            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: .distantFuture, accepted: .distantPast)
+            let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
+            queue.append(request, 0, deadline: .distantFuture, accepted: .distantPast)
             _ = queue.popFirst()
             queue.went(id, to: .response(id), on: 1, at: .distantPast)
         }
@@ -98,8 +98,8 @@ import Testing
 
     @Test(arguments: [ResponseMatching.serial(1...SerialNumber.max), .inOrder])
     func aTableShrinksWhenItsRequestsAreAnswered(_ matching: ResponseMatching) {
-        var table = InFlightTable<Int>(matching: matching)
-        for id in 1...RequestID(Self.burst) { _ = table.insert(id, 0, type: 0, at: id) }
+        var table = InFlightTable(matching: matching)
+        for id in 1...RequestID(Self.burst) { _ = table.insert(id, type: 0, at: id) }
         #expect(table.capacity >= Self.burst)
         for serial in 1...SerialNumber(Self.burst - 1) { _ = table.takeAnswered(serial, before: .max) }
         #expect(table.count == 1 && table.capacity <= 4096)
@@ -107,10 +107,10 @@ import Testing
 
     /// The pauses of requests that were cancelled meanwhile.
     @Test func pausesOfRemovedRequestsTakeNoMemory() {
-        var queue = RequestQueue<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
-            let request = QueuedRequest(id: id, frame: Frame(.request), waiter: 0, expectsResponse: true)
-            queue.append(request, deadline: nil, accepted: .distantPast)
+            let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
+            queue.append(request, 0, deadline: nil, accepted: .distantPast)
             _ = queue.popFirst()
             queue.went(id, to: .written, on: 1, at: .distantPast)
             queue.delay(request, until: .distantFuture)

@@ -136,8 +136,7 @@ struct ClosingTests {
             let isAlone = await connection.take(last.frame(written.serial ?? 0), afterDropping: owner)
             #expect(isAlone)
             let errors = [await failure(of: written), await failure(of: half), await failure(of: unsent)]
-            let first: ClientError.Code = last == .malformedPart ? .protocolViolation : .closed
-            #expect(errors.map { $0?.code } == [first, .closed, .closed])
+            #expect(errors.map { $0?.code } == [.closed, .closed, .closed])
             #expect(errors.map { $0?.fate } == [.unknown, .unknown, .notSent])
             #expect(room.isEmpty && room.failures == 1)
             await server.stop()
@@ -342,7 +341,7 @@ extension Connection {
     /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the names of the events.
     fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (isolated Connection) -> Void) -> [String] {
         body(self)
-        var queue = RequestQueue<Waiter>(maximumWaiting: 0, maximumBytes: 0)
+        var queue = RequestTable<Waiter>(maximumWaiting: 0, maximumBytes: 0)
         var parts = RequestParts()
         let (events, _) = work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
         return events.compactMap { event in
@@ -359,5 +358,5 @@ extension Connection {
 extension Client {
     /// When the client is going to check its requests again.
     fileprivate var unwrittenBytes: Int { connection.assumeIsolated { $0.links[0].machine.outbound.byteCount } }
-    fileprivate var nextDeadline: Instant? { timer?.deadline ?? queue.nextDeadline }
+    fileprivate var nextDeadline: Instant? { timer?.deadline ?? requests.nextDeadline }
 }

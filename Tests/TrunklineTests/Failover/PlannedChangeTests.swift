@@ -503,7 +503,7 @@ struct PlannedChangeTests {
 
 extension Connection {
     /// The phase of each link, in the order of their start.
-    fileprivate var phases: [LinkMachine<Waiter>.Phase] { links.map(\.machine.phase) }
+    fileprivate var phases: [LinkMachine.Phase] { links.map(\.machine.phase) }
 }
 
 // MARK: - Two servers

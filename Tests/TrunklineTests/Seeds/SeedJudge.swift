@@ -84,7 +84,7 @@ extension Client {
             }
             return connection.links[ready].machine.count == 0
                 && connection.links[ready].machine.requests.abandonedCount == 0
-        } && queue.count == 0
+        } && requests.count == 0
     }
 
     nonisolated var sendsAfterGoAway: Bool { connection.options.failover.sendsAfterGoAway }
@@ -92,7 +92,7 @@ extension Client {
     /// What a closed client should not have any more.
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
-            ("requests", queue.count > 0), ("deadlines", queue.nextDeadline != nil),
+            ("requests", requests.count > 0), ("deadlines", requests.nextDeadline != nil),
             ("parts of requests", parts.heldCount > 0 || !parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
             ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
@@ -107,7 +107,7 @@ extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
-            ("frames to be written", direct.queue.count > 0), ("a reader", direct.reader != nil),
+            ("frames to be written", direct.requests.count > 0), ("a reader", direct.reader != nil),
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
             ("a timer of files", rotationTimer?.timer.deadline != nil),

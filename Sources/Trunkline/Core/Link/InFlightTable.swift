@@ -8,19 +8,19 @@
 ///
 /// A number is not reused before it is removed, because a late response must not reach another request. Each request is
 /// removed exactly once. So no caller is resumed twice, and a late or repeated response is an ordinary case.
-package struct InFlightTable<Waiter> {
+package struct InFlightTable: Sendable {
     /// A request in flight.
-    package struct Entry {
+    package struct Entry: Sendable {
         package let id: RequestID
-        /// The waiter for the response.
-        package var waiter: Waiter
+        /// The request, if its response is to be compared with it.
+        package let kept: KeptRequest?
         /// The type number of the request, for the cancel frame.
         package let type: UInt32
         /// The position of its frame in the outbound queue of the link.
         package let position: OutboundPosition
     }
 
-    enum Slot {
+    enum Slot: Sendable {
         case inFlight(Entry)
         /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
         /// matched in order, the server may take time to respond.
@@ -81,14 +81,14 @@ package struct InFlightTable<Waiter> {
     /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
         _ id: RequestID,
-        _ waiter: consuming Waiter,
+        _ kept: consuming KeptRequest? = nil,
         type: UInt32,
         at position: OutboundPosition
     ) -> SerialNumber? {
         if isExhausted { return nil }
         if free != nil || slots.contains(next) { findFree() }
         let number = next
-        slots.insert(.inFlight(Entry(id: id, waiter: waiter, type: type, position: position)), for: number)
+        slots.insert(.inFlight(Entry(id: id, kept: kept, type: type, position: position)), for: number)
         advance()
         return number
     }
@@ -133,7 +133,7 @@ package struct InFlightTable<Waiter> {
     // MARK: Responses
 
     /// The request to which a response, or a part of one, belongs.
-    package enum Match {
+    package enum Match: Sendable {
         /// This request, with this number.
         case request(Entry, SerialNumber)
         /// This abandoned request. The response must be discarded.
@@ -196,13 +196,6 @@ package struct InFlightTable<Waiter> {
 
     package subscript(_ number: SerialNumber) -> Entry? {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
-    }
-
-    /// Replaces the waiter for the response.
-    package mutating func setWaiter(_ waiter: Waiter, of number: SerialNumber) {
-        guard var entry = self[number] else { return }
-        entry.waiter = waiter
-        slots.insert(.inFlight(entry), for: number)
     }
 
     /// Removes a request of which nothing was sent. Its number becomes free.
@@ -348,7 +341,9 @@ package struct InFlightTable<Waiter> {
     package func isLatest(_ number: SerialNumber) -> Bool { number &+ 1 == next && slots.contains(number) }
 }
 
-extension InFlightTable: Sendable where Waiter: Sendable {}
-extension InFlightTable.Entry: Sendable where Waiter: Sendable {}
-extension InFlightTable.Slot: Sendable where Waiter: Sendable {}
-extension InFlightTable.Match: Sendable where Waiter: Sendable {}
+/// A request whose response is to be compared with it. A reference, because few protocols need it.
+package final class KeptRequest: Sendable {
+    package let frame: Frame
+
+    package init(_ frame: Frame) { self.frame = frame }
+}

@@ -4,9 +4,10 @@
 ///          └────────────────────┴── close ──────┴──► closed
 ///
 /// In every phase, requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`,
-/// `refused`, `drain` (if nothing of it was written), or `close`. Each of these returns the waiter of the request. A
-/// new link is a new value: it keeps nothing of an earlier link except what `drain` or `close` returned.
-package struct LinkMachine<Waiter> {
+/// `refused`, `drain` (if nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing
+/// of their callers. A new link is a new value: it keeps nothing of an earlier link except what `drain` or `close`
+/// returned.
+package struct LinkMachine: Sendable {
     /// The phase of the link. The caller of the machine decides what is allowed in which phase.
     package enum Phase: Sendable {
         case handshaking, ready, draining, closed
@@ -20,20 +21,15 @@ package struct LinkMachine<Waiter> {
         case written
     }
 
-    /// A one-way message, or a part of a request, that is not yet completely written.
-    struct Message {
-        let waiter: Waiter
-        let position: OutboundPosition
-    }
-
     /// The session number of the link. Greater than that of every earlier link; 0 for none.
     package let session: UInt64
     package private(set) var phase = Phase.handshaking
     package private(set) var outbound = OutboundQueue()
-    package private(set) var requests: InFlightTable<Waiter>
+    package private(set) var requests: InFlightTable
     /// When the frames that are in flight were written.
     private var writeLog = WriteLog()
-    private var messages = SequentialMap<Message>()
+    /// The positions of the one-way messages that are not yet completely written.
+    private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
     /// Matched in order: the number of the latest request after which nothing may be sent before it is answered; 0 for
@@ -75,18 +71,18 @@ package struct LinkMachine<Waiter> {
 
     /// Drains the link: it takes no new requests. Returns, in order, the requests of which nothing was written. The
     /// others finish on this link.
-    package mutating func drain() -> [QueuedRequest<Waiter>] {
+    package mutating func drain() -> [QueuedRequest] {
         phase = .draining
         givenUp.stalls = 0
         return takeUnstarted()
     }
 
     /// The requests and frames that remain when a link ends.
-    package struct Remains {
+    package struct Remains: Sendable {
         /// The requests of which nothing was written, in order.
-        package var unsent: [QueuedRequest<Waiter>] = []
+        package var unsent: [QueuedRequest] = []
         /// The requests of which at least one byte was written, in the order of their IDs.
-        package var lost: [(id: RequestID, waiter: Waiter, written: WriteLog.Times)] = []
+        package var lost: [(id: RequestID, written: WriteLog.Times)] = []
         /// The parts of which nothing was written although their requests had started.
         package var unsentParts: [RequestID] = []
         package var unwrittenBytes = 0
@@ -106,30 +102,31 @@ package struct LinkMachine<Waiter> {
         remains.unwrittenBytes = outbound.unwrittenCount
         remains.unsent = takeUnstarted()
         remains.unsentParts = outbound.unstartedIDs
-        let started = requests.removeAll(from: 0).map { (id: $0.id, waiter: $0.waiter, $0.position) }
-        let partlyWritten = messages.sorted.map { (id: $0.key, waiter: $0.value.waiter, $0.value.position) }
-        remains.lost = (started + partlyWritten).sorted { $0.id < $1.id }.map {
-            (id: $0.id, waiter: $0.waiter, written: writeTimes(of: $0.2))
+        let started = requests.removeAll(from: 0).map { ($0.id, $0.position) }
+        let partlyWritten = messages.sorted.map { ($0.key, $0.value) }
+        remains.lost = (started + partlyWritten).sorted { $0.0 < $1.0 }.map {
+            (id: $0.0, written: writeTimes(of: $0.1))
         }
         messages.removeAll()
         outbound.removeAll()
         return remains
     }
 
-    private mutating func takeUnstarted() -> [QueuedRequest<Waiter>] {
+    private mutating func takeUnstarted() -> [QueuedRequest] {
         let unstarted = outbound.firstUnstarted
         let items = outbound.takeUnstarted()
         guard !items.isEmpty else { return [] }
         // Both lists are in the order of their frames. Frames of abandoned requests have left already.
         var entries = requests.removeAll(from: unstarted)[...]
         return items.compactMap { item in
-            if let message = messages.remove(item.id) {
-                return QueuedRequest(id: item.id, frame: item.frame, waiter: message.waiter, expectsResponse: false)
+            if messages.remove(item.id) != nil {
+                return QueuedRequest(id: item.id, frame: item.frame, expectsResponse: false)
             }
-            guard let entry = entries.popFirst() else { return nil }
+            guard entries.popFirst() != nil else { return nil }
             var frame = item.frame
             frame.serial = 0
-            return QueuedRequest(id: item.id, frame: frame, waiter: entry.waiter, expectsResponse: true)
+            let reports: QueuedRequest.Progress = item.reportsWritten ? .admissionAndWrite : .none
+            return QueuedRequest(id: item.id, frame: frame, expectsResponse: true, reports: reports)
         }
     }
 
@@ -137,29 +134,26 @@ package struct LinkMachine<Waiter> {
 
     /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
     ///
-    /// The fields of the request are separate and the method is inlined, so that they are moved. From a
-    /// `QueuedRequest<Waiter>` they would be copied, because the compiler does not move single fields out of a generic
-    /// value.
-    ///
     /// - Parameters:
+    ///   - kept: The request, if its response is to be compared with it.
     ///   - reportsWritten: Whether to report that the request is written, before its response.
     ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
     @inline(__always)
     package mutating func send(
         _ id: RequestID,
         _ frame: consuming Frame,
-        _ waiter: consuming Waiter,
+        keeping kept: consuming KeptRequest? = nil,
         expectsResponse: Bool,
         reportsWritten: Bool = false,
         holdsOthers: Bool = false
     ) -> Place? {
         let position = outbound.nextPosition
         guard expectsResponse else {
-            messages.insert(Message(waiter: waiter, position: position), for: id)
+            messages.insert(position, for: id)
             outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true))
             return .written
         }
-        guard let number = requests.insert(id, waiter, type: frame.type, at: position) else { return nil }
+        guard let number = requests.insert(id, kept, type: frame.type, at: position) else { return nil }
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
         if holdsOthers { holder = number }
@@ -167,11 +161,11 @@ package struct LinkMachine<Waiter> {
     }
 
     /// Puts a request on the link, as above.
-    package mutating func send(_ request: QueuedRequest<Waiter>) -> Place? {
-        send(request.id, request.frame, request.waiter, expectsResponse: request.expectsResponse)
+    package mutating func send(_ request: QueuedRequest, keeping kept: KeptRequest? = nil) -> Place? {
+        send(request.id, request.frame, keeping: kept, expectsResponse: request.expectsResponse)
     }
 
-    /// Queues a frame that has no waiter: a cancel frame, a pong, or the closing frame. It is never moved to another
+    /// Queues a frame that is no request: a cancel frame, a pong, or the closing frame. It is never moved to another
     /// link.
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: 0)) }
 
@@ -195,20 +189,12 @@ package struct LinkMachine<Waiter> {
         return true
     }
 
-    /// Returns the waiter of the request or message `id`; `nil` if it has left.
-    package func waiter(of id: RequestID, at place: Place) -> Waiter? {
-        switch place {
-        case .response(let number): requests[number].flatMap { $0.id == id ? $0.waiter : nil }
-        case .written: messages[id]?.waiter
-        }
-    }
-
     /// Whether at least one byte of the request or message was written, so that the server may have seen it. True if it
     /// has left.
     package func hasStarted(_ id: RequestID, at place: Place) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
-        case .written: messages[id].map { outbound.hasStarted($0.position) } ?? true
+        case .written: messages[id].map { outbound.hasStarted($0) } ?? true
         }
     }
 
@@ -243,7 +229,7 @@ package struct LinkMachine<Waiter> {
 
     /// Records the times of what was just written.
     package mutating func noteWrites(at now: Instant) {
-        if writeLog.isFull { writeLog.dropOld(keeping: requests.positions + messages.sorted.map(\.value.position)) }
+        if writeLog.isFull { writeLog.dropOld(keeping: requests.positions + messages.sorted.map(\.value)) }
         writeLog.note(
             encoded: outbound.firstUnencoded,
             started: outbound.firstUnstarted,
@@ -259,67 +245,60 @@ package struct LinkMachine<Waiter> {
     package func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
-        case .written: messages[id].map { writeTimes(of: $0.position) }
+        case .written: messages[id].map { writeTimes(of: $0) }
         }
     }
 
     // MARK: Leaving
 
-    /// Removes the message `id`, whose last byte has been written, and returns its waiter and the position of its frame.
-    /// `nil` for a request that waits for its response, or a part of one.
-    package mutating func written(_ id: RequestID) -> (waiter: Waiter, position: OutboundPosition)? {
-        messages.remove(id).map { ($0.waiter, $0.position) }
-    }
+    /// Removes the message `id`, whose last byte has been written, and returns the position of its frame. `nil` for a
+    /// request that waits for its response, or a part of one.
+    package mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id) }
 
-    /// Removes the request or message whose frame could not be encoded, and returns its waiter. `nil` for other frames.
-    package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Waiter? {
-        if let message = messages.remove(refusal.item.id) { return message.waiter }
-        guard refusal.item.id != 0, !refusal.item.belongsToLink else { return nil }
-        if !isInOrder { return requests.remove(refusal.item.frame.serial)?.waiter }
-        return requests.removeInOrder(at: refusal.position)?.waiter
+    /// Removes the request or message whose frame could not be encoded. Returns false for other frames.
+    package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Bool {
+        if messages.remove(refusal.item.id) != nil { return true }
+        guard refusal.item.id != 0, !refusal.item.belongsToLink else { return false }
+        if !isInOrder { return requests.remove(refusal.item.frame.serial) != nil }
+        return requests.removeInOrder(at: refusal.position) != nil
     }
 
     /// The outcome of `cancel`.
-    package enum Cancellation {
+    package enum Cancellation: Sendable {
         /// The request has left already.
         case none
         /// Nothing of the request was written, and nothing will be.
-        case notSent(Waiter)
+        case notSent
         /// At least one byte of the request was written.
-        case sent(Waiter)
+        case sent
         /// At least one byte was written, and the response is due. If the protocol has a cancel frame, send it.
-        case awaited(Waiter, serial: SerialNumber, type: UInt32)
+        case awaited(serial: SerialNumber, type: UInt32)
     }
 
     /// Cancels the request `id`, which is at `place`, for its caller or because its deadline has passed.
     package mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
-            guard let message = messages.remove(id) else { return .none }
-            if outbound.hasStarted(message.position) { return .sent(message.waiter) }
-            outbound.remove(message.position)
-            return .notSent(message.waiter)
+            guard let position = messages.remove(id) else { return .none }
+            if outbound.hasStarted(position) { return .sent }
+            outbound.remove(position)
+            return .notSent
         case .response(let number):
             guard let entry = requests[number], entry.id == id else { return .none }
             guard outbound.hasStarted(entry.position) else {
                 outbound.remove(entry.position)
-                return requests.remove(number).map { .notSent($0.waiter) } ?? .none
+                return requests.remove(number) == nil ? .none : .notSent
             }
             guard let entry = requests.abandon(number, until: now.advanced(by: quarantine)) else { return .none }
             noteGivenUp(isTimeout: isTimeout)
-            return .awaited(entry.waiter, serial: isInOrder ? 0 : number, type: entry.type)
+            return .awaited(serial: isInOrder ? 0 : number, type: entry.type)
         }
-    }
-
-    /// Replaces the waiter for the response with `number`.
-    package mutating func setWaiter(_ waiter: Waiter, of number: SerialNumber) {
-        requests.setWaiter(waiter, of: number)
     }
 
     // MARK: In
 
     /// Takes a complete response and returns what it belongs to. Its request leaves.
-    package mutating func answer(_ serial: SerialNumber) -> InFlightTable<Waiter>.Match {
+    package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Match {
         let match = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
         return match
@@ -327,7 +306,7 @@ package struct LinkMachine<Waiter> {
 
     /// Returns what a part of a response belongs to, or a response that must be compared with its request first. The
     /// request stays.
-    package mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable<Waiter>.Match {
+    package mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable.Match {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
@@ -340,7 +319,7 @@ package struct LinkMachine<Waiter> {
     package var hasUnanswered: Bool { requests.hasRequest(at: 0..<outbound.firstUnstarted) }
 
     /// Whether a message is partly written.
-    package var hasStartedMessage: Bool { messages.hasValue { $0.position < outbound.firstUnstarted } }
+    package var hasStartedMessage: Bool { messages.hasValue { $0 < outbound.firstUnstarted } }
 
     /// Whether anything was written since the link became ready.
     package var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
@@ -418,8 +397,3 @@ package struct LinkMachine<Waiter> {
     /// Frees the serial numbers whose quarantine has ended.
     package mutating func endQuarantine(at now: Instant) { requests.endQuarantine(at: now) }
 }
-
-extension LinkMachine: Sendable where Waiter: Sendable {}
-extension LinkMachine.Message: Sendable where Waiter: Sendable {}
-extension LinkMachine.Remains: Sendable where Waiter: Sendable {}
-extension LinkMachine.Cancellation: Sendable where Waiter: Sendable {}

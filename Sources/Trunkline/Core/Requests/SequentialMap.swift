@@ -72,6 +72,23 @@ package struct SequentialMap<Value> {
         ring[index] = Slot(key: key, value: value)
     }
 
+    /// Changes the value of `key`. Returns false if there is none.
+    @discardableResult
+    @inline(__always)
+    package mutating func update(_ key: UInt64, _ change: (inout Value) -> Void) -> Bool {
+        guard !ring.isEmpty else { return false }
+        let index = index(key)
+        if ring[index].key == key, var value = ring[index].value.take() {
+            change(&value)
+            ring[index].value = value
+            return true
+        }
+        guard !stragglers.isEmpty, var value = stragglers[key] else { return false }
+        change(&value)
+        stragglers[key] = value
+        return true
+    }
+
     mutating func replaceStraggler(_ value: Value, for key: UInt64) -> Bool {
         guard !stragglers.isEmpty, stragglers[key] != nil else { return false }
         stragglers[key] = value

@@ -1,5 +1,5 @@
-/// The requests of one client that are on no link: they wait for a link, for their turn, or for the end of a back-off.
-/// For all other requests, the queue knows on which link they are.
+/// The requests of one client, each with the waiter for its outcome, from the call to the end. The frames of those that
+/// are on no link are here too: they wait for a link, for their turn, or for the end of a back-off.
 ///
 ///     append ──► waiting ──popFirst──► on a link ──forget──► removed      register ──► on a link
 ///                  ▲  ▲                    │
@@ -7,18 +7,20 @@
 ///                  └─ wake ─ delayed ◄─────┘ delay (it has failed and is tried again)
 ///
 /// A request keeps its ID, its deadline and the time of its call in every place. Its ID leads to its place in one step.
-package struct RequestQueue<Waiter> {
+package struct RequestTable<Waiter> {
     /// The place of a request.
     package enum Place: Sendable {
         /// It waits for a link or its turn, at this distance from the beginning of the queue.
         case waiting(Int)
         case delayed
-        case onLink(session: UInt64, LinkMachine<Waiter>.Place)
+        case onLink(session: UInt64, LinkMachine.Place)
     }
 
     /// A request from its call to its end.
-    package struct Entry: Sendable {
+    package struct Entry {
         package fileprivate(set) var place: Place
+        /// The waiter for its outcome.
+        package fileprivate(set) var waiter: Waiter
         /// The type number of the request.
         package let type: UInt32
         /// Whether it has waited for a link or its turn.
@@ -30,10 +32,10 @@ package struct RequestQueue<Waiter> {
     }
 
     /// The requests that wait for a link or their turn, in order; `nil` where one has left.
-    private var slots = Deque<QueuedRequest<Waiter>?>()
+    private var slots = Deque<QueuedRequest?>()
     /// The distance of `slots[0]` from the beginning of the queue. Negative when requests were given back.
     private var start = 0
-    private var delayed: [RequestID: QueuedRequest<Waiter>] = [:]
+    private var delayed: [RequestID: QueuedRequest] = [:]
     private var entries = SequentialMap<Entry>()
     private var deadlines = DeadlineQueue()
     private var delays = DeadlineQueue()
@@ -54,8 +56,8 @@ package struct RequestQueue<Waiter> {
     /// The number of requests, including those on links.
     package var count: Int { entries.count }
 
-    /// Whether no request waits for a link or its turn.
-    package var isEmpty: Bool { waitingCount == 0 }
+    /// Whether a request waits for a link or its turn.
+    package var hasWaiting: Bool { waitingCount > 0 }
 
     /// The IDs of all requests, including those on links, in ascending order.
     package var ids: [RequestID] { entries.sorted.map(\.key) }
@@ -73,8 +75,21 @@ package struct RequestQueue<Waiter> {
     /// The request `id`; `nil` if it has ended.
     package func entry(_ id: RequestID) -> Entry? { entries[id] }
 
+    /// The waiter of the request `id`; `nil` if the request has ended.
+    package func waiter(of id: RequestID) -> Waiter? { entries[id]?.waiter }
+
+    /// Replaces the waiter of the request `id`.
+    package mutating func setWaiter(_ waiter: Waiter, of id: RequestID) { entries.update(id) { $0.waiter = waiter } }
+
+    /// Forgets all requests, wherever they are, and returns them in ascending order of the IDs.
+    package mutating func forgetAll() -> [(id: RequestID, entry: Entry)] {
+        let all = entries.sorted.map { (id: $0.key, entry: $0.value) }
+        self = RequestTable(maximumWaiting: maximumWaiting, maximumBytes: maximumBytes)
+        return all
+    }
+
     /// Returns the request `id`, if it is on no link.
-    package func request(_ id: RequestID) -> QueuedRequest<Waiter>? {
+    package func request(_ id: RequestID) -> QueuedRequest? {
         switch self[id] {
         case .waiting(let distance)?: slot(distance, of: id).flatMap { slots[$0] }
         case .delayed?: delayed[id]
@@ -90,7 +105,7 @@ package struct RequestQueue<Waiter> {
     }
 
     /// The requests that wait for a link or their turn, in order.
-    package var waiting: [QueuedRequest<Waiter>] { (0..<slots.count).compactMap { slots[$0] } }
+    package var waiting: [QueuedRequest] { (0..<slots.count).compactMap { slots[$0] } }
 
     // MARK: Inserting
 
@@ -115,10 +130,16 @@ package struct RequestQueue<Waiter> {
     /// Appends a new request.
     ///
     /// - Parameter accepted: When its caller made it.
-    package mutating func append(_ request: consuming QueuedRequest<Waiter>, deadline: Instant?, accepted: Instant) {
+    package mutating func append(
+        _ request: consuming QueuedRequest,
+        _ waiter: consuming Waiter,
+        deadline: Instant?,
+        accepted: Instant
+    ) {
         let id = request.id
-        let entry = Entry(place: .delayed, type: request.frame.type, accepted: accepted)
-        enqueue(consume request, entry)
+        let entry = Entry(place: .delayed, waiter: waiter, type: request.frame.type, accepted: accepted)
+        entries.insert(entry, for: id)
+        enqueue(consume request)
         if let deadline { watch(id, deadline) }
     }
 
@@ -131,13 +152,10 @@ package struct RequestQueue<Waiter> {
         dropDeadDeadlines()
     }
 
-    private mutating func enqueue(_ request: consuming QueuedRequest<Waiter>, _ entry: Entry) {
+    private mutating func enqueue(_ request: consuming QueuedRequest) {
         waitingCount += 1
         waitingBytes += request.cost
-        var entry = entry
-        entry.place = .waiting(start + slots.count)
-        entry.hasWaited = true
-        entries.insert(entry, for: request.id)
+        move(request.id, to: .waiting(start + slots.count))
         slots.append(consume request)
     }
 
@@ -150,11 +168,11 @@ package struct RequestQueue<Waiter> {
     }
 
     /// Removes and returns the next request, to be put on a link. A call of `went` must follow.
-    package mutating func popFirst() -> QueuedRequest<Waiter>? {
+    package mutating func popFirst() -> QueuedRequest? {
         while !slots.isEmpty {
             let first = slots.popFirst()
             start = slots.isEmpty ? 0 : start + 1
-            // Not `?? nil`, which copies the request. This and `contents()` save 500 instructions.
+            // Not `?? nil`, which copies the request.
             guard case .some(.some(let request)) = first else { continue }
             countOut(request.cost)
             return request
@@ -166,7 +184,8 @@ package struct RequestQueue<Waiter> {
     package mutating func register(
         _ id: RequestID,
         _ type: UInt32,
-        at place: LinkMachine<Waiter>.Place,
+        _ waiter: consuming Waiter,
+        at place: LinkMachine.Place,
         on session: UInt64,
         deadline: Instant?,
         accepted: Instant,
@@ -174,6 +193,7 @@ package struct RequestQueue<Waiter> {
     ) {
         let entry = Entry(
             place: .onLink(session: session, place),
+            waiter: waiter,
             type: type,
             accepted: accepted,
             admitted: max(accepted, now)
@@ -185,7 +205,7 @@ package struct RequestQueue<Waiter> {
     /// Records that the request `id` is on the link of `session` since `now`.
     package mutating func went(
         _ id: RequestID,
-        to place: LinkMachine<Waiter>.Place,
+        to place: LinkMachine.Place,
         on session: UInt64,
         at now: Instant
     ) {
@@ -193,10 +213,11 @@ package struct RequestQueue<Waiter> {
     }
 
     private mutating func move(_ id: RequestID, to place: Place, at now: Instant = .distantFuture) {
-        guard var entry = entries[id] else { return assertionFailure("a request without an entry") }
-        (entry.place, entry.admitted) = (place, max(entry.accepted, now))
-        if now == .distantFuture { entry.hasWaited = true }
-        entries.insert(entry, for: id)
+        let isThere = entries.update(id) { entry in
+            (entry.place, entry.admitted) = (place, max(entry.accepted, now))
+            if now == .distantFuture { entry.hasWaited = true }
+        }
+        assert(isThere, "a request without an entry")
     }
 
     /// Removes the empty slots at the head.
@@ -214,7 +235,7 @@ package struct RequestQueue<Waiter> {
 
     /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
     /// written.
-    package mutating func giveBack(_ requests: [QueuedRequest<Waiter>]) {
+    package mutating func giveBack(_ requests: [QueuedRequest]) {
         for request in requests.reversed() where entries.contains(request.id) {
             waitingCount += 1
             waitingBytes += request.cost
@@ -231,7 +252,7 @@ package struct RequestQueue<Waiter> {
     // MARK: Removing
 
     /// Removes and returns a request that is on no link. A call of `forget` or `delay` must follow.
-    package mutating func remove(_ id: RequestID) -> QueuedRequest<Waiter>? {
+    package mutating func remove(_ id: RequestID) -> QueuedRequest? {
         switch self[id] {
         case .waiting(let distance)?:
             guard let index = slot(distance, of: id), let request = slots[index] else { return nil }
@@ -248,8 +269,8 @@ package struct RequestQueue<Waiter> {
     /// Removes and returns every request that is on no link, in ascending order of the IDs. Requests that wait for the
     /// end of a back-off are removed only if `includingDelayed` is true. A call of `forget` or `delay` must follow for
     /// each of them.
-    package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest<Waiter>] {
-        var all: [QueuedRequest<Waiter>] = []
+    package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest] {
+        var all: [QueuedRequest] = []
         while let request = popFirst() { all.append(request) }
         if includingDelayed {
             all += delayed.values
@@ -273,7 +294,7 @@ package struct RequestQueue<Waiter> {
 
     /// Lets a request that has failed wait for the end of its back-off, at `instant`, before it is tried again. Its
     /// deadline still applies.
-    package mutating func delay(_ request: QueuedRequest<Waiter>, until instant: Instant) {
+    package mutating func delay(_ request: QueuedRequest, until instant: Instant) {
         move(request.id, to: .delayed)
         delayed[request.id] = request
         delays.insert(request.id, deadline: instant)
@@ -284,18 +305,16 @@ package struct RequestQueue<Waiter> {
     }
 
     /// Returns the next request whose back-off has ended. It stays in its place until `wake` or `remove`.
-    package mutating func nextRested(at now: Instant) -> QueuedRequest<Waiter>? {
+    package mutating func nextRested(at now: Instant) -> RequestID? {
         while let id = delays.popDue(at: now) {
-            if let request = delayed[id] { return request }
+            if delayed[id] != nil { return id }
         }
         return nil
     }
 
-    /// Appends a request whose back-off has ended, with another waiter.
-    package mutating func wake(_ id: RequestID, as waiter: Waiter) {
-        guard let entry = entries[id], var request = delayed.removeValue(forKey: id) else { return }
-        request.waiter = waiter
-        enqueue(request, entry)
+    /// Appends a request whose back-off has ended.
+    package mutating func wake(_ id: RequestID) {
+        if entries.contains(id), let request = delayed.removeValue(forKey: id) { enqueue(request) }
     }
 
     /// The number of requests that wait for the end of a back-off.
@@ -336,4 +355,5 @@ package struct RequestQueue<Waiter> {
     package mutating func forgetDeadlines() { (deadlines, delays) = (DeadlineQueue(), DeadlineQueue()) }
 }
 
-extension RequestQueue: Sendable where Waiter: Sendable {}
+extension RequestTable: Sendable where Waiter: Sendable {}
+extension RequestTable.Entry: Sendable where Waiter: Sendable {}
