@@ -11,7 +11,12 @@ let acme = FrameLayout {
     Field.body
     Field.checksum(.adler32, over: .body)
 }
-.roles(ping: 0, push: 1, cancel: 2, serials: 50...)
+.roles {
+    $0.ping = 0
+    $0.push = 1
+    $0.cancel = 2
+    $0.serials = 50...
+}
 
 /// The bytes of `frame` in hexadecimal.
 func bytes(of frame: Frame) throws -> String {

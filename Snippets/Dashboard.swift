@@ -42,7 +42,12 @@ let layout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 1...400)
+.roles {
+    $0.ping = 0x1
+    $0.push = .types(0x2...0x400)
+    $0.cancel = 0x401
+    $0.serials = 1...400
+}
 
 /// What the keys stand for.
 let names: [Character: String] = [

@@ -11,7 +11,12 @@ let shelf = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0, push: 1, cancel: 2, failure: 3)
+.roles {
+    $0.ping = 0
+    $0.push = 1
+    $0.cancel = 2
+    $0.failure = 3
+}
 
 /// Reads the value of a key.
 struct Get: TypedRequest {

@@ -10,7 +10,7 @@ let messages = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(requests: 1...)
+.roles { $0.requests = 1... }
 
 // Was: RequestHandler with its dictionary of promises, and ClientBootstrap.
 struct MessageClient {

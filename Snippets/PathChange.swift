@@ -11,7 +11,11 @@ let acme = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0, goAway: 3, serials: 50...)
+.roles {
+    $0.ping = 0
+    $0.goAway = 3
+    $0.serials = 50...
+}
 
 let network = SimulatedNetwork(seed: 7)
 

@@ -19,17 +19,17 @@ let acme: FrameLayout = {
         Field.body
         Field.checksum(.crc32, over: .headerAndBody)
     }
-    .roles(
-        ping: 0,
-        push: 1,
-        cancel: 2,
-        part: .bit(0, of: "flags"),
-        goAway: 3,
-        retryAfter: .seconds(in: "wait"),
-        success: 200,
-        requests: 0x10...,
-        serials: 50...
-    )
+    .roles {
+        $0.ping = 0
+        $0.push = 1
+        $0.cancel = 2
+        $0.part = .bit(0, of: "flags")
+        $0.goAway = 3
+        $0.retryAfter = .seconds(in: "wait")
+        $0.success = 200
+        $0.requests = 0x10...
+        $0.serials = 50...
+    }
     layout.maximumFrameSize = 1024 * 1024
     return layout
 }()
@@ -80,12 +80,12 @@ let modbus: FrameLayout = {
         Field.type(UInt8.self)
         Field.body
     }
-    .roles(
-        failure: .bit(7),
-        failureCode: .body(UInt8.self),
-        serials: 0...,
-        responsesRepeat: [.type, .field("unit")]
-    )
+    .roles {
+        $0.failure = .bit(7)
+        $0.failureCode = .body(UInt8.self)
+        $0.serials = 0...
+        $0.responsesRepeat = [.type, .field("unit")]
+    }
     layout.maximumFrameSize = 260
     return layout
 }()
@@ -148,12 +148,12 @@ let dns = FrameLayout {
     Field.integer("flags", UInt16.self, default: 0x0100)
     Field.body(sizes: 8...)
 }
-.roles(
-    heartbeat: Frame(.request, body: rootQuestion),
-    response: .bit(15, of: "flags"),
-    failure: .bits(0..<4, of: "flags"),
-    serials: 16...
-)
+.roles {
+    $0.heartbeat = Frame(.request, body: rootQuestion)
+    $0.response = .bit(15, of: "flags")
+    $0.failure = .bits(0..<4, of: "flags")
+    $0.serials = 16...
+}
 
 /// A question for the addresses of a name. The response is the rest of the message, after its flags.
 struct AddressQuery: TypedRequest {

@@ -10,7 +10,13 @@ let layout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: .bit(31), serials: 50...)
+.roles {
+    $0.ping = 0x1
+    $0.push = .types(0x2...0x400)
+    $0.cancel = 0x401
+    $0.part = .bit(31)
+    $0.serials = 50...
+}
 
 /// Requests rows. Every part of the reply is one row.
 struct Rows: TypedRequest {

@@ -50,16 +50,16 @@ enum FuzzHandshake {
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(
-        ping: 1,
-        push: 2,
-        cancel: 3,
-        part: .bit(15, of: "session"),
-        goAway: 4,
-        retryAfter: .seconds(in: "session"),
-        requests: 0x10...,
-        serials: 50...
-    )
+    .roles {
+        $0.ping = 1
+        $0.push = 2
+        $0.cancel = 3
+        $0.part = .bit(15, of: "session")
+        $0.goAway = 4
+        $0.retryAfter = .seconds(in: "session")
+        $0.requests = 0x10...
+        $0.serials = 50...
+    }
     .requiringBody(inResponsesTo: 0x12...0x12)
 
     // MARK: Conversation

@@ -18,7 +18,7 @@ enum FuzzLayouts {
                 Field.bytes("token", 3)
                 Field.body
             }
-            .roles(ping: 0x0a)
+            .roles { $0.ping = 0x0a }
         ),
         FuzzProtocol(
             FrameLayout {
@@ -41,7 +41,11 @@ enum FuzzLayouts {
                 Field.body
                 Field.checksum(.fletcher16, over: .body)
             }
-            .roles(ping: 1, pong: 2, push: .bit(7))
+            .roles {
+                $0.ping = 1
+                $0.pong = 2
+                $0.push = .bit(7)
+            }
         ),
         FuzzProtocol(MarkedLayouts.fields, marked: ["flags", "source"]),
         FuzzProtocol(MarkedLayouts.typeBits),

@@ -11,29 +11,29 @@ enum FuzzRoles {
         func role(_ bit: UInt8) -> Role? { marks >> bit & 1 == 1 ? mark(from: &input) : nil }
         let requests = numbers >> 4 & 1 == 1 ? range(from: &input) : nil
         let bodies = numbers >> 5 & 1 == 1 ? range(from: &input) : nil
-        let roles = try? layout.validatingRoles(
-            ping: type(0),
-            pong: type(1),
-            heartbeat: type(7).map { Frame(.request, type: $0, body: "ping") },
-            push: role(0),
-            cancel: type(2),
-            response: role(1),
-            part: role(2),
-            goAway: role(3),
-            retryAfter: marks >> 4 & 1 == 1 ? .seconds(in: "a") : nil,
-            closing: type(3),
-            success: marks >> 5 & 1 == 1 ? range(from: &input) : nil,
-            failure: role(6),
-            requests: requests,
-            serials: numbers >> 6 & 1 == 1 ? SerialNumber(input.next())... : nil,
-            kind: marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
-        )
+        let roles = try? layout.validatingRoles {
+            $0.ping = type(0)
+            $0.pong = type(1)
+            $0.heartbeat = type(7).map { Frame(.request, type: $0, body: "ping") }
+            $0.push = role(0)
+            $0.cancel = type(2)
+            $0.response = role(1)
+            $0.part = role(2)
+            $0.goAway = role(3)
+            $0.retryAfter = marks >> 4 & 1 == 1 ? .seconds(in: "a") : nil
+            $0.closing = type(3)
+            $0.success = marks >> 5 & 1 == 1 ? .statuses(range(from: &input)) : nil
+            $0.failure = role(6)
+            $0.requests = requests
+            $0.serials = numbers >> 6 & 1 == 1 ? SerialNumber(input.next())... : nil
+            $0.kind = marks >> 7 & 1 == 1 ? closure(by: input.next()) : nil
+        }
         let result = roles ?? layout
         let hasOthers = marks & 0b0100_1111 != 0 || numbers & 0b1000_1111 != 0
         let isReversible = marks & 0b1000_0000 == 0 || !hasOthers
         // `requiringBody` stops the program if the types are invalid. `validatingRoles` has the same rules and throws,
         // so the types are checked with it first.
-        guard let bodies, (try? layout.validatingRoles(requests: bodies)) != nil else {
+        guard let bodies, (try? layout.validatingRoles({ $0.requests = bodies })) != nil else {
             return (result, isReversible)
         }
         return (result.requiringBody(inResponsesTo: bodies), isReversible)

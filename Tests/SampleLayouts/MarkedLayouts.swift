@@ -13,19 +13,19 @@ package enum MarkedLayouts {
             Field.length(UInt16.self, counting: .rest)
             Field.body
         }
-        .roles(
-            ping: 1,
-            pong: 2,
-            push: .field("source", 7...9),
-            cancel: 3,
-            part: .bit(0, of: "flags"),
-            goAway: 8,
-            retryAfter: .seconds(in: "wait"),
-            closing: 8,
-            failure: .bit(3, of: "flags"),
-            requests: 0x10...0x7F,
-            serials: 50...
-        )
+        .roles {
+            $0.ping = 1
+            $0.pong = 2
+            $0.push = .field("source", 7...9)
+            $0.cancel = 3
+            $0.part = .bit(0, of: "flags")
+            $0.goAway = 8
+            $0.retryAfter = .seconds(in: "wait")
+            $0.closing = 8
+            $0.failure = .bit(3, of: "flags")
+            $0.requests = 0x10...0x7F
+            $0.serials = 50...
+        }
         layout.maximumFrameSize = 1000
         return layout
     }()
@@ -40,18 +40,18 @@ package enum MarkedLayouts {
             Field.body
             Field.checksum(.adler32, over: .headerAndBody)
         }
-        .roles(
-            ping: 1,
-            push: .types(0x100...0x1FF),
-            response: .bit(15),
-            part: .bit(13),
-            goAway: 0x200,
-            retryAfter: .milliseconds(in: "wait"),
-            closing: 0x200,
-            failure: .bit(14),
-            requests: 0x100...0xFFF,
-            serials: 2...
-        )
+        .roles {
+            $0.ping = 1
+            $0.push = .types(0x100...0x1FF)
+            $0.response = .bit(15)
+            $0.part = .bit(13)
+            $0.goAway = 0x200
+            $0.retryAfter = .milliseconds(in: "wait")
+            $0.closing = 0x200
+            $0.failure = .bit(14)
+            $0.requests = 0x100...0xFFF
+            $0.serials = 2...
+        }
         .requiringBody(inResponsesTo: 0x300...0x3FF)
         layout.maximumFrameSize = 1000
         return layout
@@ -74,7 +74,12 @@ package enum MarkedLayouts {
             Field.type(UInt8.self)
         }
         .requiringBody(inResponsesTo: 0x20...0x2F)
-        .roles(ping: 1, cancel: 3, retryAfter: .seconds(in: "wait"), requests: 0x10...0x2F)
+        .roles {
+            $0.ping = 1
+            $0.cancel = 3
+            $0.retryAfter = .seconds(in: "wait")
+            $0.requests = 0x10...0x2F
+        }
         layout.maximumFrameSize = 1000
         return layout
     }()
@@ -99,13 +104,13 @@ package enum MarkedLayouts {
             Field.body
             Field.checksum(.crc32, over: .body)
         }
-        .roles(
-            ping: 1,
-            retryAfter: .seconds(in: "wait"),
-            success: 200...299,
-            requests: 0x10...0xFF,
-            serials: 9...,
-            kind: { frame in
+        .roles {
+            $0.ping = 1
+            $0.retryAfter = .seconds(in: "wait")
+            $0.success = .statuses(200...299)
+            $0.requests = 0x10...0xFF
+            $0.serials = 9...
+            $0.kind = { frame in
                 switch frame["class"] {
                 case 0: frame.kind
                 case 1: .push
@@ -114,7 +119,7 @@ package enum MarkedLayouts {
                 default: nil
                 }
             }
-        )
+        }
         layout.maximumFrameSize = 1000
         return layout
     }()
@@ -127,7 +132,13 @@ package enum MarkedLayouts {
             Field.varintLength(counting: .body)
             Field.body(sizes: 2...)
         }
-        .roles(push: .bit(7), part: .field("left", 1...), goAway: 2, failure: .bit(6), requests: 0x10...0x1F)
+        .roles {
+            $0.push = .bit(7)
+            $0.part = .field("left", 1...)
+            $0.goAway = 2
+            $0.failure = .bit(6)
+            $0.requests = 0x10...0x1F
+        }
         layout.maximumFrameSize = 1000
         return layout
     }()

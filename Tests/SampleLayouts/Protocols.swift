@@ -26,7 +26,7 @@ package enum Protocols {
         Field.integer("cas", UInt64.self)
         Field.body
     }
-    .roles(ping: 0x0a)
+    .roles { $0.ping = 0x0a }
 
     /// Modbus/TCP (Messaging on TCP/IP Implementation Guide V1.0b, section 3.1.3): the function code is the type. Its
     /// top bit marks an exception, whose code is the first byte of the body.
@@ -39,12 +39,12 @@ package enum Protocols {
             Field.type(UInt8.self)
             Field.body
         }
-        .roles(
-            failure: .bit(7),
-            failureCode: .body(UInt8.self),
-            serials: 0...,
-            responsesRepeat: [.type, .field("unit")]
-        )
+        .roles {
+            $0.failure = .bit(7)
+            $0.failureCode = .body(UInt8.self)
+            $0.serials = 0...
+            $0.responsesRepeat = [.type, .field("unit")]
+        }
         layout.maximumFrameSize = 260
         return layout
     }()
@@ -57,12 +57,12 @@ package enum Protocols {
         Field.integer("flags", UInt16.self, default: 0x0100)
         Field.body(sizes: 8...)
     }
-    .roles(
-        heartbeat: Frame(.request, body: rootQuestion),
-        response: .bit(15, of: "flags"),
-        failure: .bits(0..<4, of: "flags"),
-        serials: 16...
-    )
+    .roles {
+        $0.heartbeat = Frame(.request, body: rootQuestion)
+        $0.response = .bit(15, of: "flags")
+        $0.failure = .bits(0..<4, of: "flags")
+        $0.serials = 16...
+    }
 
     /// One query, for the name servers of the root.
     package static let rootQuestion: Bytes = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]
@@ -75,7 +75,13 @@ package enum Protocols {
         Field.serial(UInt32.self)
         Field.body
     }
-    .roles(ping: 0x15, response: .bit(31), goAway: 0x06, closing: 0x06, serials: 2...0x7fff_ffff)
+    .roles {
+        $0.ping = 0x15
+        $0.response = .bit(31)
+        $0.goAway = 0x06
+        $0.closing = 0x06
+        $0.serials = 2...0x7fff_ffff
+    }
 
     /// Diameter (RFC 6733, section 3): the R bit marks requests, the E bit errors. Command 282 closes the connection.
     package static let diameter = FrameLayout {
@@ -88,11 +94,11 @@ package enum Protocols {
         Field.integer("endToEnd", UInt32.self)
         Field.body
     }
-    .roles(
-        ping: 280,
-        response: .bit(7, of: "flags", isSet: false),
-        goAway: 282,
-        failure: .bit(5, of: "flags"),
-        serials: 2...
-    )
+    .roles {
+        $0.ping = 280
+        $0.response = .bit(7, of: "flags", isSet: false)
+        $0.goAway = 282
+        $0.failure = .bit(5, of: "flags")
+        $0.serials = 2...
+    }
 }

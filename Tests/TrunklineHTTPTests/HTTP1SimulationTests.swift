@@ -215,7 +215,10 @@ struct HTTP1SimulationTests {
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(cancel: 0x10, part: 0x11)
+        .roles {
+            $0.cancel = 0x10
+            $0.part = 0x11
+        }
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             request.target == "/parts" ? .parts(["a", "b"], then: .noReply) : .reply("no HTTP")
         }

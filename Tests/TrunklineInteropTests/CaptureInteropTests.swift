@@ -21,7 +21,12 @@ struct CaptureInteropTests {
         Field.body
         Field.checksum(.crc32, over: .body)
     }
-    .roles(ping: 1, pong: 11, push: .types(2...9), cancel: 10)
+    .roles {
+        $0.ping = 1
+        $0.pong = 11
+        $0.push = .types(2...9)
+        $0.cancel = 10
+    }
 
     private static let largeBody = 300_000
 

@@ -16,7 +16,11 @@ struct WiresharkTests {
         Field.checksum(.crc32, over: .body)
         Field.type(UInt16.self)
     }
-    .roles(ping: 1, push: .types(2...9), cancel: 10)
+    .roles {
+        $0.ping = 1
+        $0.push = .types(2...9)
+        $0.cancel = 10
+    }
 
     // Magic, type, length, serial, status, version, body, CRC-32 of the body, type.
     private static let request = hex("cafe 0410 160000 0000000000000010 0000 03 68656c6c6f 3610a686 0410")
@@ -75,7 +79,10 @@ struct WiresharkTests {
             Field.serial(UInt16.self)
             Field.integer("more", UInt8.self)
         }
-        .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+        .roles {
+            $0.part = .field("more", 1...)
+            $0.failure = .bit(9, of: "flags")
+        }
         // Kind, length, flags, token, body, serial, more: 307 bytes after a length of two.
         let long = hex("00 b302 0000 aabb") + [UInt8](repeating: 0x78, count: 300) + hex("0032 00")
         let pieces: [Capture.Piece] = [
@@ -107,7 +114,13 @@ struct WiresharkTests {
             Field.serial(UInt32.self)
             Field.body
         }
-        .roles(ping: 0x15, push: 5, response: .bit(31), goAway: 6, requests: 1...0x100)
+        .roles {
+            $0.ping = 0x15
+            $0.push = 5
+            $0.response = .bit(31)
+            $0.goAway = 6
+            $0.requests = 1...0x100
+        }
         func frame(_ type: String, _ status: String, _ serial: String) -> [UInt8] {
             hex("00000010 \(type) 000000\(status) 000000\(serial)")
         }

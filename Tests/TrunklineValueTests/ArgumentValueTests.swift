@@ -244,35 +244,47 @@ struct ArgumentValueTests {
             }
         },
         ValueCase(
-            """
-            FrameLayout.roles(ping: UInt32?, pong: UInt32?, cancel: UInt32?, window: UInt32?, closing: UInt32?, \
-            success: UInt32?, requests: (some RangeExpression<UInt32>)?, serials: (some RangeExpression<UInt64>)?)
-            """,
-            """
-            FrameLayout.roles(ping: UInt32?, pong: UInt32?, cancel: UInt32?, window: UInt32?, closing: UInt32?, \
-            success: some RangeExpression<UInt32>, requests: (some RangeExpression<UInt32>)?, \
-            serials: (some RangeExpression<UInt64>)?)
-            """,
+            "FrameLayout.Roles.cancel: UInt32?",
+            "FrameLayout.Roles.closing: UInt32?",
+            "FrameLayout.Roles.ping: UInt32?",
+            "FrameLayout.Roles.pong: UInt32?",
+            "FrameLayout.Roles.requests: (any RangeExpression<UInt32>)?",
+            "FrameLayout.Roles.serials: (any RangeExpression<SerialNumber>)?",
+            "FrameLayout.Roles.window: UInt32?",
+            "FrameLayout.Roles.Statuses.init(integerLiteral: UInt32)",
+            "FrameLayout.Roles.Statuses.status(_: UInt32)",
+            "FrameLayout.Roles.Statuses.statuses(_: some RangeExpression<UInt32>)",
             "FrameLayout.requiringBody(inResponsesTo: some RangeExpression<UInt32>)"
         ) {
             let layout = FrameLayout.serial8
             for number in UInt32.extremes {
-                _ = try? layout.validatingRoles(ping: number)
-                _ = try? layout.validatingRoles(ping: 1, pong: number)
-                _ = try? layout.validatingRoles(cancel: number)
-                _ = try? layout.validatingRoles(window: number)
-                _ = try? layout.validatingRoles(closing: number)
+                _ = try? layout.validatingRoles { $0.ping = number }
+                _ = try? layout.validatingRoles { ($0.ping, $0.pong) = (1, number) }
+                _ = try? layout.validatingRoles { $0.cancel = number }
+                _ = try? layout.validatingRoles { $0.window = number }
+                _ = try? layout.validatingRoles { $0.closing = number }
+                for success in [FrameLayout.Roles.Statuses(integerLiteral: number), .status(number)] {
+                    _ = try? layout.validatingRoles { $0.success = success }
+                }
             }
             for range in ClosedRange<UInt32>.extremes {
-                _ = try? layout.validatingRoles(success: range)
-                _ = try? layout.validatingRoles(requests: range)
-                _ = try? layout.validatingRoles(requests: ..<range.upperBound)
+                _ = try? layout.validatingRoles { $0.success = .statuses(range) }
+                _ = try? layout.validatingRoles { $0.requests = range }
+                _ = try? layout.validatingRoles { $0.requests = ..<range.upperBound }
+                // A range that was read is a range that can be set.
+                _ = try? layout.validatingRoles {
+                    $0.requests = range
+                    $0.requests = $0.requests
+                }
                 _ = layout.requiringBody(inResponsesTo: range)
             }
             for range in ClosedRange<UInt64>.extremes {
-                _ = try? layout.validatingRoles(serials: range)
-                _ = try? layout.validatingRoles(serials: ...range.upperBound)
-                guard let made = try? layout.validatingRoles(ping: 1, serials: range) else { continue }
+                _ = try? layout.validatingRoles { $0.serials = range }
+                _ = try? layout.validatingRoles {
+                    $0.serials = ...range.upperBound
+                    $0.serials = $0.serials
+                }
+                guard let made = try? layout.validatingRoles({ ($0.ping, $0.serials) = (1, range) }) else { continue }
                 for number in UInt64.extremes { made.ping(number: number).map { encode($0, by: made) } }
             }
         },
@@ -310,10 +322,10 @@ struct ArgumentValueTests {
     private static func use(_ roles: [Role]) {
         for role in roles {
             let layouts = [
-                try? FrameLayout.serial8.validatingRoles(push: role),
-                try? FrameLayout.serial8.validatingRoles(response: role, part: role),
-                try? FrameLayout.serial8.validatingRoles(failure: role),
-                try? FrameLayout.serial8.validatingRoles(goAway: role),
+                try? FrameLayout.serial8.validatingRoles { $0.push = role },
+                try? FrameLayout.serial8.validatingRoles { ($0.response, $0.part) = (role, role) },
+                try? FrameLayout.serial8.validatingRoles { $0.failure = role },
+                try? FrameLayout.serial8.validatingRoles { $0.goAway = role },
             ]
             for layout in layouts.compactMap({ $0 }) {
                 for kind in [Frame.Kind.request, .response, .push, .part, .goAway] {

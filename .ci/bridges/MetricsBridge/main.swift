@@ -13,7 +13,12 @@ let layout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)
+.roles {
+    $0.ping = 0x1
+    $0.push = .types(0x2...0x400)
+    $0.cancel = 0x401
+    $0.serials = 50...
+}
 let server = try await LoopbackServer.start(speaking: layout) { request in
     switch request.type {
     case 0x411: .noReply

@@ -40,13 +40,13 @@ extension FrameLayout {
             .length(UInt32.self, counting: .body),
             .body,
         ])
-        .validatingRoles(
-            ping: 0x1,
-            push: .types(0x2...0x400),
-            cancel: 0x401,
-            part: 0x404,
-            window: 0x405,
-            serials: 50...
-        )
+        .validatingRoles {
+            $0.ping = 0x1
+            $0.push = .types(0x2...0x400)
+            $0.cancel = 0x401
+            $0.part = 0x404
+            $0.window = 0x405
+            $0.serials = 50...
+        }
     }
 }

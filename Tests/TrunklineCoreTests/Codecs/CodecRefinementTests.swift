@@ -78,12 +78,17 @@ struct CodecRefinementTests {
 
     /// A layout conforms to all refinements. Its roles determine which of them it uses.
     @Test func aLayoutUsesTheRefinementsOfItsRoles() {
-        let codec: any FrameCodec = FrameLayout.standard.roles(ping: 1, cancel: 2, window: 3, closing: 4)
+        let codec: any FrameCodec = FrameLayout.standard.roles {
+            $0.ping = 1
+            $0.cancel = 2
+            $0.window = 3
+            $0.closing = 4
+        }
         #expect(codec._ping(number: 0)?.type == 1 && codec._pongsLookLikePings)
         #expect(codec._cancelFrame(for: 5, type: 9) == Frame(.cancel, type: 2, serial: 5))
         #expect(codec._isWindowUpdate(Frame(.request, type: 3)) && codec._closingFrame()?.type == 4)
         #expect(!codec._checksResponses)
-        let checking: any FrameCodec = FrameLayout.standard.roles(responsesRepeat: [.type])
+        let checking: any FrameCodec = FrameLayout.standard.roles { $0.responsesRepeat = [.type] }
         #expect(checking._checksResponses && checking._ping(number: 0) == nil)
     }
 }

@@ -82,7 +82,7 @@ struct CheckedLayoutTests {
         let layout = Self.layout.requiringBody(inResponsesTo: 3...)
         #expect(try layout.malformedReasons(of: empty + Self.response) == [.missingBody, nil])
         // Roles that are set later keep the requirement.
-        #expect(try layout.roles(success: 200).malformedReasons(of: empty) == [.missingBody])
+        #expect(try layout.roles { $0.success = 200 }.malformedReasons(of: empty) == [.missingBody])
     }
 
     @Test func aStatusOtherThan200IsAnErrorResponseWithStatusAndBody() throws {

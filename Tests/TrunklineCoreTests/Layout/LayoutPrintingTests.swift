@@ -65,10 +65,13 @@ struct LayoutPrintingTests {
     }
 
     @Test func dissectorReadsBothDirectionsAndEveryByteOrder() {
-        let text = Self.odd.roles(ping: 1, push: .types(2...9), cancel: 10, success: 200).wiresharkDissector(
-            name: "odd",
-            port: 1
-        )
+        let layout = Self.odd.roles {
+            $0.ping = 1
+            $0.push = .types(2...9)
+            $0.cancel = 10
+            $0.success = 200
+        }
+        let text = layout.wiresharkDissector(name: "odd", port: 1)
         for line in [
             "local length = buffer(at + 3, 3):le_uint()",
             // 44 bytes surround the body; 38 of them come after the length, which counts one byte less.
@@ -95,7 +98,10 @@ struct LayoutPrintingTests {
         Field.serial(UInt16.self)
         Field.integer("more", UInt8.self)
     }
-    .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+    .roles {
+        $0.part = .field("more", 1...)
+        $0.failure = .bit(9, of: "flags")
+    }
 
     @Test func tableHasTheOffsetsBehindALengthOfVaryingWidth() {
         #expect(
@@ -142,7 +148,11 @@ struct LayoutPrintingTests {
     }
 
     @Test func dissectorKnowsEveryTypeThatARoleHas() {
-        let layout = RoleTests.flagged.roles(part: 7, closing: 9, requests: 3...5)
+        let layout = RoleTests.flagged.roles {
+            $0.part = 7
+            $0.closing = 9
+            $0.requests = 3...5
+        }
         let script = layout.wiresharkDissector(name: "parts", port: 1)
         #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9) then"))
         #expect(script.contains("not (seen.type >= 3 and seen.type <= 5 or seen.type == 9 or seen.type == 7) then"))
@@ -164,7 +174,14 @@ struct LayoutPrintingTests {
             Field.integer("left", UInt64.self)
             Field.body
         }
-        .roles(ping: 0x15, push: 5, response: .bit(31), goAway: .field("left", 7), requests: 1...9) { $0.kind }
+        .roles {
+            $0.ping = 0x15
+            $0.push = 5
+            $0.response = .bit(31)
+            $0.goAway = .field("left", 7)
+            $0.requests = 1...9
+            $0.kind = { $0.kind }
+        }
         let marked = layout.wiresharkDissector(name: "marked", port: 1)
         for (text, line) in [
             (moving, "local kinds = { [0] = \"request\", [1] = \"response\", [2] = \"push\" }"),

@@ -11,7 +11,12 @@ enum Layouts {
         Field.body
         Field.checksum(.adler32, over: .body)
     }
-    .roles(ping: 0, push: 1, cancel: 2, serials: 50...)
+    .roles {
+        $0.ping = 0
+        $0.push = 1
+        $0.cancel = 2
+        $0.serials = 50...
+    }
 
     /// Adler-32 and a repeated type. Requests have a status, as responses do.
     static let checked = FrameLayout {
@@ -23,7 +28,13 @@ enum Layouts {
         Field.checksum(.adler32, over: .body)
         Field.type(UInt32.self)
     }
-    .roles(ping: 0, push: 1, cancel: 2, success: 200, serials: 50...)
+    .roles {
+        $0.ping = 0
+        $0.push = 1
+        $0.cancel = 2
+        $0.success = 200
+        $0.serials = 50...
+    }
 
     static let memcached = FrameLayout {
         Field.constant(request: [0x80], response: [0x81])
@@ -37,7 +48,7 @@ enum Layouts {
         Field.integer("cas", UInt64.self)
         Field.body
     }
-    .roles(ping: 0x0a)
+    .roles { $0.ping = 0x0a }
 
     /// Every unusual feature at once: odd widths, little-endian, numbers after the body, a checksum before it.
     static let odd = FrameLayout {
@@ -51,7 +62,7 @@ enum Layouts {
         Field.serial(width: 5, order: .littleEndian)
         Field.checksum(.adler32, over: .headerAndBody)
     }
-    .roles(serials: 0...0xff_ffff_ffff)
+    .roles { $0.serials = 0...0xff_ffff_ffff }
 
     /// A header of variable size with everything it may contain, and marks in addition to the type.
     static let varint = FrameLayout {
@@ -66,7 +77,11 @@ enum Layouts {
         Field.body
         Field.checksum(.crc32, over: .headerAndBody)
     }
-    .roles(part: .bit(3, of: "flags"), goAway: .bit(4, of: "flags"), failure: .bit(15, of: "flags"))
+    .roles {
+        $0.part = .bit(3, of: "flags")
+        $0.goAway = .bit(4, of: "flags")
+        $0.failure = .bit(15, of: "flags")
+    }
 }
 
 struct StandardLayoutTests {
@@ -165,12 +180,12 @@ struct DeclaredLayoutTests {
     }
 
     @Test func pushIsOneTypeOrARange() throws {
-        let pushes = Layouts.acme.roles(push: .types(3...4))
+        let pushes = Layouts.acme.roles { $0.push = .types(3...4) }
         for (type, kind) in [(2, Frame.Kind.response), (3, .push), (4, .push), (5, .response)] {
             let bytes = try pushes.encoded(Frame(.response, type: UInt32(type)))
             #expect(try pushes.decoded(bytes).frames.map(\.kind) == [kind])
         }
-        let open = Layouts.acme.roles(push: .types(0xfff0...))
+        let open = Layouts.acme.roles { $0.push = .types(0xfff0...) }
         #expect(try open.decoded(open.encoded(Frame(.push, type: 0xffff))).frames.map(\.kind) == [.push])
     }
 
@@ -190,7 +205,7 @@ struct DeclaredLayoutTests {
         #expect(response.status == 404 && response.isErrorResponse && response.kind == .response)
         let request = try #require(Layouts.checked.serverSide().decoded(refused).frames.first)
         #expect(!request.isErrorResponse && request.status == 404)
-        let ranged = Layouts.checked.roles(success: 200...404)
+        let ranged = Layouts.checked.roles { $0.success = .statuses(200...404) }
         #expect(try ranged.decoded(refused).frames.map(\.isErrorResponse) == [false])
     }
 

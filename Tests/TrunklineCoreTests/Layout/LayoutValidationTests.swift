@@ -86,19 +86,19 @@ struct LayoutValidationTests {
             Self.length
             Field.body
         }
-        func role(_ layout: () throws -> FrameLayout) -> String? {
-            #expect(throws: LayoutError.self) { try layout() }?.field
+        func role(in layout: FrameLayout, _ declare: (inout FrameLayout.Roles) -> Void) -> String? {
+            #expect(throws: LayoutError.self) { try layout.validatingRoles(declare) }?.field
         }
-        #expect(role { try plain.validatingRoles(ping: 1) } == "role ping")
-        #expect(role { try plain.validatingRoles(push: .types(1...2)) } == "role push")
-        #expect(role { try plain.validatingRoles(cancel: 1) } == "role cancel")
-        #expect(role { try plain.validatingRoles(success: 1...1) } == "role success")
-        #expect(role { try plain.validatingRoles(serials: 1...) } == "role serials")
-        #expect(role { try Layouts.acme.validatingRoles(ping: 0x10000) } == "role ping")
-        #expect(role { try Layouts.acme.validatingRoles(push: .types(1...0x10000)) } == "role push")
-        #expect(role { try Layouts.acme.validatingRoles(push: .types(0x10000...)) } == "role push")
-        #expect(role { try Layouts.acme.validatingRoles(ping: 1, cancel: 1) } == "role cancel")
-        #expect(role { try Layouts.acme.validatingRoles(serials: 1...0x1_0000_0000) } == "role serials")
+        #expect(role(in: plain) { $0.ping = 1 } == "role ping")
+        #expect(role(in: plain) { $0.push = .types(1...2) } == "role push")
+        #expect(role(in: plain) { $0.cancel = 1 } == "role cancel")
+        #expect(role(in: plain) { $0.success = .statuses(1...1) } == "role success")
+        #expect(role(in: plain) { $0.serials = 1... } == "role serials")
+        #expect(role(in: Layouts.acme) { $0.ping = 0x10000 } == "role ping")
+        #expect(role(in: Layouts.acme) { $0.push = .types(1...0x10000) } == "role push")
+        #expect(role(in: Layouts.acme) { $0.push = .types(0x10000...) } == "role push")
+        #expect(role(in: Layouts.acme) { ($0.ping, $0.cancel) = (1, 1) } == "role cancel")
+        #expect(role(in: Layouts.acme) { $0.serials = 1...0x1_0000_0000 } == "role serials")
     }
 
     @Test func serialsMayBeAnyRangeWithinTheirField() {
@@ -108,16 +108,16 @@ struct LayoutValidationTests {
             Field.body
         }
         #expect(layout.matching == .serial(1...0xffff))
-        #expect(layout.roles(serials: 50...).matching == .serial(50...0xffff))
-        #expect(layout.roles(serials: 0...7).matching == .serial(0...7))
+        #expect(layout.roles { $0.serials = 50... }.matching == .serial(50...0xffff))
+        #expect(layout.roles { $0.serials = 0...7 }.matching == .serial(0...7))
         let some: ClosedRange<SerialNumber> = 5...6
-        #expect(layout.roles(serials: some).matching == .serial(5...6))
+        #expect(layout.roles { $0.serials = some }.matching == .serial(5...6))
         let open: PartialRangeFrom<SerialNumber> = 9...
-        #expect(layout.roles(serials: open).matching == .serial(9...0xffff))
+        #expect(layout.roles { $0.serials = open }.matching == .serial(9...0xffff))
     }
 
     @Test func rolesReplaceEarlierRoles() throws {
-        let layout = Layouts.acme.roles(push: 7)
+        let layout = Layouts.acme.roles { $0.push = 7 }
         #expect(layout.cancelFrame(for: 1, type: 3) == nil)
         #expect(layout.matching == .serial(1...0xffff_ffff))
         #expect(layout.pong(answering: Frame(.ping)) == nil)
@@ -152,15 +152,15 @@ struct LayoutValidationTests {
 
     @Test func invalidRoleStopsTheProgramAndNamesTheLine() async throws {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = Layouts.acme.roles(ping: 1, push: 1)
+            _ = Layouts.acme.roles { ($0.ping, $0.push) = (1, 1) }
         }
         let output = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
         #expect(output.contains("LayoutValidationTests.swift:") && output.contains("role push"))
     }
 
     @Test func roleOutsideItsFieldStopsTheProgram() async {
-        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(ping: 0x10000) }
-        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles(push: .types(5..<5)) }
+        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles { $0.ping = 0x10000 } }
+        await #expect(processExitsWith: .failure) { _ = Layouts.acme.roles { $0.push = .types(5..<5) } }
     }
 
     @Test(arguments: [Int.min, -1, 0, 11])
@@ -177,7 +177,9 @@ struct LayoutValidationTests {
             .bits(0..<Int.max), .bits(...Int.max), .bit(.max), .bit(.min),
         ]
         for role in roles {
-            let error = #expect(throws: LayoutError.self) { try FrameLayout.standard.validatingRoles(failure: role) }
+            let error = #expect(throws: LayoutError.self) {
+                try FrameLayout.standard.validatingRoles { $0.failure = role }
+            }
             #expect(error?.description.hasPrefix("role failure: ") == true)
         }
     }

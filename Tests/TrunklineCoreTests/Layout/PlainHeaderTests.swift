@@ -13,7 +13,12 @@ import Testing
             Field.serial(UInt32.self)
             Field.length(UInt32.self, counting: .wholeFrame)
             Field.body
-        }.roles(ping: 1, cancel: 2, serials: 7...)
+        }
+        .roles {
+            $0.ping = 1
+            $0.cancel = 2
+            $0.serials = 7...
+        }
         return [standard, standard.serverSide(), wholeFrame, wholeFrame.serverSide()]
     }()
 

@@ -76,12 +76,12 @@ struct ModbusLayoutTests {
             Field.length(UInt16.self, counting: .body)
             Field.body
         }
-        #expect(throws: LayoutError.self) { try layout.validatingRoles(failureCode: .body(UInt8.self)) }
+        #expect(throws: LayoutError.self) { try layout.validatingRoles { $0.failureCode = .body(UInt8.self) } }
         #expect(throws: LayoutError.self) {
-            try Protocols.smpp.validatingRoles(failure: .bit(30), failureCode: .body(UInt8.self))
+            try Protocols.smpp.validatingRoles { ($0.failure, $0.failureCode) = (.bit(30), .body(UInt8.self)) }
         }
         let tooWide = #expect(throws: LayoutError.self) {
-            try layout.validatingRoles(failure: .bit(7), failureCode: .body(UInt64.self))
+            try layout.validatingRoles { ($0.failure, $0.failureCode) = (.bit(7), .body(UInt64.self)) }
         }
         #expect(tooWide?.message == "it can be 1 to 4 bytes wide, not 8")
     }

@@ -7,8 +7,8 @@ struct RequestPartRoleTests {
 
     @Test func partsOfRequestsHaveTypesThatNoRequestHas() throws {
         for layout in [
-            flagged.roles(part: .types(7...8)), flagged.roles(part: .types(7...8), goAway: 9),
-            flagged.roles(response: .bit(0, of: "flags"), part: .types(7...8), requests: 3...5),
+            flagged.roles { $0.part = .types(7...8) }, flagged.roles { ($0.part, $0.goAway) = (.types(7...8), 9) },
+            flagged.roles { ($0.response, $0.part, $0.requests) = (.bit(0, of: "flags"), .types(7...8), 3...5) },
         ] {
             let bytes = try layout.encoded(Frame(.part, serial: 9, body: "a")) + layout.encoded(Frame(.part, type: 8))
             let frames = try layout.serverSide().decoded(bytes).frames
@@ -22,7 +22,9 @@ struct RequestPartRoleTests {
             )
         }
         // A type of requests or of the closing frame marks parts of replies, as it always did.
-        for layout in [flagged.roles(part: 3, requests: 3...5), flagged.roles(part: 3, closing: 3)] {
+        for layout in [
+            flagged.roles { ($0.part, $0.requests) = (3, 3...5) }, flagged.roles { ($0.part, $0.closing) = (3, 3) },
+        ] {
             #expect(try layout.decoded(layout.serverSide().encoded(Frame(.part))).frames.map(\.kind) == [.part])
             #expect(
                 layout.complaint(about: Frame(.part))
@@ -36,7 +38,7 @@ struct RequestPartRoleTests {
             )
         }
         #expect(
-            flagged.roles(part: .bit(0, of: "flags")).complaint(about: Frame(.part))
+            flagged.roles { $0.part = .bit(0, of: "flags") }.complaint(about: Frame(.part))
                 == "the role part of this layout marks only parts of replies: parts of requests need a type or a kind field"
         )
         #expect(flagged.complaint(about: Frame(.part)) == "the layout has no role for part frames")
@@ -51,7 +53,7 @@ struct RequestPartRoleTests {
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(part: 5)
+        .roles { $0.part = 5 }
         let (ask, answer) = try (
             layout.encoded(Frame(.part, serial: 9)), layout.serverSide().encoded(Frame(.part, serial: 9))
         )

@@ -10,7 +10,11 @@ import Trunkline
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(ping: 8, pong: 9, push: .types(3...7))
+    .roles {
+        $0.ping = 8
+        $0.pong = 9
+        $0.push = .types(3...7)
+    }
 
     /// A layout without a type for heartbeats used to have none.
     @Test func aRequestCanServeAsAPing() throws {
@@ -38,7 +42,11 @@ import Trunkline
     @Test func aRequestThatServesAsAPingMayHaveATypeAndFields() throws {
         var diagnostics = Frame(.request, type: 8, body: [0, 0, 0, 0])
         diagnostics["unit"] = 1
-        let modbus = Protocols.modbus.roles(heartbeat: diagnostics, failure: .bit(7), serials: 1...)
+        let modbus = Protocols.modbus.roles {
+            $0.heartbeat = diagnostics
+            $0.failure = .bit(7)
+            $0.serials = 1...
+        }
         let ping = try #require(modbus.ping(number: 7))
         #expect(try modbus.encoded(ping) == hex("0000 0000 0006 01 08 00000000"))
         let answers = hex("0000 0000 0006 01 08 00000000 0000 0000 0003 01 88 01 0001 0000 0003 01 88 01")
@@ -51,7 +59,7 @@ import Trunkline
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(heartbeat: Frame(.request, body: "?"))
+        .roles { $0.heartbeat = Frame(.request, body: "?") }
         let ping = try #require(layout.ping(number: 0))
         #expect(try layout.encoded(ping) == hex("03 01 3f"))
         #expect(try layout.decoded(hex("04 00 02 00 03 01 21")).frames.map(\.kind) == [.pong, .response, .ping])
@@ -70,7 +78,11 @@ import Trunkline
         let question = Frame(.request, body: Protocols.rootQuestion)
         func dns(_ serials: ClosedRange<SerialNumber>, _ frame: Frame) -> String? {
             complaint {
-                try Protocols.dns.validatingRoles(heartbeat: frame, response: .bit(15, of: "flags"), serials: serials)
+                try Protocols.dns.validatingRoles {
+                    $0.heartbeat = frame
+                    $0.response = .bit(15, of: "flags")
+                    $0.serials = serials
+                }
             }
         }
         #expect(dns(0...9, question)?.hasPrefix("role heartbeat: its answer cannot be distinguished") == true)
@@ -81,16 +93,22 @@ import Trunkline
             Field.body
         }
         #expect(
-            complaint { try inOrder.validatingRoles(heartbeat: Frame(.request)) }
+            complaint { try inOrder.validatingRoles { $0.heartbeat = Frame(.request) } }
                 == "role heartbeat: its answer cannot be distinguished from other responses: list pong in a kind field"
         )
         #expect(
-            complaint { try Self.separate.validatingRoles(ping: 1, heartbeat: Frame(.request), serials: 5...) }
+            complaint {
+                try Self.separate.validatingRoles { ($0.ping, $0.heartbeat, $0.serials) = (1, Frame(.request), 5...) }
+            }
                 == "role heartbeat: it cannot be combined with the role ping"
         )
         #expect(
             complaint {
-                try Self.separate.validatingRoles(heartbeat: Frame(.request, type: 7), push: 7, serials: 5...)
+                try Self.separate.validatingRoles {
+                    $0.heartbeat = Frame(.request, type: 7)
+                    $0.push = 7
+                    $0.serials = 5...
+                }
             }?
             .hasPrefix("role heartbeat: it cannot be sent") == true
         )
@@ -135,7 +153,11 @@ import Trunkline
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(ping: 8, pong: type, response: .types(0x80...0xFF))
+        .roles {
+            $0.ping = 8
+            $0.pong = type
+            $0.response = .types(0x80...0xFF)
+        }
         for side in [layout, layout.serverSide()] {
             let pong = try #require(side._pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
             let bytes = try side.encoded(pong)
@@ -146,19 +168,21 @@ import Trunkline
     }
 
     @Test func pongsWithTheTypeOfPingsLookLikePings() {
-        #expect(Layouts.acme.roles(ping: 4, pong: 4).pongsLookLikePings)
+        #expect(Layouts.acme.roles { ($0.ping, $0.pong) = (4, 4) }.pongsLookLikePings)
     }
 
     @Test func withoutTheRolePingThereAreNoPings() {
-        let layout = Layouts.acme.roles(push: 1)
+        let layout = Layouts.acme.roles { $0.push = 1 }
         #expect(layout.ping(number: 0) == nil)
         #expect(layout.pong(answering: Frame(.ping)) == nil)
     }
 
     @Test func invalidRolesAreRefused() throws {
-        #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(pong: 1) }
-        #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(ping: 1, pong: 0x10000) }
-        #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles(ping: 1, pong: 2, cancel: 2) }
+        #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles { $0.pong = 1 } }
+        #expect(throws: LayoutError.self) { try Layouts.acme.validatingRoles { ($0.ping, $0.pong) = (1, 0x10000) } }
+        #expect(throws: LayoutError.self) {
+            try Layouts.acme.validatingRoles { ($0.ping, $0.pong, $0.cancel) = (1, 2, 2) }
+        }
     }
 
     @Test func pingsOfALayoutWithoutSerialsHaveNone() {
@@ -167,7 +191,7 @@ import Trunkline
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1)
+        .roles { $0.ping = 1 }
         #expect(layout.ping(number: 3) == Frame(.ping, type: 1))
     }
 }

@@ -15,7 +15,11 @@ struct CaptureTests {
         Field.body
         Field.checksum(.crc32, over: .body)
     }
-    .roles(ping: 1, push: 2, cancel: 3)
+    .roles {
+        $0.ping = 1
+        $0.push = 2
+        $0.cancel = 3
+    }
 
     /// A recording with these lines behind the first.
     private static func recording(_ lines: String, start: String? = "1795560000.123456789") throws -> Recording {
@@ -315,7 +319,10 @@ struct CaptureTests {
             Field.serial(UInt16.self)
             Field.integer("more", UInt8.self)
         }
-        .roles(part: .field("more", 1...), failure: .bit(9, of: "flags"))
+        .roles {
+            $0.part = .field("more", 1...)
+            $0.failure = .bit(9, of: "flags")
+        }
         let received = [
             hex("01 08 0000 0000 00 0032 01"), hex("01 07 0000 0000 0032 00"), hex("01 07 0002 0000 0033 00"),
             hex("02 07 0000 0000 0000 00"),

@@ -44,7 +44,11 @@ struct WrappedCodecTests {
         Field.type(UInt16.self)
         Field.body
     }
-    .roles(cancel: 0x401, part: 0x404, window: 0x405)
+    .roles {
+        $0.cancel = 0x401
+        $0.part = 0x404
+        $0.window = 0x405
+    }
 
     private func expectUploadWithManyWindows(_ codec: some FrameCodec) async throws {
         let options = HTTPTunnel.Options { $0.window = 64 * 1024 }

@@ -12,7 +12,13 @@ struct RollingRestartTests {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(ping: 1, push: 2, cancel: 3, goAway: 5, serials: 50...)
+    .roles {
+        $0.ping = 1
+        $0.push = 2
+        $0.cancel = 3
+        $0.goAway = 5
+        $0.serials = 50...
+    }
 
     private static let callers = 1000
 

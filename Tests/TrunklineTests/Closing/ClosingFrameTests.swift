@@ -87,7 +87,13 @@ struct ClosingFrameTests {
             Field.serial(UInt32.self)
             Field.body
         }
-        .roles(ping: 0x15, response: .bit(31), goAway: 6, closing: 6, serials: 2...)
+        .roles {
+            $0.ping = 0x15
+            $0.response = .bit(31)
+            $0.goAway = 6
+            $0.closing = 6
+            $0.serials = 2...
+        }
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "a:1", speaking: layout) { _ in .echo }

@@ -55,7 +55,14 @@ struct ConformanceTests {
             Field.checksum(.crc32, over: .headerAndBody)
             Field.constant([0xEE])
         }
-        .roles(ping: 1, pong: 2, push: .types(3...9), cancel: 10, success: 200, serials: 50...)
+        .roles {
+            $0.ping = 1
+            $0.pong = 2
+            $0.push = .types(3...9)
+            $0.cancel = 10
+            $0.success = 200
+            $0.serials = 50...
+        }
         layout.maximumFrameSize = 1000
         let rejected = Frame(.response, type: 0x42, serial: 50, status: 404, isErrorResponse: true, body: "no")
         let more: [CodecConformance.Sample] = [
@@ -78,7 +85,7 @@ struct ConformanceTests {
             Field.serial(width: 5, order: .littleEndian)
             Field.checksum(.adler32, over: .headerAndBody)
         }
-        .roles(serials: 0...0xff_ffff_ffff)
+        .roles { $0.serials = 0...0xff_ffff_ffff }
         layout.maximumFrameSize = 5000
         expectConformance(CodecConformance(of: layout, samples: samples(named: ["flags": 3])))
     }

@@ -13,7 +13,13 @@ struct LayoutLinkTests {
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(ping: 1, push: 2, cancel: 3, requests: 0x10..., serials: 50...)
+    .roles {
+        $0.ping = 1
+        $0.push = 2
+        $0.cancel = 3
+        $0.requests = 0x10...
+        $0.serials = 50...
+    }
 
     /// Regression: the frame ended the link and every request in flight on it.
     @Test func aFrameOfAnUnknownTypeDoesNotEndTheLink() throws {
@@ -87,7 +93,12 @@ struct LayoutLinkTests {
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, goAway: 3, serials: 50..., kind: { $0.type != 0x10 && $0.body.isEmpty ? nil : $0.kind })
+        .roles {
+            $0.ping = 1
+            $0.goAway = 3
+            $0.serials = 50...
+            $0.kind = { $0.type != 0x10 && $0.body.isEmpty ? nil : $0.kind }
+        }
         let handler: LoopbackServer.Handler = { _ in .sequence([.garbage([3, 0, 0, 1, 0, 0]), .echo]) }
         try simulate(speaking: layout, handler: handler) { service, client in
             let reply = try await client.send(Request(type: 0x10, body: "a"))

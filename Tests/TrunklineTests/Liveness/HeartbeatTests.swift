@@ -256,8 +256,13 @@ struct HeartbeatTests {
 
     @Test(arguments: [false, true])
     func theServersPingsAreAnswered(_ hasRolePong: Bool) throws {
-        let layout =
-            hasRolePong ? FrameLayout.standard.roles(ping: 1, pong: 2, push: .types(3...9), cancel: 10) : .standard
+        let withRolePong = FrameLayout.standard.roles {
+            $0.ping = 1
+            $0.pong = 2
+            $0.push = .types(3...9)
+            $0.cancel = 10
+        }
+        let layout = hasRolePong ? withRolePong : .standard
         try simulate(speaking: layout) { service, client in
             try await client.connect()
             try await service.server.waitForConnections(1)

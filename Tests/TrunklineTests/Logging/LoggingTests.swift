@@ -167,7 +167,12 @@ struct LoggingTests {
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)
+        .roles {
+            $0.ping = 0x1
+            $0.push = .types(0x2...0x400)
+            $0.cancel = 0x401
+            $0.serials = 50...
+        }
         try simulate(speaking: layout, options: options, handler: handler) { service, client in
             for type: UInt32 in [0x410, 0x411, 0x412, 0x410] {
                 var request = Request(type: type, body: secret)

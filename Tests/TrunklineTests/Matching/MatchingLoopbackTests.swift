@@ -36,7 +36,12 @@ private let narrowLayout = FrameLayout {
     Field.length(UInt16.self, counting: .body)
     Field.body
 }
-.roles(ping: 1, push: 3, cancel: 2, serials: 16...255)
+.roles {
+    $0.ping = 1
+    $0.push = 3
+    $0.cancel = 2
+    $0.serials = 16...255
+}
 
 /// How responses are matched with requests: in order, and by few serials.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

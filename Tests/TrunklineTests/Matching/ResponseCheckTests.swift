@@ -13,7 +13,15 @@ struct ResponseCheckTests {
         Field.length(UInt8.self, counting: .body)
         Field.body
     }
-    .roles(ping: 1, push: 2, cancel: 3, part: 4, goAway: 5, serials: 50..., responsesRepeat: [.type, .field("unit")])
+    .roles {
+        $0.ping = 1
+        $0.push = 2
+        $0.cancel = 3
+        $0.part = 4
+        $0.goAway = 5
+        $0.serials = 50...
+        $0.responsesRepeat = [.type, .field("unit")]
+    }
 
     private func request(_ body: Bytes, unit: UInt64? = nil) -> Request {
         var request = Request(type: 0x10, body: body)
@@ -126,7 +134,7 @@ struct ResponseCheckTests {
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(responsesRepeat: [.type])
+        .roles { $0.responsesRepeat = [.type] }
         let handler: LoopbackServer.Handler = { $0.type == 0x11 ? .noReply : .echo }
         try simulate(speaking: layout, handler: handler) { _, client in
             let results = await client.send(all: [0x10, 0x11, 0x12, 0x13].map { Request(type: $0) })

@@ -35,7 +35,10 @@ struct PushAnswerTests {
             Field.serial(UInt32.self)
             Field.body
         }
-        .roles(ping: 0x15, response: .bit(31))
+        .roles {
+            $0.ping = 0x15
+            $0.response = .bit(31)
+        }
         try simulate(speaking: smpp) { service, client in
             var pushes = client.pushes().messages.makeAsyncIterator()
             try await client.connect()

@@ -92,7 +92,7 @@ struct PushSelectionTests {
             Field.length(UInt8.self, counting: .body)
             Field.body
         }
-        .roles(push: 1)
+        .roles { $0.push = 1 }
         let handler: LoopbackServer.Handler = { _ in
             let pushes = (0..<6).map { number in
                 var push = Frame(.push, type: 1, body: Bytes("\(number)"))

@@ -272,4 +272,4 @@ private let inOrderPushLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(push: 2)
+.roles { $0.push = 2 }

@@ -78,7 +78,11 @@ import TrunklineTesting
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 0x1, push: 2, serials: 1...)
+        .roles {
+            $0.ping = 0x1
+            $0.push = 2
+            $0.serials = 1...
+        }
         @Sendable func request(_ type: UInt32) -> Request {
             var request = Request(type: type, body: Bytes([UInt8](repeating: 0x41, count: 300)))
             request[bytes: "token"] = "ABCD"

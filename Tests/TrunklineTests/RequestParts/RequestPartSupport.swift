@@ -52,7 +52,13 @@ func pieceLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: 0x404, serials: serials)
+    .roles {
+        $0.ping = 0x1
+        $0.push = .types(0x2...0x400)
+        $0.cancel = 0x401
+        $0.part = 0x404
+        $0.serials = serials
+    }
 }
 
 extension Client {

@@ -31,14 +31,19 @@ struct RequestPartTests {
             Field.body
         }
         for layout in [
-            layout.roles(ping: 1, cancel: 0x401, part: 0x404, goAway: 9),
-            layout.roles(
-                cancel: 0x401,
-                response: .bit(0, of: "flags"),
-                part: 0x404,
-                closing: 9,
-                requests: 0x402...0x403
-            ),
+            layout.roles {
+                $0.ping = 1
+                $0.cancel = 0x401
+                $0.part = 0x404
+                $0.goAway = 9
+            },
+            layout.roles {
+                $0.cancel = 0x401
+                $0.response = .bit(0, of: "flags")
+                $0.part = 0x404
+                $0.closing = 9
+                $0.requests = 0x402...0x403
+            },
         ] {
             try simulate(speaking: layout, handler: { _ in .perform(join) }) { service, client in
                 let upload = client.open(piece("a"))

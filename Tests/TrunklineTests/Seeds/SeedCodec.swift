@@ -51,7 +51,14 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
             Field.body
             Field.checksum(.adler32, over: .body)
         }
-        .roles(ping: 1, pong: 3, push: 2, cancel: 4, success: 200, serials: 50...)
+        .roles {
+            $0.ping = 1
+            $0.pong = 3
+            $0.push = 2
+            $0.cancel = 4
+            $0.success = 200
+            $0.serials = 50...
+        }
     )
     /// Without serials: the server must answer everything in order.
     static let inOrder = SeedCodec(
@@ -61,6 +68,11 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, pong: 3, push: 2, success: 200)
+        .roles {
+            $0.ping = 1
+            $0.pong = 3
+            $0.push = 2
+            $0.success = 200
+        }
     )
 }

@@ -46,7 +46,11 @@ struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec 
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, pong: 4, push: .types(2...3))
+        .roles {
+            $0.ping = 1
+            $0.pong = 4
+            $0.push = .types(2...3)
+        }
     )
     /// With a status and a content type.
     static let rich = PartsCodec(
@@ -58,7 +62,12 @@ struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec 
             Field.length(UInt32.self, counting: .body)
             Field.body
         }
-        .roles(ping: 1, push: .types(2...3), cancel: 5, serials: 50...)
+        .roles {
+            $0.ping = 1
+            $0.push = .types(2...3)
+            $0.cancel = 5
+            $0.serials = 50...
+        }
     )
     static let bothMatchings = [standard, inOrder]
 }

@@ -189,7 +189,12 @@ func standardLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: serials)
+    .roles {
+        $0.ping = 0x1
+        $0.push = .types(0x2...0x400)
+        $0.cancel = 0x401
+        $0.serials = serials
+    }
 }
 
 /// The standard layout with a status.
@@ -200,4 +205,9 @@ let statusLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, serials: 50...)
+.roles {
+    $0.ping = 0x1
+    $0.push = .types(0x2...0x400)
+    $0.cancel = 0x401
+    $0.serials = 50...
+}

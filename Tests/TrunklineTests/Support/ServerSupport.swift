@@ -89,4 +89,10 @@ let strictLayout = FrameLayout {
     Field.body
     Field.checksum(.adler32, over: .body)
 }
-.roles(ping: 0, push: 1, cancel: 2, success: 200, serials: 50...)
+.roles {
+    $0.ping = 0
+    $0.push = 1
+    $0.cancel = 2
+    $0.success = 200
+    $0.serials = 50...
+}

@@ -26,7 +26,14 @@ private let standardLayout = FrameLayout {
     Field.length(UInt32.self, counting: .body)
     Field.body
 }
-.roles(ping: 0x1, push: .types(0x2...0x400), cancel: 0x401, part: 0x404, window: 0x405, serials: 50...)
+.roles {
+    $0.ping = 0x1
+    $0.push = .types(0x2...0x400)
+    $0.cancel = 0x401
+    $0.part = 0x404
+    $0.window = 0x405
+    $0.serials = 50...
+}
 
 extension FrameLayout {
     /// Whether parts have types of their own.
@@ -83,5 +90,12 @@ private func layout(with checksum: Checksum, over scope: Checksum.Scope) -> Fram
     } response: {
         fields([.status(UInt32.self)])
     }
-    .roles(ping: 0, push: 1, cancel: 2, success: 200, requests: 3..., serials: 50...)
+    .roles {
+        $0.ping = 0
+        $0.push = 1
+        $0.cancel = 2
+        $0.success = 200
+        $0.requests = 3...
+        $0.serials = 50...
+    }
 }

@@ -9,10 +9,15 @@
 ///     Field.body
 ///     Field.checksum(.adler32, over: .body)
 /// }
-/// .roles(ping: 0, push: 1, cancel: 2, serials: 50...)
+/// .roles {
+///     $0.ping = 0
+///     $0.push = 1
+///     $0.cancel = 2
+///     $0.serials = 50...
+/// }
 /// ```
 ///
-/// The fields say where the bytes are; the *roles* say what the numbers in them mean (`roles(…)`, see
+/// The fields say where the bytes are; the *roles* say what the numbers in them mean (``roles(_:file:line:)``, see
 /// <doc:DescribingYourProtocol>). If requests and responses have different fields, pass both: `FrameLayout { … }
 /// response: { … }`. Without a serial field, responses are matched in order.
 ///
@@ -33,8 +38,8 @@ public struct FrameLayout: Sendable {
     private struct Content {
         var inbound: LayoutPlan
         var outbound: LayoutPlan
-        var roles: Roles
-        var declared = RoleList()
+        var roles: CheckedRoles
+        var declared = Roles()
         var isServerSide = false
         var pushKey: (@Sendable (Frame) -> PushKey?)?
         var maximumFrameSize: Int
@@ -60,13 +65,14 @@ public struct FrameLayout: Sendable {
         set { change { $0.outbound = newValue } }
     }
 
-    var roles: Roles {
+    /// The declared roles, checked against the fields.
+    var roles: CheckedRoles {
         get { content.roles }
         set { change { $0.roles = newValue } }
     }
 
     /// The roles as they were declared.
-    var declared: RoleList {
+    var declared: Roles {
         get { content.declared }
         set { change { $0.declared = newValue } }
     }
@@ -135,7 +141,7 @@ public struct FrameLayout: Sendable {
         let content = Content(
             inbound: LayoutPlan(response, maximumFrameSize: maximumFrameSize),
             outbound: LayoutPlan(request, maximumFrameSize: maximumFrameSize),
-            roles: try Roles(RoleList(), request: request, response: response),
+            roles: try CheckedRoles(Roles(), request: request, response: response),
             maximumFrameSize: maximumFrameSize
         )
         object = Object(content)
@@ -288,18 +294,20 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
     }
 
     /// Whether the layout has the role `responsesRepeat`.
-    public var checksResponses: Bool { !declared.repeated.isEmpty }
+    public var checksResponses: Bool { !declared.responsesRepeat.isEmpty }
 
     /// Copies the fields that the role `responsesRepeat` names from `request` to `response`, unless they are set there.
     package func repeatFields(of request: borrowing Frame, in response: inout Frame) {
-        for case .field(let name) in declared.repeated where response[name] == nil { response[name] = request[name] }
+        for case .field(let name) in declared.responsesRepeat where response[name] == nil {
+            response[name] = request[name]
+        }
     }
 
     /// Checks that a response repeats the values of its request that the role `responsesRepeat` names.
     ///
     /// - Throws: `responseMismatch` if it does not.
     public func check(_ response: Frame, against request: Frame) throws(FrameError) {
-        for field in declared.repeated {
+        for field in declared.responsesRepeat {
             let (name, expected, found): (String, UInt64, UInt64)
             switch field {
             case .type:

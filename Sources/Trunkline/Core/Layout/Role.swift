@@ -10,7 +10,7 @@
 /// | `.field("remaining", 1...)` | whose named field holds one of these numbers |
 ///
 /// A range without an upper bound ends at the largest number of its field. If the field cannot hold one of the numbers,
-/// the call of `roles(…)` stops the program with a message that names the role.
+/// ``FrameLayout/roles(_:file:line:)`` stops the program with a message that names the role.
 public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
     enum Place: Sendable, Hashable {
         case type
@@ -220,6 +220,14 @@ func numbersIfAny<Number: FixedWidthInteger>(of range: some RangeExpression<Numb
     guard let last = bounds.upper else { return lower...UInt64.max }
     guard let upper = UInt64(exactly: last), upper >= lower else { return nil }
     return lower...upper
+}
+
+/// Returns a range with these numbers, of which `numbers(of:)` returns them again.
+func range<Number: FixedWidthInteger>(of numbers: ClosedRange<UInt64>) -> any RangeExpression<Number> {
+    if numbers == noNumbers { return ..<Number.zero }
+    let lower = Number(numbers.lowerBound)
+    if numbers.upperBound == .max { return lower... }
+    return lower...Number(numbers.upperBound)
 }
 
 /// Returns the lowest number of `range`, which is 0 without a lower bound, and the highest, which is `nil` without an

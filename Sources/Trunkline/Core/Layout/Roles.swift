@@ -1,351 +1,207 @@
-/// The roles as they were declared; `nil` means the default.
-struct RoleList: Sendable {
-    var ping: UInt32?
-    var pong: UInt32?
-    var heartbeat: Frame?
-    var cancel: UInt32?
-    var push: Role?
-    var response: Role?
-    var part: Role?
-    var window: UInt32?
-    var goAway: Role?
-    var retryAfter: RetryAfterField?
-    var closing: UInt32?
-    var success: ClosedRange<UInt64>?
-    var failure: Role?
-    var failureCode: FailureCode?
-    var requests: ClosedRange<UInt64>?
-    var serials: ClosedRange<UInt64>?
-    var repeated: [RepeatedField] = []
-    var kind: (@Sendable (Frame) -> Frame.Kind?)?
-    /// The types of responses that must have a body.
-    var bodies: ClosedRange<UInt64>?
+extension FrameLayout {
+    /// The roles of a layout's frames. Each property is a role, and `nil` means that the protocol does not have it.
+    ///
+    /// ```swift
+    /// acme.roles {
+    ///     $0.push = .field("flow", 2)
+    ///     $0.part = .bit(0, of: "flags")
+    ///     $0.success = 200
+    ///     $0.requests = 3...99
+    /// }
+    /// modbus.roles {
+    ///     $0.heartbeat = Frame(.request, type: 8, body: [0, 0, 0, 0])
+    ///     $0.failure = .bit(7)
+    ///     $0.serials = 16...
+    /// }
+    /// ```
+    ///
+    /// ### How a received frame gets its kind
+    ///
+    /// 1. A ``Field/kind(_:_:order:)`` field, if there is one, gives the kind. Otherwise, with ``response``, frames
+    ///    with its mark are responses, and all others are pushes (requests of the server, if ``push`` is set).
+    ///    Otherwise every frame is a response.
+    /// 2. The types of ``ping``, ``pong`` and ``cancel`` override this.
+    /// 3. ``goAway`` and ``push`` apply, except to frames that are marked as responses.
+    /// 4. A response with a serial below ``serials`` is a pong if there is a ``heartbeat``.
+    /// 5. A response with the mark of ``part`` is a part.
+    /// 6. The closure ``kind`` may change the result.
+    /// 7. A response or part whose type is not one of ``requests`` is malformed.
+    ///
+    /// The layout adds the type and the marks of its kind to a frame that is sent. So ``Frame/type`` is the same in a
+    /// request and in its responses.
+    ///
+    /// ### Which roles are errors
+    ///
+    /// The fields must exist, and every number must fit its field. A range without an upper bound ends at the largest
+    /// number of the field. Frames of `ping`, `pong`, `cancel` and `closing` have no body, so a layout that requires a
+    /// body cannot have these roles. Each property says which other roles and fields it requires or excludes.
+    ///
+    /// A type number cannot have two of the roles `ping`, `pong`, `cancel`, `window`, `closing`, `goAway`, `push`,
+    /// `part` and `requests`, with these exceptions:
+    /// - `pong` may have the type of `ping`, and `closing` that of `goAway`.
+    /// - `part` and `closing` may have types of `requests` and of each other.
+    /// - If something marks responses (the role `response`, or a kind field that lists pushes), `push` and `goAway` may
+    ///   have types of `requests` and `part`, and `closing` may have a type of `push`.
+    /// - `requests` may contain types of other roles, but not at its ends.
+    ///
+    /// Numbers of a named field cannot have two roles either, and two roles cannot have the same mark.
+    public struct Roles: Sendable {
+        // MARK: Control frames
 
-    /// The marks that distinguish frames, each with the name of its role.
-    fileprivate var marks: [(role: String, mark: Role?)] {
-        [("response", response), ("push", push), ("part", part), ("goAway", goAway), ("failure", failure)]
-    }
+        /// The type of pings, in both directions.
+        ///
+        /// Without `ping` and ``heartbeat``, a link has no heartbeat. The two cannot be combined.
+        public var ping: UInt32?
 
-    /// The mark of a push, unless it consists of type numbers.
-    var pushMark: Role? { push?.types == nil ? push : nil }
+        /// The type of the answers to pings; by default the type of ``ping``. Requires `ping`.
+        ///
+        /// If the types are the same and nothing marks responses, a ping counts as the answer while the client waits
+        /// for one. Other pings are then answered at most once a second.
+        public var pong: UInt32?
 
-    fileprivate var hasMarks: Bool {
-        pushMark != nil || (part != nil && part?.types == nil) || response != nil || goAway != nil || failure != nil
-            || retryAfter != nil || requests != nil || kind != nil || heartbeat != nil || failureCode != nil
-            || bodies != nil
-    }
-}
+        /// A request that serves as a ping, for protocols without a ping.
+        ///
+        /// Choose one that costs the server little, such as Modbus's diagnostics or a DNS query for the root. It is
+        /// sent with the type, body and named fields that it has here, and with one of the serials below ``serials``,
+        /// so `serials` must begin at 1 or above. Every response with such a serial, including an error response, is
+        /// the answer to a ping. A layout without serials needs a kind field that lists `pong` instead.
+        ///
+        /// Cannot be combined with ``ping``.
+        public var heartbeat: Frame?
 
-/// The roles of a layout's frames, by their numbers: the declared roles, checked against the layout.
-struct Roles: Sendable {
-    var ping: UInt32?
-    /// `nil` if a pong has the type of a ping.
-    var pong: UInt32?
-    var cancel: UInt32?
-    var closing: UInt32?
-    var push: ClosedRange<UInt32>?
-    /// The types of a part, in both directions; see `isRequestPart`.
-    var part: ClosedRange<UInt32>?
-    /// The type of a frame by which the client accepts more bytes of a reply.
-    var window: UInt32?
-    var success: ClosedRange<UInt32> = 0...0
-    var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
+        /// The type of the frame that cancels the request with the same serial.
+        ///
+        /// By default, the client does not tell the server that it has cancelled a request. Requires a serial field.
+        public var cancel: UInt32?
 
-    /// Whether more than the numbers above distinguishes frames: a property below, or a role of another kind.
-    var hasMarks: Bool
-    var requests: ClosedRange<UInt32>?
-    /// The types of responses that must have a body.
-    var bodies: ClosedRange<UInt32>?
-    /// Whether responses are marked, so that a marked response is not a push, whatever its type.
-    var tellsPushes: Bool
-    /// The bits of the type that are marks and therefore not part of `frame.type`.
-    var typeBits: UInt32
+        /// The types, or the mark, by which the server announces that it is about to close the link; by default, no
+        /// frames.
+        ///
+        /// If a `goAway` has a type of pushes, use ``kind`` to distinguish it.
+        public var goAway: Role?
 
-    /// Returns whether a frame with this serial belongs to a heartbeat. If other serials are reserved, 0 may also mean
-    /// "no serial".
-    func isReserved(_ serial: SerialNumber) -> Bool {
-        serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
-    }
+        /// The named field of a ``goAway`` frame that holds the retry delay; by default, there is none.
+        ///
+        /// Requires a way to recognize such frames: `goAway`, ``kind``, or a kind field that lists `goAway`.
+        public var retryAfter: RetryAfterField?
 
-    /// Returns whether a frame to the server with this type is a part of a request. A type that is also that of requests
-    /// or of the closing frame marks only parts of replies.
-    func isRequestPart(_ type: UInt32) -> Bool {
-        guard let part, part.contains(type), type != closing else { return false }
-        return requests?.contains(type) != true
-    }
+        /// The type of the final frame before an orderly close, such as SMPP's `unbind`; by default, there is none.
+        ///
+        /// The frame is a request with an empty body; its serial is 1 if ``serials`` begins above 1, and otherwise 0.
+        /// The client does not wait for an answer. See ``ClosingCodec/closingFrame()``.
+        public var closing: UInt32?
 
-    /// Returns the kind of a received frame with this type.
-    @inline(__always)
-    func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
-        if type == ping { return .ping }
-        if type == pong { return .pong }
-        if type == cancel { return .cancel }
-        if let part, part.contains(type), !isServerSide || type != closing { return .part }
-        if isServerSide { return .request }
-        if let push, push.contains(type) { return .push }
-        return .response
-    }
+        /// The type of the frame by which the client accepts more bytes of the reply to the request with the same
+        /// serial; by default, there is none. See ``WindowedCodec/isWindowUpdate(_:)``.
+        ///
+        /// Requires a serial field.
+        public var window: UInt32?
 
-    // MARK: Checking
+        // MARK: Messages of the server
 
-    /// Creates the roles of `list` after checking that they fit the fields of requests and responses.
-    init(_ list: RoleList, request: LayoutShape, response: LayoutShape) throws(LayoutError) {
-        let types = [request.type, response.type]
-        hasMarks = list.hasMarks || request.kind != nil || response.kind != nil
-        tellsPushes = list.response != nil || response.kind?.lists(.push) == true
-        typeBits = try Roles.typeBits(of: list, types)
+        /// The types, or the mark, of messages that the server sends without a request.
+        ///
+        /// By default, no frames; with ``response``, all frames that are not responses.
+        public var push: Role?
 
-        ping = try single("ping", list.ping, in: types)
-        pong = try single("pong", list.pong, in: types)
-        cancel = try single("cancel", list.cancel, in: [request.type])
-        window = try single("window", list.window, in: [request.type])
-        closing = try single("closing", list.closing, in: [request.type])
-        if pong != nil, ping == nil { throw LayoutError(role: "pong", "the layout also needs the role \"ping\"") }
-        if pong == ping { pong = nil }
-        try list.checkTypes(tellsPushes: tellsPushes)
-        for (role, number) in [("cancel", cancel), ("window", window)] where number != nil && request.serial == nil {
-            throw LayoutError(role: role, "the layout has no serial field to identify the request")
+        /// The mark that responses have and all other frames do not have.
+        ///
+        /// By default, all frames without another role are responses. Cannot be combined with a kind field.
+        public var response: Role?
+
+        /// The types, or the mark, of a part of a reply with more to come. By default, each reply is one frame.
+        ///
+        /// Types also mark parts of requests (``Client/open(_:timeout:partTimeout:options:buffering:)``), except types
+        /// that are in ``requests`` or that ``closing`` has. A kind field that lists `part` marks both too.
+        public var part: Role?
+
+        // MARK: Outcomes
+
+        /// The statuses of responses that are not error responses; 0 by default. Requires a status field.
+        public var success: Statuses?
+
+        /// The mark of an error response, in addition to its status; by default, there is none.
+        ///
+        /// In a layout without a status field, the number that the mark tests (`.bits`, `.field`) becomes the
+        /// ``Frame/status`` of the error response.
+        public var failure: Role?
+
+        /// The place where an error response by ``failure`` holds its code, in a layout without a status field.
+        ///
+        /// With `.body(UInt8.self)`, the first byte of the body becomes the ``Frame/status``, or 0 if there is no body.
+        /// If an error response is sent with a status and without a body, the status becomes its body. By default, the
+        /// code is the number that `failure` tests, if any. Requires `failure`.
+        public var failureCode: FailureCode?
+
+        // MARK: Requests
+
+        /// The types of requests and their responses, such as `3...`; all by default.
+        ///
+        /// Sending a frame with a type that is not one of these and has no other role fails with `unknownType`. A
+        /// received frame with such a type is malformed (``Frame/malformedReason``), and only the request with its
+        /// serial fails. In a layout without serials, such a frame ends the link.
+        public var requests: (any RangeExpression<UInt32>)? {
+            get { requestTypes.map { range(of: $0) } }
+            set { requestTypes = newValue.map { numbers(of: $0) } }
         }
-        let bodiless = [("ping", ping), ("pong", pong), ("cancel", cancel), ("closing", closing)]
-        for (role, number) in bodiless where number != nil {
-            guard max(request.bodySizes.lowerBound, response.bodySizes.lowerBound) == 0 else {
-                throw LayoutError(role: role, "its frames have no body, but the layout requires one")
-            }
-        }
-        push = try Roles.codes("push", list.push?.types, in: [response.type], otherThan: typeBits)
-        part = try Roles.codes("part", list.part?.types, in: [response.type], otherThan: typeBits)
-        success = try Roles.codes("success", list.success, in: [response.status], "status") ?? 0...0
-        if let serials = list.serials {
-            self.serials = try Roles.fit("serials", serials, in: [request.serial, response.serial], "serial")
-        } else if let serial = request.serial, let repeated = response.serial {
-            serials = 1...min(serial.maximum, repeated.maximum)
-        }
-        if list.heartbeat != nil { try checkHeartbeat(list, response) }
-        for field in list.repeated { try field.check(request, response) }
-        bodies = try Roles.codes("bodies", list.bodies, in: types)
-        requests = try Roles.codes("requests", list.requests, in: types)
-        try checkMarks(list, request, response)
-    }
 
-    private func checkMarks(_ list: RoleList, _ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
-        if list.response != nil, request.kind != nil || response.kind != nil {
-            throw LayoutError(role: "response", "the kind field of the layout already marks responses")
+        /// The serials of the client's requests, such as `50...`; by default `1...`, up to the largest that fits in the
+        /// serial field.
+        ///
+        /// Pings use the serials below this range, so leave some serials for them. Requires a serial field.
+        public var serials: (any RangeExpression<SerialNumber>)? {
+            get { serialNumbers.map { range(of: $0) } }
+            set { serialNumbers = newValue.map { numbers(of: $0) } }
         }
-        try check(list.response, "response", in: request)
-        for (index, (role, mark)) in list.marks.enumerated() {
-            try check(mark, role, in: response)
-            // Frames would always have both roles.
-            if let mark, let other = list.marks[..<index].first(where: { $0.mark == mark }) {
-                throw LayoutError(role: role, "it has the same mark as the role \(other.role)")
-            }
-        }
-        if let failureCode = list.failureCode {
-            guard failureCode.width <= 4 else {
-                throw LayoutError(role: "failureCode", "it can be 1 to 4 bytes wide, not \(failureCode.width)")
-            }
-            guard list.failure != nil else {
-                throw LayoutError(role: "failureCode", "the layout also needs the role \"failure\"")
-            }
-            guard response.status == nil else {
-                throw LayoutError(role: "failureCode", "the status field of the layout already holds the code")
-            }
-        }
-        if let hint = list.retryAfter {
-            try response.integer(hint.name, of: "retryAfter")
-            guard list.goAway != nil || list.kind != nil || response.kind?.lists(.goAway) == true else {
-                throw LayoutError(role: "retryAfter", "the layout also needs the role \"goAway\"")
-            }
-        }
-    }
 
-    /// Checks that the answer to a heartbeat without its own type can be distinguished from other responses.
-    private func checkHeartbeat(_ list: RoleList, _ response: LayoutShape) throws(LayoutError) {
-        guard list.ping == nil else {
-            throw LayoutError(role: "heartbeat", "it cannot be combined with the role ping")
-        }
-        guard response.kind?.lists(.pong) == true || response.serial != nil && serials.lowerBound > 0 else {
-            let remedy = response.serial == nil ? "list pong in a kind field" : "let serials begin at 1 or above"
-            throw LayoutError(role: "heartbeat", "its answer cannot be distinguished from other responses: \(remedy)")
-        }
-    }
+        /// The values of its request that a response, or a part of one, repeats: the type or named numbers. By default,
+        /// nothing is compared.
+        ///
+        /// A response that differs fails that request with `protocolViolation`, fate `unknown`, because it may belong
+        /// to another request. The request is cancelled, and its serial is quarantined. In a layout without serials,
+        /// the link ends, because later responses would go to the wrong requests too. A field that the request does not
+        /// set has the default of the link. If types mark parts, parts need not repeat the type. To compare them, the
+        /// client keeps each request until it is answered.
+        public var responsesRepeat: [RepeatedField] = []
 
-    private func single(_ role: String, _ number: UInt32?, in slots: [Slot?]) throws(LayoutError) -> UInt32? {
-        try Roles.codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, otherThan: typeBits)?.lowerBound
-    }
+        // MARK: Exceptions
 
-    /// The fields are at most 4 bytes wide, so every number that fits them fits a `UInt32`.
-    static func codes(
-        _ role: String,
-        _ range: ClosedRange<UInt64>?,
-        in slots: [Slot?],
-        _ field: String = "type",
-        otherThan typeBits: UInt32 = 0
-    ) throws(LayoutError) -> ClosedRange<UInt32>? {
-        guard let range else { return nil }
-        let fitting = try fit(role, range, in: slots, field)
-        let codes = UInt32(fitting.lowerBound)...UInt32(fitting.upperBound)
-        if codes.lowerBound & typeBits != 0 {
-            throw LayoutError(role: role, "\(hexadecimal(codes.lowerBound)) has a bit that is another role's mark")
-        }
-        return codes
-    }
+        /// A closure that makes the final decision; by default, the other roles decide.
+        ///
+        /// Its argument is a frame that the client received, with the kind that the other roles have set. It returns
+        /// the frame's kind, or `nil` to reject the frame as malformed (`unknownType`). Called on the event loop, so it
+        /// must not block. It has no effect on sent frames. When you send a frame, set the values that the closure
+        /// reads yourself.
+        public var kind: (@Sendable (Frame) -> Frame.Kind?)?
 
-    /// Ends an open range at the largest number of the narrowest field.
-    private static func fit(
-        _ role: String,
-        _ range: ClosedRange<UInt64>,
-        in slots: [Slot?],
-        _ field: String
-    ) throws(LayoutError) -> ClosedRange<UInt64> {
-        var upper = range.upperBound
-        if range == noNumbers { throw LayoutError.badNumber(role) }
-        for slot in slots {
-            guard let slot else { throw LayoutError(role: role, "the layout has no \(field) field") }
-            if range.upperBound == .max { upper = min(upper, slot.maximum) }
-            guard range.lowerBound <= upper, upper <= slot.maximum else {
-                throw misfit(range.lowerBound <= slot.maximum ? range.upperBound : range.lowerBound, role, slot, field)
-            }
-        }
-        return range.lowerBound...upper
-    }
+        /// The numbers of `requests`.
+        private(set) var requestTypes: ClosedRange<UInt64>?
+        /// The numbers of `serials`.
+        private(set) var serialNumbers: ClosedRange<UInt64>?
+        /// The types of responses that must have a body; set by `requiringBody`.
+        var bodies: ClosedRange<UInt64>?
 
-    private static func misfit(_ number: UInt64, _ role: String, _ slot: Slot, _ field: String) -> LayoutError {
-        let (number, size) = (hexadecimal(number), byteSize(slot.width))
-        return LayoutError(role: role, "\(number) does not fit the \(field) field, which has \(size)")
-    }
-
-    /// Returns the bits of the type that roles use as marks. The type must have all of them.
-    private static func typeBits(of list: RoleList, _ slots: [Slot?]) throws(LayoutError) -> UInt32 {
-        var typeBits: UInt32 = 0
-        for (role, mark) in list.marks {
-            guard let mark, case .type = mark.place, case .bits(let bits, let numbers) = mark.test else { continue }
-            for slot in slots {
-                guard let slot else { throw LayoutError(role: role, "the layout has no type field") }
-                try bits.check(holding: numbers, role, in: slot, "type")
-            }
-            if typeBits & mark.typeBits != 0 { throw LayoutError(role: role, "another role uses the same bit") }
-            typeBits |= mark.typeBits
-        }
-        return typeBits
-    }
-
-    /// Checks that frames of this shape can have `mark`.
-    private func check(_ mark: Role?, _ role: String, in shape: LayoutShape) throws(LayoutError) {
-        guard let mark else { return }
-        let (slot, name): (Slot, String)
-        switch mark.place {
-        case .type:
-            guard let type = shape.type else { throw LayoutError(role: role, "the layout has no type field") }
-            (slot, name) = (type, "type")
-        case .field(let field):
-            (slot, name) = (try shape.integer(field, of: role), "\"\(field)\"")
-        }
-        switch mark.test {
-        case .bits(let bits, let numbers):
-            try bits.check(holding: numbers, role, in: slot, name)
-        case .numbers(let numbers):
-            if mark.types != nil { _ = try Roles.codes(role, numbers, in: [slot], otherThan: typeBits) }
-            if numbers == noNumbers { throw LayoutError.badNumber(role) }
-            guard numbers.lowerBound <= slot.maximum else { throw Roles.misfit(numbers.lowerBound, role, slot, name) }
-        }
+        /// The mark of a push, unless it consists of type numbers.
+        var pushMark: Role? { push?.types == nil ? push : nil }
     }
 }
 
-extension BitRange {
-    /// Checks that the field has these bits and that some of their numbers have the role and others do not.
-    fileprivate func check(
-        holding numbers: ClosedRange<UInt64>,
-        _ role: String,
-        in slot: Slot,
-        _ name: String
-    ) throws(LayoutError) {
-        let last = 8 * slot.width - 1
-        guard count > 0 else { throw LayoutError(role: role, "its range of bits of the \(name) field is empty") }
-        guard lower >= 0, lower <= last + 1 - count else {
-            let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + (count - 1))"
-            throw LayoutError(role: role, "the \(name) field has the bits 0 to \(last), not \(bits)")
+extension FrameLayout.Roles {
+    /// Statuses of responses: one, such as `200`, or several, such as `.statuses(200...299)`.
+    public struct Statuses: Sendable, Hashable, ExpressibleByIntegerLiteral {
+        let numbers: ClosedRange<UInt64>
+
+        /// Creates the statuses that consist of `number`.
+        public init(integerLiteral number: UInt32) { self = .status(number) }
+
+        private init(_ numbers: ClosedRange<UInt64>) { self.numbers = numbers }
+
+        /// Returns the statuses that consist of `number`.
+        public static func status(_ number: UInt32) -> Statuses { .statuses(number...number) }
+
+        /// Returns the statuses in a range. A range without an upper bound ends at the largest status of the field.
+        public static func statuses(_ numbers: some RangeExpression<UInt32>) -> Statuses {
+            Statuses(Trunkline.numbers(of: numbers))
         }
-        if numbers == noNumbers { throw LayoutError.badNumber(role) }
-        guard numbers.lowerBound <= maximum else {
-            throw LayoutError(role: role, "\(hexadecimal(numbers.lowerBound)) does not fit in \(count) bits")
-        }
-        if numbers.lowerBound == 0, numbers.upperBound >= maximum {
-            throw LayoutError(role: role, "its range is every value of its bits, so every frame would have the role")
-        }
-    }
-}
-
-extension LayoutShape {
-    /// Returns the position of the named integer that `role` looks at.
-    @discardableResult
-    func integer(_ field: String, of role: String) throws(LayoutError) -> Slot {
-        guard let named = named.first(where: { $0.name == field }) else {
-            throw LayoutError(role: role, "the \(direction) layout has no field \"\(field)\"")
-        }
-        guard !named.isBytes else { throw LayoutError(role: role, "the field \"\(field)\" is not an integer") }
-        return named.slot
-    }
-}
-
-extension LayoutError {
-    init(role: String, _ message: String) { self.init("role \(role)", message) }
-
-    fileprivate static func badNumber(_ role: String) -> LayoutError {
-        LayoutError(role: role, "its range of numbers is empty")
-    }
-}
-
-// MARK: - Conflicts
-
-// A type with two roles would silently get the role that is checked first: all pushes read as pings, or requests that
-// no caller can send.
-
-extension RoleList {
-    /// Throws if two roles have the same number of the type or of a named field.
-    fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
-        let roles: [(name: String, role: Role?)] = [
-            ("ping", ping.map(Role.type)), ("pong", pong == ping ? nil : pong.map(Role.type)),
-            ("cancel", cancel.map(Role.type)), ("window", window.map(Role.type)), ("closing", closing.map(Role.type)),
-            ("goAway", goAway), ("push", push), ("part", part),
-            ("requests", requests.map { Role(.type, .numbers($0)) }),
-        ]
-        for (index, second) in roles.enumerated() {
-            for first in roles[..<index] where !RoleList.mayShare(first.name, second.name, tellsPushes) {
-                guard let a = first.role, let b = second.role, let number = a.firstNumber(sharedWith: b) else {
-                    continue
-                }
-                if second.name == "requests", a.isAmid(b) { continue }
-                let shared = "\(b.name) \(hexadecimal(number))"
-                throw LayoutError(role: second.name, "\(shared) already has the role \(first.name)")
-            }
-        }
-    }
-
-    /// Returns whether frames of these roles differ by more than their types: by their direction, or by a mark on
-    /// responses.
-    private static func mayShare(_ first: String, _ second: String, _ tellsPushes: Bool) -> Bool {
-        switch (first, second) {
-        case ("closing", "goAway"), ("closing", "part"), ("closing", "requests"), ("part", "requests"): true
-        case ("closing", "push"), ("goAway", "part"), ("goAway", "requests"), ("push", "part"), ("push", "requests"):
-            tellsPushes
-        default: false
-        }
-    }
-}
-
-extension Role {
-    /// Returns the lowest number that has both roles.
-    fileprivate func firstNumber(sharedWith other: Role) -> UInt64? {
-        guard place == other.place, case .numbers(let mine) = test, case .numbers(let others) = other.test,
-            mine.overlaps(others)
-        else { return nil }
-        return max(mine.lowerBound, others.lowerBound)
-    }
-
-    /// Returns whether `other` has numbers both below and above all of these. Such a range cannot exclude them. For
-    /// example, SMPP has commands with lower and with higher numbers than `enquire_link`.
-    fileprivate func isAmid(_ other: Role) -> Bool {
-        guard case .numbers(let mine) = test, case .numbers(let others) = other.test else { return false }
-        return others.lowerBound < mine.lowerBound && mine.upperBound < others.upperBound
     }
 }

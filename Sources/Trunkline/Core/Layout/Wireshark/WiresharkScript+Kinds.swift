@@ -2,8 +2,8 @@
 // does.
 
 extension WiresharkScript {
-    private var roles: Roles { layout.roles }
-    private var declared: RoleList { layout.declared }
+    private var roles: CheckedRoles { layout.roles }
+    private var declared: FrameLayout.Roles { layout.declared }
 
     /// Returns the function that returns the kind of a frame of one direction, without its name.
     func kind(_ shape: LayoutShape) -> String {
