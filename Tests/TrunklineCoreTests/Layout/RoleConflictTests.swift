@@ -138,4 +138,19 @@ struct RoleConflictTests {
                 == "role requests: 0x100 does not fit the type field, which has 1 byte"
         )
     }
+
+    @Test func anErrorNamesTheBitsThatAreOutsideTheirField() {
+        #expect(
+            mistake { $0.push = .bit(8, of: "flags") }
+                == "role push: bit 8 is outside the \"flags\" field, which has bits 0 to 7"
+        )
+        #expect(
+            mistake { $0.failure = .bits(5..<9) }
+                == "role failure: bits 5 to 8 are outside the type field, which has bits 0 to 7"
+        )
+        #expect(
+            mistake { $0.failure = .bits(0..<2, of: "flags", holding: 0...) }
+                == "role failure: every frame would have the role, because its numbers include all values of the bits"
+        )
+    }
 }

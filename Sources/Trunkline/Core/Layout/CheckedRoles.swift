@@ -241,8 +241,8 @@ extension BitRange {
         let last = 8 * slot.width - 1
         guard count > 0 else { throw LayoutError(role: role, "its range of bits of the \(name) field is empty") }
         guard lower >= 0, lower <= last + 1 - count else {
-            let bits = count == 1 ? "\(lower)" : "\(lower) to \(lower + (count - 1))"
-            throw LayoutError(role: role, "the \(name) field has the bits 0 to \(last), not \(bits)")
+            let bits = count == 1 ? "bit \(lower) is" : "bits \(lower) to \(lower + (count - 1)) are"
+            throw LayoutError(role: role, "\(bits) outside the \(name) field, which has bits 0 to \(last)")
         }
         if numbers == noNumbers { throw LayoutError.badNumber(role) }
         guard numbers.lowerBound <= maximum else {
@@ -251,7 +251,7 @@ extension BitRange {
         if numbers.lowerBound == 0, numbers.upperBound >= maximum {
             throw LayoutError(
                 role: role,
-                "its range is every value of its bits, so every frame would have the role"
+                "every frame would have the role, because its numbers include all values of the bits"
             )
         }
     }

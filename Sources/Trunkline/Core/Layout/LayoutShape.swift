@@ -193,12 +193,12 @@ struct LayoutShape: Sendable {
 
     private func checkName(_ key: String, _ name: String) throws(LayoutError) {
         if key.isEmpty { throw LayoutError(name, "its name is empty") }
-        if named.contains(where: { $0.name == key }) { throw LayoutError(name, "the name is used twice") }
+        if named.contains(where: { $0.name == key }) { throw LayoutError(name, "another field has the same name") }
     }
 
     private func check(_ numbers: [Frame.Kind: UInt64], in slot: Slot, _ name: String) throws(LayoutError) {
         let needed: Frame.Kind = direction == .request ? .request : .response
-        if numbers[needed] == nil { throw LayoutError(name, "it lists no number for a \(needed)") }
+        if numbers[needed] == nil { throw LayoutError(name, "it must list a number for the kind \(needed)") }
         if Set(numbers.values).count < numbers.count { throw LayoutError(name, "two kinds have the same number") }
         for (kind, number) in numbers where number > slot.maximum {
             throw LayoutError(name, "the number \(number) of a \(kind) is above \(slot.maximum)")
