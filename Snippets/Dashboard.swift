@@ -331,7 +331,7 @@ func runInteractively(_ client: Client, _ server: LoopbackServer, _ faults: Faul
         while !Task.isCancelled {
             let next = await Sample(metrics: client.metrics, time: board.now)
             let (columns, rows) = Terminal.size
-            let (texts, slowest) = (samples.add(next), await client.slowestRequests)
+            let (texts, slowest) = (samples.add(next), await client.diagnostics.slowestRequests)
             draw(screen(next, texts, slowest, faults.now, board, rows: rows), columns: columns, rows: rows)
             try? await Task.sleep(for: .milliseconds(250))
         }
@@ -356,7 +356,7 @@ func runScript(_ client: Client, _ server: LoopbackServer, _ faults: Faults, _ b
     }
     let last = await Sample(metrics: client.metrics, time: board.now)
     print("failures: \(last.failures.joined(separator: ", "))")
-    for timeline in await client.slowestRequests.prefix(3) { print("slow: \(timeline)") }
+    for timeline in await client.diagnostics.slowestRequests.prefix(3) { print("slow: \(timeline)") }
 }
 
 let faults = Faults()

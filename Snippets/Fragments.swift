@@ -23,7 +23,7 @@ func monitor(_ client: Client) async {
 }
 
 func inspect(_ client: Client) async {
-    for certificate in await client.tlsSession?.certificates ?? [] {
+    for certificate in await client.diagnostics.tlsSession?.certificates ?? [] {
         log("\(certificate.subject) expires at \(Date(timeIntervalSince1970: Double(certificate.notAfter)))")
     }
 }
@@ -59,7 +59,7 @@ func timelines(_ client: Client, _ request: Request) async throws {
     let recorder = TimelineRecorder()
     _ = try await client.send(request, options: CallOptions(recorder: recorder))
     for timeline in recorder.timelines { log("\(timeline)") }
-    for timeline in await client.slowestRequests { log("type \(timeline.type): \(timeline)") }
+    for timeline in await client.diagnostics.slowestRequests { log("type \(timeline.type): \(timeline)") }
 }
 
 struct LinkLog: ClientObserver {

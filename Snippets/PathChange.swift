@@ -48,7 +48,7 @@ try await network.run {
         options.requests.timeout = .seconds(3600)
     }
     let client = Client(to: ["10.0.0.7:7000", "10.0.0.8:7000"], speaking: acme, options: options, on: network.loops)
-    let (paths, reports) = (client.paths, client.disconnects)
+    let (paths, reports) = (client.diagnostics.paths, client.disconnects)
     async let watchingPaths: Void = {
         for await path in paths { print("   path: \(path)") }
     }()

@@ -21,7 +21,7 @@ options.tls.identity = worker
 let client = Client(to: server.endpoint, speaking: .standard, options: options)  // "tls://127.0.0.1:…"
 
 print("answered: \(try await client.send(Request(type: 0x410, body: "hello")).body == "hello")")
-print("over \(await client.tlsSession?.version ?? "plaintext")")
+print("over \(await client.diagnostics.tlsSession?.version ?? "plaintext")")
 await client.close()
 
 // A server whose certificate is not trusted is refused before a byte of a request is sent.

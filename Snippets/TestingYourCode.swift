@@ -236,7 +236,7 @@ func recordedTimeout() async throws -> String {
     let options = ClientOptions { $0.recorder = .ring() }
     let client = Client(to: server.endpoint, speaking: .standard, options: options)
     _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .milliseconds(50))
-    let text = await client.recording?.jsonLines ?? ""
+    let text = await client.diagnostics.recording?.jsonLines ?? ""
     await client.close()
     await server.stop()
     return text

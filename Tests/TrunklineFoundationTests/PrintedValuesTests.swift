@@ -161,10 +161,12 @@ private let secret = "s3cr3t-T0k3n"
         let pushes = client.pushes()
         let gateway = HTTPGateway(allowing: ["https://api.example.com"])
         body([
-            ("Bytes", bytes), ("CacheKey", CacheKey(request)), ("Client", client), ("ClientError", rejection),
+            ("Bytes", bytes), ("CacheKey", CacheKey(request)), ("Client", client),
+            ("ClientDiagnostics", client.diagnostics), ("ClientError", rejection),
             ("ClientError.Attempt", rejection.attempts[0]), ("ClientOptions", options),
             ("ClientOptions.TLS", options.tls), ("ClientOptions.TLS.Roots", options.tls.roots),
-            ("Connection", connection), ("ConnectionOptions", connectionOptions), ("Endpoint", endpoint),
+            ("Connection", connection), ("ConnectionDiagnostics", connection.diagnostics),
+            ("ConnectionOptions", connectionOptions), ("Endpoint", endpoint),
             ("EndpointError", try #require(endpointError)), ("EventLoops", loops),
             ("Field", Field.bytes("token", bytes.count, default: Array(bytes))), ("Frame", frame),
             ("FrameLayout", layout), ("PEM", identity.certificates), ("PendingRequest", pending),

@@ -27,7 +27,7 @@ struct HTTP1LinkEndTests {
             let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
             try await body(network, server, client)
             await client.close()
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
             await server.stop()
         }
         #expect(network.openLinks == 0)

@@ -26,7 +26,7 @@ struct HTTP1SimulationTests {
             let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
             try await body(server, client)
             await client.close()
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
             await server.stop()
         }
         #expect(network.openLinks == 0)

@@ -74,7 +74,7 @@ struct CaptureInteropTests {
         while await client.metrics.connection.losses.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
         try await send(0x410, 9)
         await client.close()
-        let recording = try #require(await client.recording)
+        let recording = try #require(await client.diagnostics.recording)
         await server.stop()
         guard case .host(_, let port) = server.endpoint.target else { return (recording, 0) }
         return (recording, port)

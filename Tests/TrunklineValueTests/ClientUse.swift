@@ -24,7 +24,7 @@ func useClient(_ options: ClientOptions, speaking codec: some FrameCodec = Frame
         await client.renewLink()
         try await network.clock.sleep(for: .milliseconds(300))
         _ = await client.metrics
-        _ = await client.recording
+        _ = await client.diagnostics.recording
         let start = network.clock.now
         await client.close()
         // `drainTimeout` may be endless, but all requests have ended.

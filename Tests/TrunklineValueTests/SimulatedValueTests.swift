@@ -130,7 +130,7 @@ struct SimulatedValueTests {
                 let options = ClientOptions.withEverything
                 let client = Client(to: "db:7000", speaking: FrameLayout.standard, options: options, on: network.loops)
                 _ = try await client.send(Request(type: 0x410))
-                let recording = try #require(await client.recording)
+                let recording = try #require(await client.diagnostics.recording)
                 for port in UInt16.extremes { _ = recording.pcapng(speaking: FrameLayout.standard, port: port) }
                 await client.close()
             }

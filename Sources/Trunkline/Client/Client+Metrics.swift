@@ -220,13 +220,8 @@ extension Client {
         return metrics
     }
 
-    /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each
-    /// other and with the client's tables.
-    ///
-    /// It is cheap enough for production: its time depends on the number of links, not of requests.
-    ///
-    /// - Returns: A line for each contradiction, with both numbers. A contradiction is a bug in this package.
-    public func audit() -> [String] {
+    /// Returns each contradiction between the metrics, and between them and the tables, as a line of text.
+    func audit() -> [String] {
         let metrics = metrics
         let onLinks = connection.inCallOfOwner { $0.requestCount }
         let ended = metrics.responses + metrics.written + metrics.failed

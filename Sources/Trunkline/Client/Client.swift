@@ -222,24 +222,6 @@ public actor Client {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
-
-    /// The network path to the server: of the link that is ready, or else of the attempt in progress, or else to the
-    /// first endpoint.
-    ///
-    /// The path is `local` for a loopback address or a Unix domain socket. It is `unknown` before the first attempt,
-    /// while a name is being resolved, and when the network is not monitored (`options.network`).
-    public var path: NetworkPath { connection.inCallOfOwner { $0.path } }
-
-    /// The current ``path`` and every different path that follows, until the client is closed.
-    ///
-    /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
-    public nonisolated var paths: AsyncStream<NetworkPath> { connection.paths }
-
-    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { connection.inCallOfOwner { $0.tlsSession } }
-
-    /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { connection.inCallOfOwner { $0.roundTripTime } }
 }
 
 extension Client: CustomReflectable {

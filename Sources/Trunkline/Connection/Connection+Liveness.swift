@@ -4,7 +4,7 @@
 /// there is nothing to do when it fires, it is armed anew.
 extension Connection {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { ready.flatMap { links[$0].machine.liveness.rules.roundTripTime } }
+    var roundTripTime: RoundTripTime? { ready.flatMap { links[$0].machine.liveness.rules.roundTripTime } }
 
     // MARK: Starting and stopping
 

@@ -1,7 +1,7 @@
 /// Following the host's network: the path of each link, and what changes mean for links and attempts.
 extension Connection {
-    /// The path of packets to the server. See ``Client/path``.
-    public var path: NetworkPath {
+    /// The path of packets to the server. See ``ClientDiagnostics/path``.
+    var path: NetworkPath {
         if let ready { return links[ready].path.latest }
         if let handshaking { return links[handshaking].path.latest }
         if let attempt { return attempt.path }
@@ -9,8 +9,8 @@ extension Connection {
     }
 
     /// The current ``path`` and every different path that follows, until the connection is closed. See
-    /// ``Client/paths``.
-    public nonisolated var paths: AsyncStream<NetworkPath> {
+    /// ``ClientDiagnostics/paths``.
+    nonisolated var paths: AsyncStream<NetworkPath> {
         stream(startingWith: { $0.path }, { $1(&$0.pathView.readers) })
     }
 

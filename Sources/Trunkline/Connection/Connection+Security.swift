@@ -8,7 +8,7 @@ struct Security {
 /// TLS between the socket and the handshake.
 extension Connection {
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }
+    var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }
 
     /// Reads what TLS needs, unless that has been done, and continues `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {

@@ -1,8 +1,7 @@
 /// Timelines of requests on the event loop.
 extension Client {
-    /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
-    /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
-    public var slowestRequests: [Timeline] { slowest.all(at: loop.now) }
+    /// The slowest requests and one-way messages of the last minutes. See ``ClientDiagnostics/slowestRequests``.
+    var slowestRequests: [Timeline] { slowest.all(at: loop.now) }
 
     /// Notes that a request was answered or, for a one-way message, written.
     @inline(__always)

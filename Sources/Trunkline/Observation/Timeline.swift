@@ -1,7 +1,7 @@
 /// When and where a request was on its way, from its call to its end.
 ///
 /// The timeline of a failed request is in ``ClientError/timeline``. To receive the timelines of other calls, pass a
-/// ``TimelineRecorder`` in ``CallOptions``, or see ``Client/slowestRequests``.
+/// ``TimelineRecorder`` in ``CallOptions``, or see ``ClientDiagnostics/slowestRequests``.
 public struct Timeline: Sendable, Hashable {
     /// One try of a request: from the call, or from the failure of the try before, to its own failure or the end of the
     /// request.

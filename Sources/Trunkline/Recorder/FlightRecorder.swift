@@ -242,16 +242,7 @@ enum RecordWords {
     }
 }
 
-extension Client {
-    /// What the flight recorder holds at present, oldest first; `nil` without ``ClientOptions/recorder``.
-    ///
-    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte. The caller's task
-    /// does the rest.
-    public nonisolated var recording: Recording? {
-        get async { await connection.recorderSnapshot.map { Recording($0) } }
-    }
-}
-
 extension Connection {
-    fileprivate var recorderSnapshot: FlightRecorder.Snapshot? { recorder?.snapshot }
+    /// What the recorder holds at present, to be read on another thread; `nil` without a recorder.
+    var recorderSnapshot: FlightRecorder.Snapshot? { recorder?.snapshot }
 }

@@ -7,7 +7,7 @@
 /// }
 /// ```
 ///
-/// ``Client/recording`` reads the recorder at any time. See <doc:FlightRecorder>.
+/// ``ClientDiagnostics/recording`` reads the recorder at any time. See <doc:FlightRecorder>.
 public struct RecorderOptions: Sendable {
     /// Frames whose bodies are kept.
     public enum Bodies: Sendable, Hashable {

@@ -1,8 +1,8 @@
 /// What happened in a client: its calls, the headers of its frames, and its events, in order.
 ///
-/// ``Client/recording`` reads it from a client with ``ClientOptions/recorder``. ``jsonLines`` writes it as text, and
-/// ``init(jsonLines:)`` reads that text. ``pcapng(speaking:port:)`` makes a capture file for Wireshark. The library
-/// `TrunklineTesting` replays it in a simulated network.
+/// ``ClientDiagnostics/recording`` reads it from a client with ``ClientOptions/recorder``. ``jsonLines`` writes it as
+/// text, and ``init(jsonLines:)`` reads that text. ``pcapng(speaking:port:)`` makes a capture file for Wireshark. The
+/// library `TrunklineTesting` replays it in a simulated network.
 public struct Recording: Sendable, Hashable {
     /// Something that was recorded.
     public struct Entry: Sendable, Hashable {

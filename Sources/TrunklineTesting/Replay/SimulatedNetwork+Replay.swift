@@ -100,7 +100,9 @@ extension SimulatedNetwork {
         options.recorder = .ring(bytes: max(4 << 20, 2 * recording.jsonLines.utf8.count))
         let client = Client(to: script.endpoints, speaking: codec, options: options, on: loops)
         try await perform(script, client, servers, padding)
-        guard let replayed = await client.recording else { preconditionFailure("the client has a recorder") }
+        guard let replayed = await client.diagnostics.recording else {
+            preconditionFailure("the client has a recorder")
+        }
         client.cancelAll()
         await client.close()
         for server in servers.values.sorted(by: { "\($0.endpoint)" < "\($1.endpoint)" }) { await server.stop() }

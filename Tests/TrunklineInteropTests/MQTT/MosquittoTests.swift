@@ -199,7 +199,7 @@ struct MosquittoTests {
         while await client.metrics.connection.pings < 17 { try await Task.sleep(for: .milliseconds(200)) }
         let metrics = await client.metrics
         #expect(metrics.connection.links == 1 && metrics.connection.disconnects.isEmpty)
-        #expect(await client.roundTripTime != nil)
+        #expect(await client.diagnostics.roundTripTime != nil)
         await client.close()
     }
 

@@ -123,15 +123,15 @@
                 let (on, off) = (caller(of: world.client()), caller(of: world.unmonitored()))
                 var began = ContinuousClock.now
                 try await Witness.observe([on, off]) {
-                    #expect(await on.client.path == World.first)
-                    #expect(await off.client.path == .unknown)
+                    #expect(await on.client.diagnostics.path == World.first)
+                    #expect(await off.client.diagnostics.path == .unknown)
                     began = .now
                     try world.near.ip(command)
                     for witness in [on, off] {
                         try await witness.waitForLinks(2)
                         try await witness.waitForAnswers(20)
                     }
-                    #expect(await on.client.path == World.second)
+                    #expect(await on.client.diagnostics.path == World.second)
                     for witness in [on, off] { #expect(await witness.client.metrics.connection.links == 2) }
                 }
                 try await printTimes(
@@ -159,7 +159,7 @@
                 var (began, ended) = (ContinuousClock.now, ContinuousClock.now)
                 var moved = ended
                 try await Witness.observe([on, off]) {
-                    #expect(await on.client.path == World.first)
+                    #expect(await on.client.diagnostics.path == World.first)
                     try await on.waitForAnswers(100)
                     began = .now
                     try world.near.ip("route add 203.0.113.1 via 198.18.2.2 metric 10")
@@ -168,7 +168,7 @@
                     try await on.wait { !$0.seen.reports.isEmpty }
                     ended = .now
                     for witness in [on, off] { try await witness.waitForAnswers(20) }
-                    #expect(await on.client.path == World.second)
+                    #expect(await on.client.diagnostics.path == World.second)
                     #expect(await on.client.metrics.connection.links == 2)
                     #expect(await off.client.metrics.connection.links == 1)
                 }
@@ -212,14 +212,14 @@
                     try world.near.ip("route del default")
                     try await on.wait { $0.seen.states.last?.state == .noNetwork(cause: .unreachable) }
                     let attempts = await on.client.metrics.connection.attempts
-                    #expect(await on.client.path == .noRoute)
+                    #expect(await on.client.diagnostics.path == .noRoute)
                     try await Task.sleep(until: lost + .seconds(2))
                     #expect(await on.client.metrics.connection.attempts == attempts)
                     #expect(on.seen.states.last?.state == .noNetwork(cause: .unreachable))
                     began = .now
                     try world.near.ip("route add default via 198.18.1.2")
                     for witness in [on, patient, off] { try await witness.waitForAnswers(20) }
-                    for witness in [on, patient] { #expect(await witness.client.path == World.first) }
+                    for witness in [on, patient] { #expect(await witness.client.diagnostics.path == World.first) }
                     #expect(await on.client.metrics.connection.links == 2)
                 }
                 let all = [("on with a deadline of 1 s", on), ("on with the defaults", patient), ("off", off)]
@@ -280,12 +280,12 @@
                     )
                 }
                 try await Witness.observe(witnesses) {
-                    for witness in witnesses { #expect(await witness.client.path == .unknown) }
+                    for witness in witnesses { #expect(await witness.client.diagnostics.path == .unknown) }
                     try world.near.ip("addr del 198.18.1.1/24 dev eth0")
                     for witness in witnesses {
                         try await witness.waitForLinks(2)
                         try await witness.waitForAnswers(20)
-                        #expect(await witness.client.path == .unknown)
+                        #expect(await witness.client.diagnostics.path == .unknown)
                     }
                 }
                 for witness in witnesses {

@@ -80,7 +80,7 @@ struct OpenSSLServerTests {
     func bothVersionsAreSupported(version: String) async throws {
         try await run([version]) { _, client in
             for _ in 0..<100 { try await expectResponse(client) }
-            #expect(await client.tlsSession?.version == (version == "-tls1_2" ? "TLSv1.2" : "TLSv1.3"))
+            #expect(await client.diagnostics.tlsSession?.version == (version == "-tls1_2" ? "TLSv1.2" : "TLSv1.3"))
         }
     }
 
@@ -104,7 +104,7 @@ struct OpenSSLServerTests {
             _,
             client in
             try await expectResponse(client)
-            #expect(await client.tlsSession?.applicationProtocol == "acme/1")
+            #expect(await client.diagnostics.tlsSession?.applicationProtocol == "acme/1")
         }
     }
 
@@ -181,7 +181,7 @@ struct OpenSSLServerTests {
             await client.suspend()
             await client.resume()
             try await expectResponse(client)
-            #expect(await client.tlsSession?.isResumed == true)
+            #expect(await client.diagnostics.tlsSession?.isResumed == true)
         }
     }
 }

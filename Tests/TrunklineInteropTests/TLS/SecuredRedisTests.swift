@@ -46,7 +46,7 @@ struct SecuredRedisTests {
                 try await client.send(Command("GET", "counter"), options: CallOptions(retry: .idempotent()))
                     == .string(Bytes("\(count)"))
             )
-            #expect(await client.tlsSession?.isResumed == true)
+            #expect(await client.diagnostics.tlsSession?.isResumed == true)
             #expect(await client.metrics.connection.links == 2)
         }
     }

@@ -77,7 +77,7 @@ struct LayoutLinkTests {
             _ = try await client.send(Request(body: Protocols.rootQuestion))
             try await service.pass(.seconds(40))
             #expect(await service.server.journal.pingCount == 1)
-            #expect(await client.roundTripTime != nil)
+            #expect(await client.diagnostics.roundTripTime != nil)
             #expect(await client.metrics.unknownResponses == 0)
             await service.server.answerPings(false)
             try await service.pass(.seconds(60))

@@ -14,7 +14,7 @@ struct ConnectionHeartbeatTests {
             async let kinds = frames(of: connection, 2)
             try await server.waitForConnections(1)
             try await network.clock.sleep(for: .seconds(100))
-            #expect(await connection.roundTripTime != nil)
+            #expect(await connection.diagnostics.roundTripTime != nil)
             try await server.ping()
             try await network.clock.sleep(for: .seconds(2))
             try await server.push(Frame(.push, type: 2))

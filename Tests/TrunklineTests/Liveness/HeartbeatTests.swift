@@ -238,19 +238,19 @@ struct HeartbeatTests {
         let options = ClientOptions { $0.reconnecting.keepsLinkWarm = true }
         try simulate(conditions: conditions, options: options) { service, client in
             try await client.connect()
-            #expect(await client.roundTripTime == nil)
+            #expect(await client.diagnostics.roundTripTime == nil)
             try await service.pass(.seconds(31))
-            let fast = try #require(await client.roundTripTime)
+            let fast = try #require(await client.diagnostics.roundTripTime)
             #expect(fast.latest >= .milliseconds(40) && fast.latest < .milliseconds(50))
             await service.server.answerPings(after: .seconds(2))
             try await service.pass(.seconds(35))
-            let slow = try #require(await client.roundTripTime)
+            let slow = try #require(await client.diagnostics.roundTripTime)
             #expect(slow.latest >= .seconds(2) && slow.minimum == fast.latest)
             #expect(slow.smoothed == (fast.latest * 7 + slow.latest) / 8)
             await service.server.disconnectAll()
             try await service.server.waitForConnections(1)
             try await service.pass(.seconds(1))
-            #expect(await client.roundTripTime == nil)
+            #expect(await client.diagnostics.roundTripTime == nil)
         }
     }
 

@@ -51,7 +51,7 @@ struct HeartbeatTransitionTests {
             try await expectBody("slow", of: handle)
             let journal = await service.server.journal
             #expect(journal.pingCount == 1 && journal.pongCount == 0)
-            #expect(await client.roundTripTime == nil)
+            #expect(await client.diagnostics.roundTripTime == nil)
             await client.closeNow()
             await other.stop()
         }

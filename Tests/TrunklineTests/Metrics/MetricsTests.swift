@@ -40,7 +40,7 @@ struct MetricsTests {
             for failures in durations.values { successes.remove(failures) }
             let failed = durations.values.reduce(Duration.zero) { $0 + $1.sum }
             #expect(successes.count == 5 && successes.sum + failed == metrics.callDurations.sum)
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -145,7 +145,7 @@ struct MetricsTests {
             let metrics = await client.metrics
             #expect(metrics.durationsByEndpoint[nil]?.failures.keys.first == .timedOut)
             #expect(metrics.callDurations.count == 9 && metrics.failureDurations[.timedOut]?.count == 2)
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
             await client.closeNow()
             await second.stop()
         }
@@ -218,7 +218,7 @@ struct MetricsTests {
             try await service.pass(.milliseconds(5))
             waiting = await client.metrics.waiting
             #expect(waiting.forBackOff == 1 && waiting.forLink == 2 && waiting.forTurn == 0)
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
             for handle in handles { handle.cancel() }
         }
     }
@@ -293,7 +293,7 @@ struct MetricsTests {
             #expect(try #require(attempts.percentile(1)) >= .seconds(1))
             #expect(try #require(attempts.percentile(100)) < .milliseconds(1200))
             #expect(queueing.sum + attempts.sum == metrics.callDurations.sum)
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -316,7 +316,7 @@ struct MetricsTests {
             #expect(try #require(metrics.queueDurations.percentile(100)) < .seconds(1))
             let tries = metrics.queueDurations.sum + metrics.attemptDurations.sum
             #expect(metrics.callDurations.sum - tries >= .seconds(4))
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -331,7 +331,7 @@ struct MetricsTests {
             let metrics = await client.metrics
             #expect(metrics.attemptDurations.count == 0 && metrics.waitingBytes == 0)
             #expect(try #require(metrics.queueDurations.mean) >= .seconds(5))
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -349,7 +349,7 @@ struct MetricsTests {
             _ = await failure(of: handle)
             let metrics = await client.metrics
             #expect(metrics.attemptDurations.count == 1 && metrics.queueDurations.count == 1 && metrics.retries == 1)
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -383,13 +383,13 @@ struct MetricsTests {
             #expect(metrics.losses == [.reset: 1] && metrics.links == 2)
             #expect(metrics.link?.endpoint == service.endpoint("db:7000") && metrics.state.isReady)
             #expect(metrics.disconnects == [.refused: metrics.failedAttempts, .reset: 1])
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
             await client.close()
             metrics = await client.metrics.connection
             #expect(
                 metrics.losses == [.reset: 1, .closedLocally: 1] && metrics.link == nil && metrics.state == .closed
             )
-            #expect(await client.audit() == [])
+            #expect(await client.diagnostics.audit() == [])
         }
     }
 
@@ -406,7 +406,7 @@ struct MetricsTests {
             try await service.pass(.seconds(10))
             let metrics = await client.metrics.connection
             #expect(metrics.pingDurations.count >= first.count + 5)
-            let roundTripTime = try #require(await client.roundTripTime)
+            let roundTripTime = try #require(await client.diagnostics.roundTripTime)
             #expect(try #require(metrics.pingDurations.percentile(100)) >= roundTripTime.minimum)
             // Only a real system has these.
             #expect(metrics.tcp == nil && metrics.turnDurations.count == 0)

@@ -191,17 +191,17 @@ struct TimelineTests {
         }
         try simulate(handler: handler) { service, client in
             for number in 1...20 { try await expectEcho(Bytes("\(number * 10)"), by: client) }
-            var slowest = await client.slowestRequests
+            var slowest = await client.diagnostics.slowestRequests
             #expect(slowest.count == 8)
             #expect(slowest.map(\.duration) == slowest.map(\.duration).sorted(by: >))
             #expect(try #require(slowest.first).duration >= .milliseconds(200))
             #expect(try #require(slowest.last).duration >= .milliseconds(130))
             try await service.pass(.seconds(130))
             try await expectEcho("1", by: client)
-            slowest = await client.slowestRequests
+            slowest = await client.diagnostics.slowestRequests
             #expect(slowest.count == 9 && slowest[0].duration >= .milliseconds(200))
             try await service.pass(.seconds(500))
-            #expect(await client.slowestRequests.isEmpty)
+            #expect(await client.diagnostics.slowestRequests.isEmpty)
         }
     }
 

@@ -41,7 +41,7 @@ struct PathTests {
             network.setInterface("eth0", isUp: false)
             try await service.pass(.milliseconds(50))
             #expect(await state(of: client) == .noNetwork(cause: .unreachable))
-            #expect(await client.path == .noRoute)
+            #expect(await client.diagnostics.path == .noRoute)
             let waiting = client.start(ask("waiting"))
             let hasty = await failure { () throws(ClientError) in
                 try await client.send(ask("hasty"), options: CallOptions(waitsForReady: false))
@@ -203,7 +203,7 @@ struct PathTests {
             try await expectEcho("a", by: client)
             service.network.setInterface("eth0", isUp: false)
             try await service.pass(.seconds(5))
-            #expect(await client.path == .unknown)
+            #expect(await client.diagnostics.path == .unknown)
             #expect(await state(of: client)?.isReady == true)
         }
     }
@@ -271,7 +271,7 @@ struct PathTests {
             try await expectEcho("after", by: client, retry: .idempotent())
             let took = service.now - began
             #expect(isMonitored ? took < .milliseconds(50) : took > .seconds(5), "\(took)")
-            let path = await client.path.description
+            let path = await client.diagnostics.path.description
             #expect(path == (isMonitored ? "wlan0 from 192.168.0.7" : "unknown path"))
         }
     }
@@ -319,7 +319,7 @@ struct PathTests {
             for number in 0..<200 { try await expectEcho(Bytes("\(number)"), by: client) }
             let isMoved = policy == .move
             #expect((await state(of: client) == first) == !isMoved)
-            let path = await client.path.description
+            let path = await client.diagnostics.path.description
             #expect(path == (isMoved ? "tun0 (tunnel) from 10.8.0.2" : "eth0 from 10.255.0.1"))
             #expect(await client.metrics.connection.links == (isMoved ? 2 : 1))
             // The link does not move again for a worse path.
@@ -350,7 +350,7 @@ struct PathTests {
                 network.putToSleep(for: .seconds(1))
                 try await service.pass(.seconds(60))
                 try await expectEcho("after", by: near)
-                #expect(await near.path == .local)
+                #expect(await near.diagnostics.path == .local)
                 #expect(await near.metrics.connection.links == 1)
                 network.setInterface("eth0", isUp: true)
                 await near.closeNow()
@@ -389,7 +389,7 @@ struct PathTests {
     @Test func pathsCanBeFollowed() throws {
         try simulate(options: patient()) { service, client in
             let network = service.network
-            let paths = client.paths
+            let paths = client.diagnostics.paths
             let seen = Task(executorPreference: network.executor) {
                 var seen: [String] = []
                 for await path in paths { seen.append(path.description) }

@@ -15,7 +15,7 @@ import TrunklineTesting
                 try await client.send(ask("during"), timeout: .milliseconds(300))
             }
             #expect(error?.fate == .notSent)
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             let states = recording.events.map(\.name).filter { $0.hasPrefix("connection.") }
             #expect(states.contains("connection.waiting"))
             let pairs = zip(states, states.dropFirst())

@@ -16,7 +16,7 @@ import TrunklineTesting
             _ = try await client.send(ask("hello"), timeout: .seconds(3))
             try await client.post(ask("one-way"))
             try await service.network.clock.sleep(for: .seconds(1))
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             #expect(recording.isComplete)
             #expect(recording.start == nil)
             let calls = recording.calls
@@ -42,7 +42,7 @@ import TrunklineTesting
         try simulate(options: options(), overTLS: false) { _, client in
             try await client.connect()
             _ = await client.send(all: (0..<10).map { ask($0) }, timeout: .seconds(5))
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             // `connect()` has the first number.
             #expect(recording.calls.map(\.id) == Array(2...11))
             #expect(recording.calls.allSatisfy { $0.timeout == .seconds(5) })
@@ -59,7 +59,7 @@ import TrunklineTesting
             #expect(error?.code == .timedOut)
             service.network.reset()
             for await state in client.states { if case .waiting = state { break } }
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             #expect(recording.outcomes == [1: .failed(code: "timedOut", fate: "unknown")])
             #expect(recording.sent.map(\.kind).contains(.cancel))
             let end = try #require(recording.events.first { $0.name == "link.ended" })
@@ -96,7 +96,7 @@ import TrunklineTesting
         try simulate(speaking: layout, options: options, overTLS: false) { _, client in
             _ = try await client.send(request(0x10))
             _ = try await client.send(request(0x20))
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             for frames in [recording.sent, recording.received].map({ $0.filter { $0.bodyCount > 0 } }) {
                 #expect(frames.map(\.body) == [nil, Bytes([UInt8](repeating: 0x41, count: 256))])
                 #expect(frames.map(\.bodyCount) == [300, 300])
@@ -116,7 +116,7 @@ import TrunklineTesting
         let options = options { $0.recorder = .ring(bytes: 65_536) }
         try simulate(options: options, overTLS: false) { _, client in
             for _ in 0..<40 { _ = await client.send(all: (0..<100).map { ask($0) }) }
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             #expect(!recording.isComplete)
             let calls = recording.calls
             #expect(calls.last?.id == 4000)
@@ -140,7 +140,7 @@ import TrunklineTesting
             service.network.reset()
             for await state in client.states { if case .waiting = state { break } }
             _ = try? await client.send(ask("late"), timeout: .seconds(1))
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             let again = try Recording(jsonLines: recording.jsonLines)
             #expect(again == recording)
             #expect(recording.entries.count > 20)
@@ -184,7 +184,7 @@ import TrunklineTesting
     @Test func withoutARecorderThereIsNoRecording() throws {
         try simulate { _, client in
             _ = try await client.send(ask("x"))
-            #expect(await client.recording == nil)
+            #expect(await client.diagnostics.recording == nil)
         }
     }
 }

@@ -16,7 +16,7 @@ import TrunklineTesting
         let text = Lock("")
         try simulate(seed: 3, speaking: codec, options: recorded, overTLS: false, handler: handler) { service, client in
             try await body(service, client)
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             text.withLock { $0 = recording.jsonLines }
         }
         let recording = try Recording(jsonLines: text.withLock { $0 })
@@ -178,7 +178,7 @@ import TrunklineTesting
         let recorded = ClientOptions { $0.recorder = .ring() }
         try simulate(options: recorded, overTLS: false, handler: { _ in .noReply }) { _, client in
             _ = try? await client.send(ask("x"), timeout: .seconds(2))
-            let recording = try #require(await client.recording)
+            let recording = try #require(await client.diagnostics.recording)
             text.withLock { $0 = recording.jsonLines }
         }
         let changed = text.withLock { $0.replacing("\"timeout\":2.0", with: "\"timeout\":5.0") }
@@ -307,7 +307,7 @@ import TrunklineTesting
             await server.disconnectAll(reset: true)
             try await network.clock.sleep(for: .seconds(5))
             _ = try await client.send(ask("after"))
-            let recording = await client.recording
+            let recording = await client.diagnostics.recording
             text.withLock { $0 = recording?.jsonLines ?? "" }
             await client.close()
             await server.stop()

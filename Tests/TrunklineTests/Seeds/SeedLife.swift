@@ -57,7 +57,7 @@ struct SeedLife {
         world.note("everything is mended")
         world.mendEverything()
         if !plan.closesEarly { try await recover(client, subscribed) }
-        for contradiction in await client.audit() { world.violated("before the end: \(contradiction)") }
+        for contradiction in await client.diagnostics.audit() { world.violated("before the end: \(contradiction)") }
         await close(client)
         await connecting
         // Streams end with the client.
@@ -65,7 +65,7 @@ struct SeedLife {
         await states
         let leftovers = await client.leftovers
         let facts = await client.metrics
-        for contradiction in await client.audit() { world.violated("at the end: \(contradiction)") }
+        for contradiction in await client.diagnostics.audit() { world.violated("at the end: \(contradiction)") }
         for host in plan.hosts { await world.stopServer(host) }
         // TLS keeps bytes longer for a peer that disappeared without closing.
         try await world.pass(.seconds(Wire.isSecured ? 40 : 1))

@@ -170,9 +170,9 @@ func simulate(
             await server.stop()
             throw error
         }
-        #expect(await client.audit() == [], sourceLocation: sourceLocation)
+        #expect(await client.diagnostics.audit() == [], sourceLocation: sourceLocation)
         await client.closeNow()
-        #expect(await client.audit() == [], sourceLocation: sourceLocation)
+        #expect(await client.diagnostics.audit() == [], sourceLocation: sourceLocation)
         let metrics = await client.metrics
         #expect(metrics.pending == 0, sourceLocation: sourceLocation)
         #expect(metrics.heldSerials == 0, sourceLocation: sourceLocation)

@@ -42,7 +42,7 @@ import TrunklineTesting
     func upgrades() async throws {
         try await run(.sequence([.reply("go on"), .startTLS])) { server, client in
             try await expectEcho("hello", by: client)
-            #expect(await client.tlsSession?.version == "TLSv1.3")
+            #expect(await client.diagnostics.tlsSession?.version == "TLSv1.3")
             #expect(await server.journal.handshakeCount == 1)
         }
     }

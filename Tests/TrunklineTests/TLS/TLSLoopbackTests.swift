@@ -66,7 +66,7 @@ extension TransportError {
         #expect(reply.body == "hello")
         let large = Bytes((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0) })
         #expect(try await pair.client.send(Request(type: 0x410, body: large)).body == large)
-        #expect(await pair.client.tlsSession?.version == "TLSv1.3")
+        #expect(await pair.client.diagnostics.tlsSession?.version == "TLSv1.3")
         await pair.end()
     }
 
@@ -100,10 +100,10 @@ extension TransportError {
         let authority = try TestAuthority()
         let pair = try await SecuredPair(try authority.identity(for: "127.0.0.1"), trusting: authority.root)
         _ = try await pair.client.send(Request(type: 0x410))
-        #expect(await pair.client.tlsSession?.isResumed == false)
+        #expect(await pair.client.diagnostics.tlsSession?.isResumed == false)
         await pair.server.disconnectAll()
         _ = try await pair.client.send(Request(type: 0x410), options: CallOptions(retry: .idempotent()))
-        #expect(await pair.client.tlsSession?.isResumed == true)
+        #expect(await pair.client.diagnostics.tlsSession?.isResumed == true)
         #expect(await pair.server.journal.resumptionCount == 1)
         await pair.end()
     }
@@ -120,7 +120,7 @@ extension TransportError {
         let identity = try intermediate.identity(forNames: names, validity: validity)
         let pair = try await SecuredPair(identity, trusting: authority.root)
         _ = try await pair.client.send(Request(type: 0x410))
-        let certificates = try #require(await pair.client.tlsSession?.certificates)
+        let certificates = try #require(await pair.client.diagnostics.tlsSession?.certificates)
         #expect(certificates.map(\.subject) == ["CN=127.0.0.1", "CN=below"])
         // RFC 4514 escapes control characters in hexadecimal, with a backslash.
         #expect(certificates.map(\.issuer) == ["CN=below", "CN=Acmé\\0A root"])
@@ -136,7 +136,7 @@ extension TransportError {
 
         await pair.server.disconnectAll()
         _ = try await pair.client.send(Request(type: 0x410), options: CallOptions(retry: .idempotent()))
-        let session = await pair.client.tlsSession
+        let session = await pair.client.diagnostics.tlsSession
         #expect(session?.isResumed == true)
         #expect(session?.certificates == certificates)
         await pair.end()
@@ -152,7 +152,7 @@ extension TransportError {
             client: { $0.applicationProtocols = ["acme/1", "acme/2"] }
         )
         _ = try await pair.client.send(Request(type: 0x410))
-        #expect(await pair.client.tlsSession?.applicationProtocol == "acme/2")
+        #expect(await pair.client.diagnostics.tlsSession?.applicationProtocol == "acme/2")
         await pair.end()
     }
 

@@ -1,0 +1,62 @@
+/// What an operator asks a client for: its present link, its slowest requests, its recording, and an audit.
+///
+/// ```swift
+/// for timeline in await client.diagnostics.slowestRequests { print(timeline) }
+/// ```
+///
+/// For counts and durations read ``Client/metrics-swift.property``; to follow a client, ``Client/states`` and
+/// ``Client/disconnects``. See <doc:Monitoring>.
+///
+/// This value keeps the client alive. Its streams do not.
+public struct ClientDiagnostics: Sendable {
+    private let client: Client
+
+    fileprivate init(of client: Client) { self.client = client }
+
+    // MARK: The link
+
+    /// The network path to the server: of the link that is ready, or else of the attempt in progress, or else to the
+    /// first endpoint.
+    ///
+    /// The path is `local` for a loopback address or a Unix domain socket. It is `unknown` before the first attempt,
+    /// while a name is being resolved, and when the network is not monitored (`options.network`).
+    public var path: NetworkPath { get async { await client.connection.path } }
+
+    /// The current ``path`` and every different path that follows, until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
+    public var paths: AsyncStream<NetworkPath> { client.connection.paths }
+
+    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
+    public var tlsSession: TLSSession? { get async { await client.connection.tlsSession } }
+
+    /// The round-trip time measured by pings on the current link; `nil` before the first pong.
+    public var roundTripTime: RoundTripTime? { get async { await client.connection.roundTripTime } }
+
+    // MARK: Requests
+
+    /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
+    /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
+    public var slowestRequests: [Timeline] { get async { await client.slowestRequests } }
+
+    /// What the flight recorder holds at present, oldest first; `nil` without ``ClientOptions/recorder``.
+    ///
+    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte. The caller's task
+    /// does the rest.
+    public var recording: Recording? {
+        get async { await client.connection.recorderSnapshot.map { Recording($0) } }
+    }
+
+    /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each
+    /// other and with the client's tables.
+    ///
+    /// It is cheap enough for production: its time depends on the number of links, not of requests.
+    ///
+    /// - Returns: A line for each contradiction, with both numbers. A contradiction is a bug in this package.
+    public func audit() async -> [String] { await client.audit() }
+}
+
+extension Client {
+    /// What an operator asks this client for: its present link, its slowest requests, its recording, and an audit.
+    public nonisolated var diagnostics: ClientDiagnostics { ClientDiagnostics(of: self) }
+}
