@@ -145,6 +145,9 @@ public struct ClientError: Error, Sendable {
     /// Returns this error of a request with this timeline.
     func with(_ timeline: Timeline) -> ClientError { changed { $0.timeline = timeline } }
 
+    /// Returns this error of a call for this endpoint.
+    func with(_ endpoint: Endpoint) -> ClientError { changed { $0.endpoint = endpoint } }
+
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 

@@ -33,7 +33,7 @@ public func withTimeout<Value: Sendable>(
     _ operation: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
     guard timeout > .zero else {
-        throw ClientError(.timedOut, .notSent, "timeout must be positive, not \(timeout)")
+        throw ClientError.expiredUnsent(timeout)
     }
     return try await withThrowingTaskGroup(of: Value?.self) { group in
         group.addTask { try await operation() }

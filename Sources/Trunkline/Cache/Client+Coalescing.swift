@@ -2,7 +2,7 @@
 extension Client {
     func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
-            return refuse(.caller(continuation), ClientError(.closed, .notSent, "the client is closed"))
+            return refuse(.caller(continuation), .clientIsClosed)
         }
         switch responseCache.meet(call) {
         case .response(let response): continuation.resume(returning: .success(Response(response)))

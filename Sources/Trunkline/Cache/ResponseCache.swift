@@ -67,7 +67,7 @@ final class ResponseCache: Sendable {
 
     /// The error of a call that may not send a request and has no response.
     var absence: ClientError {
-        if state.withLock({ $0.isClosed }) { return ClientError(.closed, .notSent, "the client is closed") }
+        if state.withLock({ $0.isClosed }) { return .clientIsClosed }
         return ClientError(.notCached, .notSent, "no response is cached, and the cache policy does not allow a request")
     }
 

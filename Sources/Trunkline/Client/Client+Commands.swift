@@ -109,7 +109,7 @@ extension Client: LoopActor, CommandQueueOwner {
         _ deadline: Instant?,
         _ expectsResponse: Bool
     ) {
-        guard lifecycle == .open else { return refuse(waiter, ClientError(.closed, .notSent, "the client is closed")) }
+        guard lifecycle == .open else { return refuse(waiter, .clientIsClosed) }
         if let options = waiter.tracked?.options {
             if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
@@ -201,7 +201,7 @@ extension Client: LoopActor, CommandQueueOwner {
         tellCollected()
         // This call does not wait for the link, but later calls can use it.
         connection.inCallOfOwner { $0.connectIfNeeded() }
-        return unsentError(.unavailable, "not connected, and waitsForReady is false")
+        return unsentError(.unavailable, ClientError.mayNotWaitMessage)
     }
 
     /// Fails requests that may not wait for a link if they would have to wait for a serial. Returns whether any failed.

@@ -54,7 +54,7 @@ extension Client {
     ///   `notSent`.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle == .open else {
-            throw ClientError(.closed, .notSent, "the client is closed", endpoint: endpoint)
+            throw .clientIsClosed.with(endpoint)
         }
         var refusal: ClientError?
         command { connection in

@@ -225,7 +225,7 @@ extension Client: ConnectionOwner {
         tellWaiting(loss.remains.unsent)
         let error =
             lifecycle >= .closing
-            ? ClientError(.closed, .unknown, "the client was closed")
+            ? ClientError.clientWasClosed(.unknown)
             : ClientError.lost(with: loss.link.endpoint, loss.cause)
         for (id, times) in loss.remains.lost {
             guard let place = requests[id] else { continue }
@@ -296,25 +296,11 @@ extension ClientError {
         // With TLS 1.3, a server verifies the client's certificate after the client has finished the TLS handshake (RFC
         // 8446 §4.4.2).
         let isRefusal = DisconnectCause(cause) == .tls && (cause as? TransportError)?.isPermanent == true
-        return ClientError(
-            isRefusal ? .tlsFailed : .connectionLost,
-            .unknown,
-            "the link was lost before the response arrived",
-            endpoint: endpoint,
-            cause: cause
-        )
+        return .lostBeforeResponse(isRefusal ? .tlsFailed : .connectionLost, .unknown, endpoint, cause)
     }
 
     /// The same error of a link, for requests whose responses are not the reason. They may be sent again.
-    fileprivate var ofOthers: ClientError {
-        ClientError(
-            .connectionLost,
-            fate,
-            "the link was lost before the response arrived",
-            endpoint: endpoint,
-            cause: cause
-        )
-    }
+    fileprivate var ofOthers: ClientError { .lostBeforeResponse(.connectionLost, fate, endpoint, cause) }
 }
 
 extension RequestTable.Place {

@@ -102,7 +102,7 @@ extension Client {
 
     func connect(_ id: UInt64, _ continuation: Continuation<ClientError?>) {
         guard lifecycle == .open else {
-            return continuation.resume(returning: ClientError(.closed, .notSent, "the client is closed"))
+            return continuation.resume(returning: .clientIsClosed)
         }
         guard !isReady else { return continuation.resume(returning: nil) }
         connectWaiters[id] = continuation
@@ -133,7 +133,7 @@ extension Client {
     func closed() {
         refuseRequests(.closed)
         drainDeadline = nil
-        let error = ClientError(.closed, .notSent, "the client was closed")
+        let error = ClientError.clientWasClosed(.notSent)
         failWaiting(error)
         let rest = parts.removeAll()
         for part in rest.held + rest.queued { part.fail(error, isSent: false) }
@@ -163,7 +163,7 @@ extension Client {
     }
 
     private func failConnectWaiters() {
-        resumeConnectWaiters(ClientError(.closed, .notSent, "the client was closed"))
+        resumeConnectWaiters(.clientWasClosed(.notSent))
     }
 
     /// Resumes the callers of `connect`, in the order in which they called. The order of a dictionary differs between

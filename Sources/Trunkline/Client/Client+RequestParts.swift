@@ -39,10 +39,6 @@ extension Client {
 }
 
 extension ClientError {
-    static var replyEnded: ClientError {
-        ClientError(.closed, .notSent, "the reply has ended, so nothing more can be sent for its request")
-    }
-
     static var notAddressable: ClientError {
         ClientError(.invalidRequest, .notSent, "the protocol has no serials, so frames cannot be added to a request")
     }

@@ -49,7 +49,7 @@ extension Client {
                 requests.wake(id)
                 tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
             } else {
-                cancel(id, .unavailable, "not connected, and waitsForReady is false")
+                cancel(id, .unavailable, ClientError.mayNotWaitMessage)
                 connection.inCallOfOwner { $0.connectIfNeeded() }
             }
         }

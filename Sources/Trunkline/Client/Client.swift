@@ -190,7 +190,7 @@ public actor Client {
         let (ended, parts, connection) = (requests.forgetAll(), parts.removeAll(), connection)
         let timer = timer
         let end: @Sendable (isolated Connection) -> Void = { connection in
-            let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
+            let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
             for (id, request) in ended {
                 guard case .onLink(let session, let place) = request.place else {

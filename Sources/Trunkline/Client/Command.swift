@@ -119,7 +119,7 @@ final class CommandQueue: LoopWork {
 extension Command {
     /// Ends a command of a client that was deallocated.
     func refuse() {
-        let error = ClientError(.closed, .notSent, "the client was deallocated without close()")
+        let error = ClientError.clientWasDeallocated(.notSent)
         switch self {
         case .send(_, _, let waiter, _, _, _): waiter.resume(.failure(error))
         case .sendAll(_, let requests, let batch):

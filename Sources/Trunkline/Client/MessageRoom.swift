@@ -49,7 +49,7 @@ final class MessageRoom: Sendable {
             state.bytes += cost
             return (true, false)
         }
-        if isClosed { throw ClientError(.closed, .notSent, "the client is closed") }
+        if isClosed { throw .clientIsClosed }
         return hasRoom
     }
 

@@ -145,7 +145,7 @@ extension Connection {
         let paths = pathsOfAttempt
         keepLookups()
         endAttempt()
-        dropHandshaking(ClientError(.connectionLost, .notSent, "the link ended during the handshake", cause: error))
+        dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { lastCause = error }
         if failures.count == 8 { failures.removeFirst() }
         failures.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))

@@ -111,7 +111,7 @@ extension Connection {
         stopLiveness()
         stopWatchingFiles()
         if let pathTimer { loop.arm(pathTimer.timer, at: nil) }
-        endHandshake(ClientError(.closed, .notSent, "the connection was closed"))
+        endHandshake(.connectionWasClosed(.notSent))
         endAttempt()
         lateLookups.drop()
         for index in links.indices {

@@ -33,7 +33,7 @@ extension Connection {
     ///   the connection is closed or closing. The fate is `notSent`.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
         guard lifecycle < .closing else {
-            throw ClientError(.closed, .notSent, "the connection is closed", endpoint: endpoint)
+            throw .connectionIsClosed.with(endpoint)
         }
         guard let action = machine.switchEndpoint(to: endpoint, at: loop.now) else {
             let message = "\(endpoint) is not in the list of endpoints; add it with replaceEndpoints(_:)"

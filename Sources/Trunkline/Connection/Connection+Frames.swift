@@ -86,7 +86,7 @@ extension Connection {
     /// - `unavailable` or `tlsFailed`, with the attempts: no server could be reached.
     /// - `invalidRequest`: two tasks iterated one stream at the same time.
     public var endReason: ClientError? {
-        lifecycle < .closing ? direct.endReason : ClientError(.closed, .notSent, "the connection was closed")
+        lifecycle < .closing ? direct.endReason : .connectionWasClosed(.notSent)
     }
 
     fileprivate func nextFrame() async -> Frame? {
@@ -182,8 +182,7 @@ extension Connection {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
                 guard lifecycle < .closing else {
-                    let error = ClientError(.closed, .notSent, "the connection is closed")
-                    return continuation.resume(returning: .failure(error))
+                    return continuation.resume(returning: .failure(.connectionIsClosed))
                 }
                 guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
                 let request = QueuedRequest(id: id, frame: frame, expectsResponse: false)
@@ -247,7 +246,7 @@ extension Connection {
             case .lost(let loss): take(loss)
             case .ready: admit()
             case .unavailable(let error): failAll(error)
-            case .closed: failAll(ClientError(.closed, .notSent, "the connection was closed"))
+            case .closed: failAll(.connectionWasClosed(.notSent))
             case .answered, .part, .wrotePart, .refusedPart, .admitted, .pushes, .surplusPushes, .late,
                 .unknownResponse,
                 .unexpected, .pushesBegin, .drained, .room, .taken:
@@ -264,7 +263,7 @@ extension Connection {
         let isClosed = lifecycle == .closed && isClosedLocally
         let error =
             isClosed
-            ? ClientError(.closed, .unknown, "the connection was closed")
+            ? ClientError.connectionWasClosed(.unknown)
             : ClientError(
                 .connectionLost,
                 .unknown,

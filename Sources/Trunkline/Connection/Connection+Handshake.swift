@@ -100,7 +100,7 @@ extension Connection {
         }
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned)
-        var early = endHandshake(ClientError(.closed, .notSent, "the handshake is over"))
+        var early = endHandshake(.handshakeIsOver)
         if let index = self.index(of: session) {
             counts.handshakeDurations.record(from: links[index].establishedAt, to: loop.now)
         }
@@ -369,10 +369,6 @@ extension Connection {
 }
 
 extension ClientError {
-    static func lostDuringHandshake(_ cause: any Error, _ fate: Fate) -> ClientError {
-        ClientError(.connectionLost, fate, "the link ended during the handshake", cause: cause)
-    }
-
     /// The error of a frame that was not sent because the codec cannot encode it.
     static func unencodable(_ refusal: OutboundQueue.Refusal) -> ClientError {
         let (kind, type, serial) = (refusal.item.frame.kind, refusal.item.frame.type, refusal.item.frame.serial)
@@ -383,8 +379,6 @@ extension ClientError {
     static var noSerialLeft: ClientError {
         ClientError(.overloaded, .notSent, "all serial numbers of the link are in use")
     }
-
-    static var handshakeIsOver: ClientError { ClientError(.closed, .notSent, "the handshake is over") }
 }
 
 extension Outcome {

@@ -6,7 +6,7 @@ extension Connection {
         case .success(let prepared): security = prepared
         case .failure(let error):
             entered { if $0.handshaking(session) != nil { $0.attemptFailed(session, error) } }
-            return .failure(ClientError(.tlsFailed, .notSent, "TLS cannot be used", cause: error))
+            return .failure(.tlsUnusable(error))
         }
         return await inHandshake(session) { connection, _, continuation in
             if let refusal = connection.beginUpgrade(session, continuation) {
@@ -45,7 +45,7 @@ extension Connection {
             return nil
         } catch {
             attemptFailed(session, error)
-            return ClientError(.tlsFailed, .notSent, "TLS cannot be used", cause: error)
+            return .tlsUnusable(error)
         }
     }
 
