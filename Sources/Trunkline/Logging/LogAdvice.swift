@@ -1,5 +1,5 @@
-/// What the causes of failures mean, for a reader who does not know this package, and what to do about those that remain
-/// until someone acts.
+/// Explanations of failures in the log, for operators who do not know this package: what a cause means, and what to do
+/// about it.
 extension DisconnectCause {
     /// The cause in plain English.
     var meaning: String {
@@ -31,7 +31,7 @@ extension DisconnectCause {
 }
 
 extension DisconnectReport {
-    /// What to do about a failure that remains until someone acts; `nil` for any other.
+    /// What to do about a failure that repeats until an operator acts; `nil` for any other.
     var advice: String? {
         switch error {
         case let error as TransportError: error.advice

@@ -182,8 +182,10 @@ extension ReconnectMachine {
         return .wait(until: until)
     }
 
-    /// Waits for as long as the policy decides and the servers have asked for, or gives up. If a request waits after an
-    /// orderly end, the wait of the policy is shorter.
+    /// Begins the wait before the next attempt, or gives up if the policy does.
+    ///
+    /// The wait has the length that the policy decides; after an orderly end, with a request waiting, it ends at
+    /// `promptFrom` if that is sooner. In either case it lasts until a server may be tried.
     mutating func askPolicy(for demand: Demand = .request, at now: Instant) -> Action {
         // Without endpoints, it is not the policy that gives up. The pause is as long as the wait of the policy.
         guard !ring.isEmpty else { return giveUp(at: now) }

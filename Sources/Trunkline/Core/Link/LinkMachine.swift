@@ -32,8 +32,7 @@ package struct LinkMachine: Sendable {
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
-    /// Matched in order: the number of the latest request after which nothing may be sent before it is answered; 0 for
-    /// none.
+    /// Matched in order: the latest request that must be answered before the next request may be sent; 0 for none.
     private var holder: SerialNumber = 0
 
     /// The position of the first frame after the link became ready.

@@ -19,8 +19,8 @@ package struct LinkReplacement: Sendable {
 
     private let stableAfter: Duration
     private var generator: SeededGenerator
-    /// The number of replacements in a row. It starts over after an answer, or if a replacement takes place at least
-    /// `stableAfter` after it was first allowed.
+    /// The number of replacements in a row. The next replacement begins a new row if the server has answered since the
+    /// latest one, or if it takes place at least `stableAfter` after `notBefore`.
     private var round = 0
     /// The instant before which there is no further replacement.
     private var notBefore = Instant.distantPast

@@ -105,7 +105,7 @@ public struct LatencyHistogram: Sendable, Hashable {
     /// The number of durations.
     public var count: Int { Int(clamping: counts.reduce(UInt64(0)) { $0.addingClamped($1) }) }
 
-    /// The sum of all durations, each of them without the limits of the buckets.
+    /// The exact sum of all durations. Those that are too short or too long for the buckets count with their own length.
     public var sum: Duration {
         let (attoseconds, overflow) = nanoseconds.multipliedReportingOverflow(by: 1_000_000_000)
         return Duration(attoseconds: overflow ? .max : attoseconds)

@@ -27,7 +27,7 @@
         private let descriptor: Int32
         private weak var monitor: SystemPathMonitor?
         private lazy var timer = LoopTimer(target: self)
-        /// Whether there was a change of which observers have not been notified yet.
+        /// Whether observers must still be notified of a change. The timer is then armed.
         private var isPending = false
         private var toldAt = Instant.distantPast
         private var memory = [UInt8](repeating: 0, count: 8 * 1024)
