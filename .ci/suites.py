@@ -5,7 +5,8 @@
     suites.py filter realThreads TARGET    prints a regular expression for --filter: the suites of a target with the tag
     suites.py without realThreads          prints the test targets that have no suite with the tag, and the files of the
                                            other targets that contain nothing else and that no other file needs
-    suites.py check                        fails if a suite that uses real sockets or threads does not have the tag
+    suites.py check                        fails if a suite that uses real sockets or threads does not have the tag, or if
+                                           a suite that only simulates has it
 
 A suite is a type at the top level of a file that contains tests, directly or in an extension. Its tags also apply to nested
 suites.
@@ -28,6 +29,8 @@ shared = re.compile(
 harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
 # A test that awaits waits for another thread, unless everything is simulated. Others start threads or open sockets.
 real = re.compile(r"(?<!\.)\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
+# Begins a simulation.
+simulation = re.compile(r"\bSimulatedNetwork\b|\bsimulate\w*\(")
 # Must not be used in a simulation.
 outside = re.compile(r"\b(?:Thread|EventLoops|RawListener|with(?:Loopback)?Server\w*)\b|\bLoopbackServer\.start\(|\bDispatch\w+")
 
@@ -107,12 +110,15 @@ def check():
     problems = []
     for target in targets():
         for name, suite in sorted(suites(target).items()):
+            files = ", ".join(sorted(str(file.relative_to(tests)) for file in suite.files))
             if suite.has("realThreads"):
+                match = simulation.search(suite.body)
+                if match and not outside.search(suite.body):
+                    problems.append(f"{files}: {name} uses `{match[0]}` and nothing real, so it needs .simulated")
                 continue
             isSimulated = suite.has("simulated")
             match = (outside if isSimulated else real).search(harmless.sub("", suite.body))
             if match:
-                files = ", ".join(sorted(str(file.relative_to(tests)) for file in suite.files))
                 lack = ".tags(.realThreads)" if isSimulated else ".simulated or .tags(.realThreads)"
                 problems.append(f"{files}: {name} uses `{match[0]}`, so it needs {lack}")
     for file in without("realThreads"):

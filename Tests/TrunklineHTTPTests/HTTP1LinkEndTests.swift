@@ -4,43 +4,8 @@ import TrunklineHTTP
 import TrunklineTesting
 
 /// The end of a link of HTTP/1.1, and when the client connects again.
-@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
 struct HTTP1LinkEndTests {
-    private static let codec = HTTP1Codec(host: "h")
-
-    private func simulate(
-        onConnect: Reaction? = nil,
-        options: ClientOptions = ClientOptions(),
-        speaking codec: HTTP1Codec = HTTP1LinkEndTests.codec,
-        _ answer: @escaping @Sendable (HTTP1Request) -> Reaction? = { _ in nil },
-        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
-    ) throws {
-        let network = SimulatedNetwork(seed: 1)
-        try network.runBlocking {
-            var serverOptions = Wire.server()
-            serverOptions.onConnect = onConnect
-            let server = try await network.startServer(at: "a:80", speaking: Self.codec, options: serverOptions) {
-                guard let request = try? HTTP1Request($0) else { return .reset }
-                return answer(request) ?? Self.reply(HTTP1Response(body: Bytes(request.target)))
-            }
-            let options = Wire.client(options)
-            let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
-            try await body(network, server, client)
-            await client.close()
-            #expect(await client.diagnostics.audit() == [])
-            await server.stop()
-        }
-        #expect(network.openLinks == 0)
-    }
-
-    private static func reply(_ response: HTTP1Response) -> Reaction {
-        (try? response.frame()).map { .reply($0) } ?? .reset
-    }
-
-    private func get(_ target: String, by client: Client, retry: RetryPolicy = .default) async throws -> String {
-        String(try await client.send(HTTP1Request(.get, target), options: CallOptions(retry: retry)).body)
-    }
-
     private func state(of client: Client) async -> ConnectionState? {
         for await state in client.states { return state }
         return nil
@@ -92,7 +57,7 @@ struct HTTP1LinkEndTests {
     // MARK: Last responses
 
     private static let lastResponses: [Reaction] = [
-        .sequence([reply(HTTP1Response(headers: ["Connection": "close"], body: "x")), .close]),
+        .sequence([.reply(HTTP1Response(headers: ["Connection": "close"], body: "x")), .close]),
         .sequence([.garbage("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx"), .close]),
         .sequence([.garbage("HTTP/1.1 200 OK\r\n\r\nx"), .close]),
     ]
@@ -117,19 +82,6 @@ struct HTTP1LinkEndTests {
                 for try await body in group { #expect(body == "x") }
             }
             #expect(began.duration(to: network.clock.now) < .seconds(30))
-        }
-    }
-
-    @Test func overSocketsEachRequestHasItsOwnLinkAndThereIsNoOther() async throws {
-        try await withServerAndClient(speaking: Self.codec) { _ in
-            Self.lastResponses[0]
-        } _: { server, client in
-            for number in 1...10 {
-                let body = try await get("/", by: client)
-                #expect(body == "x")
-                #expect(await server.totalConnections == number)
-            }
-            #expect(await client.metrics.connection.attempts == 10)
         }
     }
 

@@ -4,50 +4,16 @@ import TrunklineHTTP
 import TrunklineTesting
 
 /// HTTP/1.1 between a client and a test server of this package.
-@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
 struct HTTP1SimulationTests {
-    private static let codec = HTTP1Codec(host: "h")
-
-    /// A server that answers with the target of the request, or with the result of `answer`.
-    private func simulate(
-        seed: UInt64 = 1,
-        speaking codec: some FrameCodec = HTTP1SimulationTests.codec,
-        options: ClientOptions = ClientOptions(),
-        _ answer: @escaping @Sendable (HTTP1Request) -> Reaction? = { _ in nil },
-        _ body: @escaping @Sendable (LoopbackServer, Client) async throws -> Void
-    ) throws {
-        let network = SimulatedNetwork(seed: seed)
-        try network.runBlocking {
-            let server = try await network.startServer(at: "a:80", speaking: codec, options: Wire.server()) { frame in
-                guard let request = try? HTTP1Request(frame) else { return .reset }
-                return answer(request) ?? Self.reply(HTTP1Response(body: Bytes(request.target)))
-            }
-            let options = Wire.client(options)
-            let client = Client(to: Wire.endpoint("a:80"), speaking: codec, options: options, on: network.loops)
-            try await body(server, client)
-            await client.close()
-            #expect(await client.diagnostics.audit() == [])
-            await server.stop()
-        }
-        #expect(network.openLinks == 0)
-    }
-
-    private static func reply(_ response: HTTP1Response) -> Reaction {
-        (try? response.frame()).map { .reply($0) } ?? .reset
-    }
-
-    private func get(_ target: String, by client: Client, retry: RetryPolicy = .default) async throws -> String {
-        String(try await client.send(HTTP1Request(.get, target), options: CallOptions(retry: retry)).body)
-    }
-
     @Test func requestsAndResponsesAreSentAsValues() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             #expect(request.headers["host"] == "h")
             var headers = request.headers
             headers["Content-Length"] = nil
-            return Self.reply(HTTP1Response(418, reason: "I'm a teapot", headers: headers, body: request.body))
+            return .reply(HTTP1Response(418, reason: "I'm a teapot", headers: headers, body: request.body))
         }
-        try simulate(answer) { _, client in
+        try simulate(answer) { _, _, client in
             let request = HTTP1Request(.post, "/a", headers: ["X": "1", "x": "2"], body: "tea")
             let response = try await client.send(request)
             #expect(response.status == 418 && response.reason == "I'm a teapot" && response.body == "tea")
@@ -57,9 +23,9 @@ struct HTTP1SimulationTests {
 
     @Test func responsesInPiecesReachTheirRequests() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
-            .inPieces(of: 1, Self.reply(HTTP1Response(body: Bytes(request.target))))
+            .inPieces(of: 1, .reply(HTTP1Response(body: Bytes(request.target))))
         }
-        try simulate(answer) { _, client in
+        try simulate(answer) { _, _, client in
             let requests = try (0..<50).map { try Request(HTTP1Request($0 % 3 == 0 ? .head : .get, "/\($0)")) }
             for (index, result) in await client.send(all: requests).enumerated() {
                 let response = try HTTP1Response(result.get())
@@ -69,7 +35,7 @@ struct HTTP1SimulationTests {
     }
 
     @Test func theLateResponseToAnAbandonedRequestIsDiscardedInItsPlace() throws {
-        try simulate { server, client in
+        try simulate { _, server, client in
             let handles = try (0..<20).map {
                 client.start(try Request(HTTP1Request($0 % 2 == 0 ? .head : .get, "/\($0)")))
             }
@@ -82,7 +48,7 @@ struct HTTP1SimulationTests {
     }
 
     @Test func anInvalidRequestFailsWithoutAffectingOthers() throws {
-        try simulate { server, client in
+        try simulate { _, server, client in
             _ = try await get("/a", by: client)
             let injected = await failure { () throws(ClientError) in
                 try await client.send(HTTP1Request(.get, "/", headers: ["X": "a\r\nEvil: b"]))
@@ -105,7 +71,7 @@ struct HTTP1SimulationTests {
             .sequence([.inPieces(of: 3, .garbage("HTTP/1.0 200 OK\r\n\r\n\(request.target)")), .close])
         }
         let options = ClientOptions { $0.requests.maximumInFlight = 1 }
-        try simulate(options: options, answer) { _, client in
+        try simulate(options: options, answer) { _, _, client in
             for index in 0..<20 {
                 let body = try await get("/\(index)", by: client, retry: .never)
                 #expect(body == "/\(index)")
@@ -122,7 +88,7 @@ struct HTTP1SimulationTests {
                 .garbage("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n3\r\n!!!\r\n0\r\n\r\n")
             )
         }
-        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, _, client in
             let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/a")) }
             #expect(error?.code == .rejected && error?.fate == .answered)
             guard let frame = error?.response else { return }
@@ -141,7 +107,7 @@ struct HTTP1SimulationTests {
                 .after(.seconds(1), .garbage("3\r\n???\r\n0\r\nX: y\r\n\r\n")),
             ])
         }
-        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { server, client in
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, server, client in
             var (stream, frames) = (0, 0)
             let request = try Request(HTTP1Request(.get, "/a"))
             let error = await failure { () throws(ClientError) in
@@ -169,7 +135,7 @@ struct HTTP1SimulationTests {
             let chunks = (0..<4).map { _ in Reaction.after(.seconds(5), .garbage("3\r\nabc\r\n")) }
             return .sequence([.garbage(head)] + chunks + [.after(.seconds(5), .garbage("0\r\n\r\n"))])
         }
-        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, client in
+        try simulate(speaking: HTTP1Codec(host: "h", rejecting: 500...599), answer) { _, _, client in
             var elements = client.stream(try Request(HTTP1Request(.get, "/"))).makeAsyncIterator()
             let error = await failure { () throws(ClientError) in try await elements.next() }
             #expect(error?.code == .rejected && error?.fate == .answered)
@@ -183,7 +149,7 @@ struct HTTP1SimulationTests {
                 .after(.seconds(1), .garbage("3\r\n!!!\r\n0\r\n\r\n")),
             ])
         }
-        try simulate(answer) { _, client in
+        try simulate(answer) { _, _, client in
             var frames: [Frame] = []
             for try await part in client.stream(try Request(HTTP1Request(.get, "/a"))) { frames.append(part.frame) }
             #expect(frames.count > 2 && frames.last?.kind == .response)
@@ -195,7 +161,7 @@ struct HTTP1SimulationTests {
 
     /// In HTTP, an error is a response like any other.
     @Test func errorsAndNoStoreResponsesAreNotCached() throws {
-        try simulate { server, client in
+        try simulate { _, server, client in
             let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
             await server.script(.status(500), .status(404), .reply(try forbidding.frame()))
             var ends: [Int] = []
@@ -222,7 +188,7 @@ struct HTTP1SimulationTests {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             request.target == "/parts" ? .parts(["a", "b"], then: .noReply) : .reply("no HTTP")
         }
-        try simulate(speaking: layout, answer) { server, client in
+        try simulate(speaking: layout, answer) { _, server, client in
             let error = await failure { () throws(ClientError) in
                 try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60)))
             }
@@ -245,7 +211,7 @@ struct HTTP1SimulationTests {
             guard request.target == "/bad" else { return nil }
             return .garbage("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
         }
-        try simulate(answer) { _, client in
+        try simulate(answer) { _, _, client in
             let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/bad")) }
             #expect(error?.code == .protocolViolation && error?.fate == .unknown)
             #expect((error?.cause as? FrameError)?.message.contains("both Content-Length") == true)

@@ -6,7 +6,7 @@ import TrunklineTelemetry
 import TrunklineTesting
 
 /// The exporter against a collector in a simulated network.
-@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
+@Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
 struct OTLPExporterTests {
     /// Runs an exporter for `duration` of virtual time, every 10 s, and returns the requests that the collector
     /// received, and the failures.
