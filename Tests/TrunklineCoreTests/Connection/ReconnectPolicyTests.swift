@@ -64,7 +64,10 @@ import Testing
         _ = machine.linkNeeded(at: start)
         _ = machine.linkReady(1, at: start)
         _ = machine.linkLost(1, .closedByServer, at: start)
-        guard case .waiting(let until, 2, .closedByServer) = machine.state else { return #expect(Bool(false)) }
+        guard case .waiting(let until, 2, .closedByServer) = machine.state else {
+            Issue.record("\(machine.state)")
+            return
+        }
         #expect(until >= start.advanced(by: .seconds(30)) && until < start.advanced(by: .seconds(60)))
         var time = until
         for id in 2...5 as ClosedRange<UInt64> {

@@ -62,7 +62,10 @@ struct FinalResponseTests {
         try simulate(handler: handler) { _, _, client in
             let results = await client.send(all: [ask("both"), ask("never answered")])
             #expect(try results[0].get().body == "both")
-            guard case .failure(let error) = results[1] else { return #expect(Bool(false), "expected an error") }
+            guard case .failure(let error) = results[1] else {
+                Issue.record("expected an error")
+                return
+            }
             #expect(error.code == .connectionLost && error.fate == .unknown)
             try await expect("elsewhere", by: client)
         }
