@@ -149,6 +149,32 @@ func logIn(_ options: inout ClientOptions) {
     }
 }
 
+// MARK: Codecs that wrap another one
+
+/// Counts the frames that another codec decodes.
+struct CountingCodec<Base: FrameCodec>: FrameCodec {
+    var base: Base
+    private(set) var count = 0
+
+    init(_ base: Base) { self.base = base }
+
+    var matching: ResponseMatching { base.matching }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard let frame = try base.decode(&input) else { return nil }
+        count += 1
+        return frame
+    }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
+    }
+}
+
+extension CountingCodec: CancellingCodec where Base: CancellingCodec {
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base.cancelFrame(for: serial, type: type) }
+}
+
 // MARK: Requests that are bound to a link
 
 /// Lines of text. A request whose field "link" is set is refused on any other link.

@@ -87,15 +87,13 @@ struct CodecBench {
 
     private func decode(_ batch: Batch) throws -> Speed {
         let received = ReceiveBuffer(batch.bytes)
-        var codec = batch.codec
+        var codec = LinkCodec(batch.codec)
         var frames: [Frame] = []
         frames.reserveCapacity(batch.frames.count)
         return try measure {
             var input = received
             frames.removeAll(keepingCapacity: true)
-            if codec._notesSent {
-                for frame in batch.frames { codec._noteSent(frame) }
-            }
+            for frame in batch.frames { codec.noteSent(frame) }
             try codec.decodeAll(&input, into: &frames)
             guard input.isEmpty, frames.count >= batch.frames.count else {
                 throw BenchError("\(frames.count) frames decoded instead of \(batch.frames.count)")
@@ -167,7 +165,7 @@ private struct Batch {
         let count = max(1, batchSize / (bodySize + 16))
         frames = try (0..<count).map { try format.message(.request, $0, body) }
         var output = SendBuffer()
-        var server = codec._serverSide()
+        var server = ProtocolCodec(codec).serverSide()
         for number in 0..<count { try server.encode(format.message(.response, number, body), into: &output) }
         bytes = output.bytes
     }

@@ -38,7 +38,8 @@ struct FuzzProtocol: Sendable {
     /// Feeds the rest of `input` to one side, at once and in pieces. The outcome must be the same. The decoded frames
     /// are encoded by the other side and decoded again.
     func run(_ input: inout FuzzInput) {
-        let (here, there) = input.next() & 1 == 0 ? (client, client._serverSide()) : (client._serverSide(), client)
+        let server = ProtocolCodec(client).serverSide()
+        let (here, there) = input.next() & 1 == 0 ? (client, server) : (server, client)
         let pieces = input.pieces()
         let whole = link(here, [input.bytes])
         let split = link(here, pieces)
@@ -75,7 +76,7 @@ struct FuzzProtocol: Sendable {
     }
 
     private func link(_ codec: any FrameCodec, _ pieces: [ArraySlice<UInt8>], ends: Bool = true) -> ConformanceLink {
-        var link = ConformanceLink(codec, limit: limit, sent: sent, joinsParts: joinsParts)
+        var link = ConformanceLink(LinkCodec(codec), limit: limit, sent: sent, joinsParts: joinsParts)
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         if let fault = link.fault { fatalError("\(fault.rule): \(fault.message)") }

@@ -141,7 +141,7 @@ import Trunkline
         var bytes: [UInt8] = []
         for request in requests { bytes += Array(try written(request).utf8) }
         for size in 1...bytes.count {
-            var server = HTTP1Codec().serverSide()
+            var server = LinkCodec(HTTP1Codec().serverSide())
             let frames = try frames(bytes, inPiecesOf: size, by: &server)
             var read: [HTTP1Request] = []
             for frame in frames { read.append(try HTTP1Request(frame)) }
@@ -152,21 +152,21 @@ import Trunkline
     }
 
     @Test func aServerCompletesItsResponses() throws {
-        var (server, frames) = (HTTP1Codec().serverSide(), [Frame]())
+        var (server, frames) = (LinkCodec(HTTP1Codec().serverSide()), [Frame]())
         let text = "HEAD / HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"
         var input = ReceiveBuffer(Array(text.utf8))
         try server.decodeAll(&input, into: &frames)
         let response = try HTTP1Response(200, reason: "OK", body: "hello").frame()
-        #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+        #expect(try encoded(response, by: server.base) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
         // Interim responses are not final.
         let interim = try HTTP1Response(100).frame()
-        #expect(try encoded(interim, by: server) == "HTTP/1.1 100 \r\n\r\n")
-        server._noteSent(interim)
-        #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-        server._noteSent(response)
-        #expect(try encoded(response, by: server) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-        #expect(try encoded(HTTP1Response(204).frame(), by: server) == "HTTP/1.1 204 \r\n\r\n")
-        #expect(throws: FrameError.self) { try encoded(HTTP1Response(204, body: "x").frame(), by: server) }
+        #expect(try encoded(interim, by: server.base) == "HTTP/1.1 100 \r\n\r\n")
+        server.noteSent(interim)
+        #expect(try encoded(response, by: server.base) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+        server.noteSent(response)
+        #expect(try encoded(response, by: server.base) == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        #expect(try encoded(HTTP1Response(204).frame(), by: server.base) == "HTTP/1.1 204 \r\n\r\n")
+        #expect(throws: FrameError.self) { try encoded(HTTP1Response(204, body: "x").frame(), by: server.base) }
         #expect(throws: FrameError.self) { try HTTP1Response(99).frame() }
         #expect(throws: FrameError.self) { try HTTP1Response(200, reason: "a\r\nX: y").frame() }
         #expect(throws: FrameError.self) { try HTTP1Response(200, headers: ["X": "a\rb"]).frame() }

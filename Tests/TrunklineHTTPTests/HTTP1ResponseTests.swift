@@ -44,9 +44,9 @@ import Trunkline
     /// The server must close the connection after it (RFC 9112 §9.6), whether or not it announces this.
     @Test func theResponseToConnectionCloseIsTheLast() throws {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
-        var codec: any FrameCodec = HTTP1Codec()
-        codec._noteSent(try HTTP1Request(.get, "/").frame())
-        codec._noteSent(try HTTP1Request(.get, "/", headers: ["Connection": "close"]).frame())
+        var codec = LinkCodec(HTTP1Codec())
+        codec.noteSent(try HTTP1Request(.get, "/").frame())
+        codec.noteSent(try HTTP1Request(.get, "/", headers: ["Connection": "close"]).frame())
         let frames = try frames(Array((text + text).utf8), inPiecesOf: 5, by: &codec)
         #expect(frames.map(\.endsLink) == [false, true])
         #expect(throws: FrameError.self) {
@@ -66,8 +66,8 @@ import Trunkline
 
     @Test func theFirstPartIsTheHeadAndTheLastHasItsLength() throws {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        var (codec, frames): (any FrameCodec, _) = (HTTP1Codec(), [Frame]())
-        codec._noteSent(Frame(.request, type: 1))
+        var (codec, frames) = (LinkCodec(HTTP1Codec()), [Frame]())
+        codec.noteSent(Frame(.request, type: 1))
         for piece in [head, "5\r\nhel", "lo\r\n", "1\r\n!\r\n0\r\nA: b\r\n\r\n"] {
             // Each piece is decoded completely, except for the line end behind a chunk.
             var input = ReceiveBuffer(Array((piece == "1\r\n!\r\n0\r\nA: b\r\n\r\n" ? "\r\n" + piece : piece).utf8))

@@ -33,8 +33,8 @@ extension HTTP1Testing {
         thenEnd isEnd: Bool = false,
         by codec: HTTP1Codec = HTTP1Codec()
     ) throws(FrameError) -> [HTTP1Reply] {
-        var codec: any FrameCodec = codec
-        for method in methods { codec._noteSent(Frame(.request, type: method.type)) }
+        var codec = LinkCodec(codec)
+        for method in methods { codec.noteSent(Frame(.request, type: method.type)) }
         return joined(try frames(bytes, inPiecesOf: size, thenEnd: isEnd, by: &codec))
     }
 
@@ -43,7 +43,7 @@ extension HTTP1Testing {
         _ bytes: [UInt8],
         inPiecesOf size: Int,
         thenEnd isEnd: Bool = false,
-        by codec: inout any FrameCodec
+        by codec: inout LinkCodec
     ) throws(FrameError) -> [Frame] {
         var (input, frames) = (ReceiveBuffer(bytes.prefix(size)), [Frame]())
         var rest = bytes.dropFirst(size)

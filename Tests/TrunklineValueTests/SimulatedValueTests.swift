@@ -442,6 +442,6 @@ private struct Custom: FrameCodec, GoAwayCodec, ServerSideCodec {
     func retryAfter(in goAway: Frame) -> Duration? { delay }
 
     func serverSide() -> any FrameCodec {
-        Custom(layout: layout._serverSide(), matching: matching, delay: delay, isServer: true)
+        Custom(layout: ProtocolCodec(layout).serverSide(), matching: matching, delay: delay, isServer: true)
     }
 }

@@ -23,10 +23,10 @@ final class ResponseCache: Sendable {
     }
 
     private let state: Lock<State>
-    private let codec: any FrameCodec
+    private let codec: ProtocolCodec
     private let loop: any EventLoop
 
-    init(_ options: ClientOptions.Cache, speaking codec: any FrameCodec, loop: any EventLoop) {
+    init(_ options: ClientOptions.Cache, speaking codec: ProtocolCodec, loop: any EventLoop) {
         self.codec = codec
         self.loop = loop
         let store = ResponseStore(maximumCount: options.maximumCount, maximumBytes: options.maximumBytes)
@@ -130,7 +130,7 @@ final class ResponseCache: Sendable {
     func end(_ request: CoalescedRequest, _ outcome: Outcome) -> Outcome {
         var response: Frame?
         // The callers and the cache share the memory of the response.
-        if case .success(let received) = outcome, codec._mayCache(received.frame) {
+        if case .success(let received) = outcome, codec.mayCache(received.frame) {
             response = received.frame.compacted
         }
         let (kept, key, now) = (response, request.key.compacted, loop.now)

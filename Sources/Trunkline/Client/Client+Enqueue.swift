@@ -82,7 +82,7 @@ extension Client {
         _ request: Request,
         _ timeout: Timeout
     ) throws(ClientError) -> ResolvedOptions {
-        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         return try resolved(CallOptions(), timeout, expectsResponse: false)
     }
 

@@ -6,7 +6,7 @@ extension Client {
         guard requests[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
         }
-        part.endsRequest = part.frame.kind != .part && !codec._isWindowUpdate(part.frame)
+        part.endsRequest = part.frame.kind != .part && !codec.isWindowUpdate(part.frame)
         parts.hold(part, requestType: channel.type)
     }
 

@@ -119,7 +119,7 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) {
-        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         let options = try resolved(options, timeout, expectsResponse: false)
         _ = try await outcome(of: request.frame, options, as: .post).get()
     }
@@ -279,7 +279,7 @@ extension Client {
         options: CallOptions = CallOptions()
     ) async -> [Result<Void, ClientError>] {
         let requests = Array(requests)
-        let arePosted = requests.map { codec._mayPost($0.frame) }
+        let arePosted = requests.map { codec.mayPost($0.frame) }
         let posted = zip(requests, arePosted).filter(\.1).map(\.0)
         do throws(ClientError) {
             let options = try resolved(options, timeout, expectsResponse: false)

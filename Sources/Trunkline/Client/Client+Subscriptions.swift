@@ -69,7 +69,7 @@ extension Client {
         posting request: Request,
         timeout: Timeout = .default
     ) async throws(ClientError) -> Subscription {
-        guard codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         return try await subscribe(request, timeout, expectsResponse: false).subscription
     }
 

@@ -20,7 +20,7 @@ import Synchronization
 public actor Client {
     nonisolated let loop: any EventLoop
     nonisolated let commandQueue: CommandQueue
-    package nonisolated let codec: any FrameCodec
+    package nonisolated let codec: ProtocolCodec
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
     /// Whether the observers want the events of requests.
@@ -149,6 +149,7 @@ public actor Client {
     ) {
         loop = loops.next()
         commandQueue = CommandQueue(loop: loop)
+        let codec = ProtocolCodec(codec)
         self.codec = codec
         messageRoom = MessageRoom(options)
         isIntercepted = !options.interceptors.isEmpty

@@ -57,7 +57,7 @@ extension Connection {
         lifecycle = .closing
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
-        if let closingFrame = links[ready].codec._closingFrame() { links[ready].machine.send(closingFrame) }
+        if let closingFrame = links[ready].codec.closingFrame() { links[ready].machine.send(closingFrame) }
         guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
             return finishClosing()
         }

@@ -298,7 +298,7 @@ extension Connection {
     /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
     private func sendClosingFrame(_ index: Int) {
         links[index].draining?.hasSentClosingFrame = true
-        guard links[index].draining?.isStalled == false, let closingFrame = links[index].codec._closingFrame() else {
+        guard links[index].draining?.isStalled == false, let closingFrame = links[index].codec.closingFrame() else {
             return
         }
         links[index].machine.send(closingFrame)

@@ -18,7 +18,7 @@ extension Connection {
         policy.minimumRate = options.liveness.minimumRate
         policy.maximumTimeouts = options.liveness.maximumStalls
         // A codec that has no ping now may have one later.
-        let hasHeartbeat = codec._ping(number: 0) != nil || links[index].codec._ping(number: 0) != nil
+        let hasHeartbeat = codec.hasPing || links[index].codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? options.liveness.heartbeat : .none
         links[index].machine.becomeReady(policy, at: loop.now)
         // The handshake may have left an incomplete frame.
@@ -88,7 +88,7 @@ extension Connection {
     }
 
     private func ping(_ number: UInt64, _ index: Int) {
-        guard let ping = links[index].codec._ping(number: number) else {
+        guard let ping = links[index].codec.ping(number: number) else {
             return links[index].machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
         if links[index].machine.send(ping: ping, at: loop.now) { counts.pings += 1 }

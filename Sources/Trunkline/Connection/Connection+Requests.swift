@@ -202,7 +202,7 @@ extension Connection {
     /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: UInt64) {
         guard let index = index(of: session),
-            let frame = links[index].codec._cancelFrame(for: serial, type: type)
+            let frame = links[index].codec.cancelFrame(for: serial, type: type)
         else { return }
         links[index].machine.send(frame)
         scheduleFlushUnlessFull(index)
@@ -269,7 +269,7 @@ extension Connection {
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
     private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = index(of: session).flatMap { links[$0].codec._retryAfter(in: lastFrame) }
+        let hint = index(of: session).flatMap { links[$0].codec.retryAfter(in: lastFrame) }
         if lastFrame.kind == .goAway, !lastFrame.endsLink {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {

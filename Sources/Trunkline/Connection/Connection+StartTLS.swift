@@ -33,9 +33,9 @@ extension Connection {
             return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
         }
         // The codec may hold plaintext that an attacker has added: a part of a frame that it has discarded from its input.
-        var fresh = codec
+        var fresh = LinkCodec(codec.base)
         // Each was set before. A codec that now refuses one is left with the others.
-        for frame in handshake.defaults { try? fresh._setDefaults(from: frame) }
+        for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         do throws(TransportError) {
             let engine = try makeEngine(for: links[index].endpoint)
             links[index].codec = fresh

@@ -18,7 +18,7 @@ public actor Connection {
     nonisolated let loop: any EventLoop
     nonisolated let options: ClientOptions
     /// Copied for every link.
-    nonisolated let codec: any FrameCodec
+    nonisolated let codec: ProtocolCodec
     /// The properties of the protocol and the options that every link needs.
     nonisolated let rules: LinkRules
     /// The observers of the client; `nil` if there are none.
@@ -159,7 +159,7 @@ public actor Connection {
         options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: endpoints, speaking: codec, options: options.clientOptions, loop: loops.next())
+        self.init(to: endpoints, speaking: ProtocolCodec(codec), options: options.clientOptions, loop: loops.next())
     }
 
     /// Creates a connection to `endpoint`. It connects on first use.
@@ -175,10 +175,10 @@ public actor Connection {
         options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: [endpoint], speaking: codec, options: options.clientOptions, loop: loops.next())
+        self.init(to: [endpoint], speaking: ProtocolCodec(codec), options: options.clientOptions, loop: loops.next())
     }
 
-    init(to endpoints: [Endpoint], speaking codec: any FrameCodec, options: ClientOptions, loop: any EventLoop) {
+    init(to endpoints: [Endpoint], speaking codec: ProtocolCodec, options: ClientOptions, loop: any EventLoop) {
         self.loop = loop
         self.options = options
         self.codec = codec

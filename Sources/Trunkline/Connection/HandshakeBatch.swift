@@ -45,10 +45,10 @@ final class HandshakeBatch: @unchecked Sendable {
 
     /// Takes the next request to send; `nil` if there is none, or if it must wait for a response. It waits if the
     /// window is full, or if responses are matched in order and the codec lets nothing follow the request before it.
-    func takeNext(_ codec: any FrameCodec) -> (index: Int, frame: Frame)? {
+    func takeNext(_ codec: inout LinkCodec) -> (index: Int, frame: Frame)? {
         isRefilling = false
         guard next < requests.count, unanswered < window, continuation != nil else { return nil }
-        if unanswered > 0, codec.matching == .inOrder, !codec._mayPipeline(behind: requests[next - 1].frame) {
+        if unanswered > 0, !codec.mayPipeline(behind: requests[next - 1].frame) {
             return nil
         }
         next += 1
@@ -133,7 +133,7 @@ extension Connection {
         if let loss = links[index].handshake?.loss {
             return batch.failRest(.failure(.lostDuringHandshake(loss, .notSent)))
         }
-        while let (number, frame) = batch.takeNext(links[index].codec) {
+        while let (number, frame) = batch.takeNext(&links[index].codec) {
             let waiter = Waiter.handshake(batch, index: number)
             if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {

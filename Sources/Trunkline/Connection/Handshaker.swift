@@ -86,7 +86,7 @@ public struct Handshaker: Sendable {
     ///   messages of this kind. `cancelled` if the task was cancelled before the call. `closed` if the handshake is
     ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
-        guard connection.codec._mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         _ = try await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false).get()
     }
 
@@ -229,7 +229,7 @@ extension Connection {
         guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {
-            try links[index].codec._setDefaults(from: frame)
+            try links[index].codec.setDefaults(from: frame)
             links[index].handshake?.defaults.append(frame)
             return .success(())
         } catch {

@@ -11,11 +11,11 @@ struct LinkRules: Sendable {
     /// The observers of the steps of requests; `nil` if there are none.
     let stepObservation: Observation?
 
-    init(_ codec: any FrameCodec, _ options: ClientOptions, _ observation: Observation?) {
+    init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?) {
         stepObservation = observation?.wantsSteps == true ? observation : nil
-        checksResponses = codec._checksResponses
+        checksResponses = codec.checksResponses
         isInOrder = codec.matching == .inOrder
-        looksAlike = codec._pongsLookLikePings
+        looksAlike = codec.pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
         lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // no count is below zero
         reassemblyBudget = ReassemblyBudget(options.requests)
@@ -108,7 +108,7 @@ extension Link {
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> LinkMachine.Place {
-        let holdsOthers = rules.isInOrder && expectsResponse && !codec._mayPipeline(behind: frame)
+        let holdsOthers = rules.isInOrder && expectsResponse && !codec.mayPipeline(behind: frame)
         let place = machine.send(
             id,
             frame,
@@ -256,11 +256,11 @@ extension Link {
     }
 
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    func mismatch(of frame: Frame, with entry: InFlightTable.Entry) -> FrameError? {
+    mutating func mismatch(of frame: Frame, with entry: InFlightTable.Entry) -> FrameError? {
         guard let request = entry.kept?.frame, frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.
-            try codec._check(frame, against: request)
+            try codec.check(frame, against: request)
             return nil
         } catch {
             return error
@@ -293,7 +293,7 @@ extension Link {
         let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let serial, let type) = cancellation else { return }
-        if let frame = codec._cancelFrame(for: serial, type: type) { machine.send(frame) }
+        if let frame = codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
         taken.hasToWrite = true
         let code: ClientError.Code = cause.exceedsLimit ? .overloaded : .protocolViolation
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)
@@ -307,7 +307,7 @@ extension Link {
         at now: Instant
     ) -> (meaning: Liveness.Meaning, hasToWrite: Bool) {
         let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: now)
-        guard meaning == .question, let pong = codec._pong(answering: frame) else { return (meaning, false) }
+        guard meaning == .question, let pong = codec.pong(answering: frame) else { return (meaning, false) }
         return (meaning, machine.answerPing(with: pong))
     }
 }

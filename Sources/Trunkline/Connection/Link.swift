@@ -15,9 +15,7 @@ struct Link {
     /// Replaced when the handshake starts TLS.
     var transport: any Transport
     /// Encodes and decodes for this link alone.
-    var codec: any FrameCodec
-    /// Whether `codec` observes sent frames. Stored, because few codecs do.
-    let notesSent: Bool
+    var codec: LinkCodec
     var received = ReceiveBuffer()
     /// Whether `received` may hold complete frames. These come before everything that the socket has.
     var holdsFrames = false
@@ -77,7 +75,7 @@ struct Link {
     init(
         _ attempt: ReconnectMachine.Attempt,
         _ transport: any Transport,
-        _ codec: any FrameCodec,
+        _ codec: ProtocolCodec,
         number: Int,
         path: LinkPath,
         quarantine: Duration,
@@ -89,8 +87,7 @@ struct Link {
         self.path = path
         endpoint = attempt.endpoint
         self.transport = transport
-        self.codec = codec
-        notesSent = codec._notesSent
+        self.codec = LinkCodec(codec.base)
         machine = LinkMachine(
             session: attempt.id,
             matching: codec.matching,
@@ -185,7 +182,7 @@ extension Link {
         let transport = transport
         // Bounded: a caller that writes without end must not keep the loop from reading.
         attempts: for _ in 0..<8 {
-            result.refused += machine.encode(using: &codec)
+            result.refused += machine.encode(using: &codec.base)
             if machine.outbound.unwrittenCount == 0 { break }
             let (outcome, offered) = unsafe machine.outbound.withUnwritten { pieces in
                 unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
@@ -198,7 +195,7 @@ extension Link {
                     session: machine.session,
                     isHandshake: machine.phase == .handshaking
                 )
-                if notesSent { machine.outbound.forEachStarting(within: written) { codec._noteSent($0) } }
+                codec.noteSent(from: machine.outbound, within: written)
                 let firstNew = result.wrote.count
                 result.byteCount += written
                 result.frameCount +=
@@ -266,7 +263,7 @@ extension Link {
         }
         let before = frames.count
         do throws(FrameError) {
-            try codec._decodeAll(&received, into: &frames, limit: maximumFrames)
+            try codec.decodeAll(&received, into: &frames, limit: maximumFrames)
             holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
             if !holdsFrames, received.count > limit {
                 throw FrameError(

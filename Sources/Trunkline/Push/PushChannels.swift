@@ -54,12 +54,13 @@ struct PushChannels {
     /// before.
     ///
     /// - Parameter isSurplus: Whether a full buffer that suspends reading drops the pushes.
-    mutating func offer(_ pushes: [Frame], isSurplus: Bool, speaking codec: any FrameCodec) -> Bool {
+    mutating func offer(_ pushes: [Frame], isSurplus: Bool, speaking codec: ProtocolCodec) -> Bool {
         var isNewlyFull = false
         for channel in others where offer(pushes, isSurplus, to: channel) { isNewlyFull = true }
         guard !keyed.isEmpty else { return isNewlyFull }
+        let keys = codec.pushKeys
         for push in pushes {
-            if let key = codec._pushKey(of: push) {
+            if let key = keys?.pushKey(of: push) {
                 for channel in keyed[key] ?? [] where offer([push], isSurplus, to: channel) { isNewlyFull = true }
             } else if push.malformedReason != nil {
                 malformedCount += 1

@@ -49,8 +49,8 @@ private struct RecordingCapture {
     private struct Link {
         var connection: CapturedConnection
         /// The codecs of both sides.
-        var client: any FrameCodec
-        var server: any FrameCodec
+        var client: LinkCodec
+        var server: LinkCodec
         let attempt: Attempt
         /// Whether it is an attempt whose session number is not known yet.
         var isAttempt = false
@@ -66,7 +66,7 @@ private struct RecordingCapture {
     }
 
     private(set) var file: PcapngWriter
-    private let codec: any FrameCodec
+    private let codec: ProtocolCodec
     private let start: Duration
     private let servers: ServerAddresses
     /// The endpoints of links that events name.
@@ -97,7 +97,7 @@ private struct RecordingCapture {
     private static let syslogPort: UInt16 = 514
 
     init(of recording: Recording, _ codec: some FrameCodec, port: UInt16?, room: Int) {
-        self.codec = codec
+        self.codec = ProtocolCodec(codec)
         self.room = room
         roomOfSmallFrames = room / 4
         start = recording.start ?? .zero
@@ -182,11 +182,11 @@ private struct RecordingCapture {
             throw FrameError(.illegalLength, "the capture has no room left")
         }
         var codec = side == .client ? links[link].client : links[link].server
-        let frame = header.frame(&padding) { [layout = codec as? FrameLayout] in layout?.size(ofField: $0) }
+        let frame = header.frame(&padding) { [layout = codec.base as? FrameLayout] in layout?.size(ofField: $0) }
         var output = SendBuffer()
         try codec.encode(frame, into: &output)
         if output.isEmpty { throw FrameError(.malformed, "the codec wrote no bytes for it") }
-        if codec._notesSent { codec._noteSent(frame) }
+        codec.noteSent(frame)
         if side == .client { links[link].client = codec } else { links[link].server = codec }
         return output
     }
@@ -285,7 +285,8 @@ private struct RecordingCapture {
             client: CapturedHost(address: Self.clientAddress, port: port),
             server: servers[attempt.endpoint]
         )
-        links.append(Link(connection: connection, client: codec, server: codec._serverSide(), attempt: attempt))
+        let (client, server) = (LinkCodec(codec.base), LinkCodec(codec.serverSide()))
+        links.append(Link(connection: connection, client: client, server: server, attempt: attempt))
         write(links.count - 1, .client, [.syn], at: time, comments)
         return links.count - 1
     }

@@ -91,7 +91,7 @@ extension Client {
         if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
             return ended(.failure(.expiredUnsent(expired)))
         }
-        if frame.kind == .part, codec.matching == .inOrder || codec._cancelFrame(for: 0, type: frame.type) == nil {
+        if frame.kind == .part, codec.matching == .inOrder || !codec.cancels(frame.type) {
             return ended(.failure(.notInPieces))
         }
         let now = loop.now

@@ -98,13 +98,13 @@ extension HTTPTunnel {
     }
 }
 
-extension FrameCodec {
+extension ProtocolCodec {
     /// The error message if the codec lacks a requirement of HTTP over the link; `nil` if it has all of them.
     fileprivate var missingForTunnels: String? {
-        if !_isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
+        if !isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
             return "the client's codec does not support window updates of type 0x405 (WindowedCodec.isWindowUpdate(_:))"
         }
-        guard _cancelFrame(for: 0, type: TunnelWire.messageType) == nil else { return nil }
+        guard !cancels(TunnelWire.messageType) else { return nil }
         return "the client's codec has no cancel frame (CancellingCodec.cancelFrame(for:type:))"
     }
 }

@@ -42,8 +42,8 @@ public struct CodecConformance: Sendable {
         case server
     }
 
-    let client: any FrameCodec
-    let server: any FrameCodec
+    let client: ProtocolCodec
+    let server: ProtocolCodec
     let samples: [Sample]
     let maximumFrameSize: Int
 
@@ -95,8 +95,8 @@ public struct CodecConformance: Sendable {
         samples: [Sample],
         maximumFrameSize: Int
     ) {
-        client = codec
-        server = codec._serverSide()
+        client = ProtocolCodec(codec)
+        server = ProtocolCodec(client.serverSide())
         self.samples = samples
         self.maximumFrameSize = max(1, maximumFrameSize)
         if var layout = codec as? FrameLayout, let limit = Int(exactly: 2 * Double(maximumFrameSize)) {

@@ -2,7 +2,7 @@ package import Trunkline
 
 /// The receiving end of one link, driven as a connection drives it: decodes every complete frame and keeps the rest.
 package struct ConformanceLink {
-    package private(set) var codec: any FrameCodec
+    package private(set) var codec: LinkCodec
     private var input = ReceiveBuffer()
     /// The most bytes that the codec may leave undecoded.
     private let limit: Int
@@ -21,13 +21,11 @@ package struct ConformanceLink {
     /// The largest size announced by `await`.
     package private(set) var awaited = 0
 
-    package init(_ codec: any FrameCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
+    package init(_ codec: LinkCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
         self.codec = codec
         self.limit = limit
         self.joinsParts = joinsParts
-        if codec._notesSent {
-            for frame in sent { self.codec._noteSent(frame) }
-        }
+        for frame in sent { self.codec.noteSent(frame) }
     }
 
     /// The number of bytes that are not decoded.
@@ -102,7 +100,7 @@ package struct ConformanceLink {
         while !isOver {
             let count = input.count
             do throws(FrameError) {
-                guard let frame = try codec._decodeEnd(&input) else { return }
+                guard let frame = try codec.decodeEnd(&input) else { return }
                 keep(frame)
                 // A frame completed by the end, even from zero bytes, is completed only once.
                 if input.count == count { return }

@@ -31,7 +31,7 @@ extension ConformanceRun {
 
     private mutating func checkBody(
         of frame: Frame,
-        _ sender: any FrameCodec,
+        _ sender: LinkCodec,
         _ sample: CodecConformance.Sample,
         _ name: String
     ) {

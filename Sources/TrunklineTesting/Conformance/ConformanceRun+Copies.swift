@@ -73,7 +73,7 @@ extension ConformanceRun {
             output.append(Bytes(prefix))
             for frame in frames {
                 _ = try? codec.encode(frame, into: &output)
-                if codec._notesSent { codec._noteSent(frame) }
+                codec.noteSent(frame)
             }
             if output.bytes != prefix + alone {
                 violate(

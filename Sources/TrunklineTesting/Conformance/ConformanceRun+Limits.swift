@@ -41,7 +41,7 @@ extension ConformanceRun {
             if !refusesLength(sample.receiver) { skip(Self.howToCheckLengths(sample.receiver, limit)) }
             return true
         }
-        let other = sample.receiver == .client ? relaxed._serverSide() : relaxed
+        let other = LinkCodec(sample.receiver == .client ? ProtocolCodec(relaxed).serverSide() : relaxed)
         if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: other), bytes.count > limit {
             checkRefusal(of: bytes, header, sample, name)
         }
@@ -65,7 +65,7 @@ extension ConformanceRun {
     }
 
     /// The size of `frame` without its body, if the body can be any bytes of length one, or of the sample's own length.
-    private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: any FrameCodec) -> Int? {
+    private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: LinkCodec) -> Int? {
         for size in [1, frame.body.count] where size > 0 {
             guard let one = encode(frame, bodySize: size, by: sender),
                 let two = encode(frame, bodySize: size + 1, by: sender),
@@ -77,7 +77,7 @@ extension ConformanceRun {
     }
 
     /// The bytes of `frame` with a body of `bodySize` bytes, or `nil` if it is refused.
-    private func encode(_ frame: Frame, bodySize: Int, by sender: any FrameCodec) -> [UInt8]? {
+    private func encode(_ frame: Frame, bodySize: Int, by sender: LinkCodec) -> [UInt8]? {
         guard bodySize >= 0 else { return nil }
         var (frame, sender) = (frame, sender)
         frame.body = Bytes([UInt8](repeating: UInt8(ascii: "x"), count: bodySize))

@@ -55,11 +55,12 @@ extension ConformanceRun {
     /// Checks that a response of a sample passes the codec's own check against its request.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = kit.client.matching != .inOrder
-        guard kit.client._checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
+        guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
             let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
         else { return }
+        var codec = codec(of: .client)
         do throws(FrameError) {
-            try kit.client._check(frame, against: request)
+            try codec.check(frame, against: request)
         } catch {
             violate(.matching, "the codec's check of \(stream.name) against its request threw \(error)", stream.bytes)
         }
@@ -76,7 +77,7 @@ extension ConformanceRun {
 
     private mutating func checkPing(_ number: UInt64, from side: Side) {
         let other: Side = side == .client ? .server : .client
-        guard let ping = codec(of: side)._ping(number: number) else { return }
+        guard let ping = codec(of: side).ping(number: number) else { return }
         let what = "ping \(number) of the \(side)"
         if ping.kind != .ping { violate(.heartbeat, "\(what) has the kind \(ping.kind)") }
         var sender = codec(of: side)
@@ -86,10 +87,10 @@ extension ConformanceRun {
             let found = received.map { "\($0.kind)" }.joined(separator: ", ")
             return violate(.heartbeat, "\(what) was decoded as \(found.isEmpty ? "nothing" : found)", bytes)
         }
-        guard let pong = codec(of: other)._pong(answering: arrived) else { return }
+        guard let pong = codec(of: other).pong(answering: arrived) else { return }
         guard let (answer, pongBytes) = roundTrip([pong], to: side, sent: [ping], .heartbeat, "the pong to \(what)")
         else { return }
-        let look = codec(of: side)._pongsLookLikePings
+        let look = rules(of: side).pongsLookLikePings
         guard answer.count == 1, let last = answer.first, last.kind == .pong || last.kind == .ping else {
             return violate(.heartbeat, "the pong to \(what) was decoded as \(answer.map(\.kind))", pongBytes)
         }
@@ -108,7 +109,7 @@ extension ConformanceRun {
     private mutating func hasPingLater(_ number: UInt64, from side: Side) -> Bool {
         for stream in streams(to: side) {
             var codec = feed([stream.bytes[...]], to: side, sent: stream.sent, as: stream.name).codec
-            guard let ping = codec._ping(number: number) else { continue }
+            guard let ping = codec.ping(number: number) else { continue }
             if (try? bytes(of: [ping], by: &codec)) != nil { return true }
         }
         return false
@@ -122,7 +123,7 @@ extension ConformanceRun {
         _ rule: Rule,
         _ what: String
     ) -> (frames: [Frame], bytes: [UInt8])? {
-        var sender = side == .client ? kit.server : kit.client
+        var sender = codec(of: side == .client ? .server : .client)
         let bytes: [UInt8]
         do throws(FrameError) {
             bytes = try self.bytes(of: frames, by: &sender)
@@ -143,7 +144,7 @@ extension ConformanceRun {
 
     mutating func checkCancellation() {
         guard let request else { return }
-        guard let cancel = kit.client._cancelFrame(for: request.serial, type: request.type) else { return }
+        guard let cancel = codec(of: .client).cancelFrame(for: request.serial, type: request.type) else { return }
         let what = "the cancellation of serial \(request.serial)"
         if cancel.kind != .cancel { violate(.cancellation, "\(what) has the kind \(cancel.kind)") }
         guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
@@ -159,7 +160,7 @@ extension ConformanceRun {
 
     mutating func checkWindowUpdates() {
         for stream in streams(to: .server) {
-            for frame in stream.frames where kit.client._isWindowUpdate(frame) != kit.server._isWindowUpdate(frame) {
+            for frame in stream.frames where kit.client.isWindowUpdate(frame) != kit.server.isWindowUpdate(frame) {
                 violate(.window, "\(stream.name) is a window update for one side, but not for the other", stream.bytes)
             }
         }

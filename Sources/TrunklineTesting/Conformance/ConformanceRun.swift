@@ -45,18 +45,22 @@ struct ConformanceRun {
 
     // MARK: Both sides
 
-    func codec(of side: Side) -> any FrameCodec { side == .client ? kit.client : kit.server }
+    /// The rules of the protocol on one side.
+    func rules(of side: Side) -> ProtocolCodec { side == .client ? kit.client : kit.server }
+
+    /// The codec of a new link, on one side.
+    func codec(of side: Side) -> LinkCodec { LinkCodec(rules(of: side).base) }
 
     func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
 
     /// The codec that sends `sample`, after it has received what `sample` answers; `nil` if it cannot receive that.
-    func sender(of sample: CodecConformance.Sample) -> (any FrameCodec)? {
+    func sender(of sample: CodecConformance.Sample) -> LinkCodec? {
         sender(to: sample.receiver, answering: sample.answered)
     }
 
-    func sender(to receiver: Side, answering requests: [Frame] = []) -> (any FrameCodec)? {
-        guard receiver == .client else { return kit.client }
-        var (client, server) = (kit.client, kit.server)
+    func sender(to receiver: Side, answering requests: [Frame] = []) -> LinkCodec? {
+        var (client, server) = (codec(of: .client), codec(of: .server))
+        guard receiver == .client else { return client }
         guard let bytes = try? bytes(of: requests, by: &client) else { return nil }
         var input = ReceiveBuffer(bytes)
         var frames: [Frame] = []
@@ -65,11 +69,11 @@ struct ConformanceRun {
     }
 
     /// The bytes that `codec` encodes `frames` as.
-    func bytes(of frames: [Frame], by codec: inout any FrameCodec) throws(FrameError) -> [UInt8] {
+    func bytes(of frames: [Frame], by codec: inout LinkCodec) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         for frame in frames {
             try codec.encode(frame, into: &output)
-            if codec._notesSent { codec._noteSent(frame) }
+            codec.noteSent(frame)
         }
         return output.bytes
     }

@@ -97,7 +97,7 @@ extension LoopbackServer {
 
     /// Whether `frame` belongs to an exchange, present or past, and not to the handler.
     func isRequestPart(_ frame: Frame, on link: ServerLink) -> Bool {
-        let isUpdate = codec._isWindowUpdate(frame)
+        let isUpdate = codec.isWindowUpdate(frame)
         if let open = link.exchanges[frame.serial] {
             take(frame, isUpdate, for: open, on: link)
         } else if link.unfinished.contains(frame.serial) {

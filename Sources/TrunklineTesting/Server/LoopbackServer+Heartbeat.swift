@@ -57,15 +57,15 @@ extension LoopbackServer {
     /// Handles a ping or a pong.
     func heartbeatReceived(_ frame: Frame, on link: ServerLink) {
         guard frame.kind == .ping else { return pongReceived(on: link) }
-        if link.codec._pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
+        if codec.pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
             // The server's pings have no serial. If the client's pings have one, this frame is a pong. If they have
             // none, it may also be a ping. An unnecessary pong is harmless, but a missing one can end the link.
             pongReceived(on: link)
-            if link.codec._ping(number: 0)?.serial != 0 { return }
+            if link.codec.ping(number: 0)?.serial != 0 { return }
         } else {
             record.pingCount += 1
         }
-        guard answersPings, let pong = link.codec._pong(answering: frame) else { return }
+        guard answersPings, let pong = link.codec.pong(answering: frame) else { return }
         if pongDelay > .zero {
             perform(Reaction(.after(pongDelay, Reaction(.frame(pong)))), for: frame, on: link)
         } else {
@@ -79,10 +79,10 @@ extension LoopbackServer {
     }
 }
 
-extension FrameCodec {
+extension LinkCodec {
     /// A ping that the server sends. Custom codecs may need more than its kind to encode it.
     var serverPing: Frame {
-        var ping = _ping(number: 0) ?? Frame(.ping)
+        var ping = ping(number: 0) ?? Frame(.ping)
         ping.serial = 0
         return ping
     }

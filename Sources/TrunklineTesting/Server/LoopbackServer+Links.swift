@@ -24,7 +24,7 @@ extension LoopbackServer: TransportHandler {
                 return acceptor
             }
         }
-        let link = ServerLink(transport, codec)
+        let link = ServerLink(transport, LinkCodec(codec.base))
         links[transport.id] = link
         if transport is SecuredTransport { awaitHandshake(on: link) }
         record.connectionCount += 1
@@ -193,7 +193,7 @@ extension LoopbackServer: TransportHandler {
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: "")
             link.transport = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
-            link.codec = codec  // as the client does
+            link.codec = LinkCodec(codec.base)  // as the client does
             awaitHandshake(on: link)
             updateReading(link)
             markDirty(link)

@@ -120,7 +120,7 @@ extension LoopbackServer {
         reply.kind = frame.kind == .part ? .part : .response
         reply.malformedReason = nil
         reply.serial = request.serial
-        let layout = link.codec as? FrameLayout
+        let layout = link.codec.base as? FrameLayout
         // Parts with their own types get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }
         if !echoing { layout?.repeatFields(of: request, in: &reply) }
@@ -161,7 +161,7 @@ extension LoopbackServer {
     }
 
     private func emitAbsurdLength(_ program: Program, _ link: ServerLink) {
-        guard let layout = link.codec as? FrameLayout else {
+        guard let layout = link.codec.base as? FrameLayout else {
             return emit([UInt8](repeating: 0xFF, count: 64), program, link)
         }
         let frame = reply(Frame(.response), to: program.request, echoing: false, on: link)

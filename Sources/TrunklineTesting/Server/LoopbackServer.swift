@@ -40,7 +40,7 @@ public actor LoopbackServer {
     /// The TLS context of the connections, if they are secured.
     let tls: (any TLSContext)?
     /// Copied for every connection.
-    let codec: any FrameCodec
+    let codec: ProtocolCodec
     let handler: Handler
 
     var isStopped = false
@@ -142,7 +142,7 @@ public actor LoopbackServer {
         self.acceptor = acceptor
         self.endpoint = endpoint
         self.tls = tls
-        self.codec = codec._serverSide()
+        self.codec = ProtocolCodec(ProtocolCodec(codec).serverSide())
         self.options = options
         self.handler = handler
         answersPings = options.answersPings

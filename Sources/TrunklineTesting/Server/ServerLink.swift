@@ -3,7 +3,7 @@ import Trunkline
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {
     var transport: any Transport
-    var codec: any FrameCodec
+    var codec: LinkCodec
     var received = ReceiveBuffer()
     /// Frames that arrived before reading stopped, kept until it resumes.
     var backlog = Deque<Frame>()
@@ -64,7 +64,7 @@ final class ServerLink {
         case hang
     }
 
-    init(_ transport: any Transport, _ codec: any FrameCodec) {
+    init(_ transport: any Transport, _ codec: LinkCodec) {
         self.transport = transport
         self.codec = codec
     }
@@ -106,7 +106,7 @@ final class ServerLink {
 
     private static func encode(
         _ frame: Frame,
-        with codec: inout any FrameCodec,
+        with codec: inout LinkCodec,
         into buffer: inout SendBuffer
     ) throws(FrameError) {
         let mark = buffer.mark
@@ -117,7 +117,7 @@ final class ServerLink {
             throw error
         }
         // Noted here and not when it is written: nothing is removed from the queue, and the order is the same.
-        if codec._notesSent { codec._noteSent(frame) }
+        codec.noteSent(frame)
     }
 
     /// Writes `bytes` after everything queued, `size` of them in each turn of the loop; `nil` for all at once.

@@ -168,9 +168,9 @@ struct CountedPayloadCodecTests {
 
     @Test func keyingPushesSetsTheKeysOfPushes() {
         let push = Frame(.push, head: "MSG news 2 4", body: "abcd")
-        #expect(CountedProtocols.nats._pushKey(of: push) == nil)
+        #expect(CountedProtocols.nats.pushKey(of: push) == nil)
         let codec = CountedProtocols.nats.keyingPushes { PushKey(String($0.head.parts(separatedBy: " ")[1])) }
-        #expect(codec._pushKey(of: push) == "news")
+        #expect(codec.pushKey(of: push) == "news")
     }
 
     @Test func wordsAreCountedFromEitherEnd() {
@@ -186,7 +186,7 @@ struct CountedPayloadCodecTests {
 
     /// Otherwise the client would take what the server sends for another kind of frame.
     @Test func aServerRefusesFramesThatItsClientWouldMisread() {
-        let server = CountedProtocols.nats._serverSide()
+        let server = CountedProtocols.nats.serverSide()
         #expect(server.refusal(of: Frame(.push, head: "MSG _INBOX.9 1 0")) == .unknownType)
         #expect(server.refusal(of: Frame(.push, head: "PING")) == .unknownType)
         #expect(server.refusal(of: Frame(.response, serial: 9, isErrorResponse: true, head: "MSG")) == .malformed)

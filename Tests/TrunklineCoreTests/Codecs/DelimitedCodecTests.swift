@@ -77,7 +77,7 @@ struct DelimitedCodecTests {
 
     @Test func heartbeatsAndCancelFramesAreRefusedByDefault() {
         for kind in [.ping, .pong, .cancel] as [Frame.Kind] { #expect(lines.refusal(of: Frame(kind)) == .unknownType) }
-        #expect(lines._ping(number: 0) == nil && lines._cancelFrame(for: 1, type: 1) == nil)
+        #expect(lines.ping(number: 0) == nil && !ProtocolCodec(lines).cancels(1))
     }
 
     // MARK: Malformed frames
@@ -160,7 +160,7 @@ struct DelimitedCodecTests {
         for _ in 0..<500 {
             let bytes = (0..<300).map { _ in [0, 1, 0xFF].randomElement(using: &generator) ?? 0 as UInt8 }
             #expect(try codec.decoded(bytes).left < 50)
-            #expect(try codec._serverSide().decoded(bytes).left < 50)
+            #expect(try codec.serverSide().decoded(bytes).left < 50)
         }
     }
 
@@ -179,32 +179,32 @@ struct DelimitedCodecTests {
         #expect(frames.map(\.kind) == [.push, .response, .response, .response, .ping, .pong, .push])
         #expect(frames.map(\.isErrorResponse) == [false, true, false, false, false, false, false])
         #expect(frames.map(\.malformedReason) == [nil, nil, nil, .malformed, nil, nil, .illegalLength])
-        let requests = try chat._serverSide().decoded(">news\nPING\n".utf8).frames
+        let requests = try chat.serverSide().decoded(">news\nPING\n".utf8).frames
         #expect(requests.map(\.kind) == [.request, .ping])
     }
 
     @Test func heartbeatsAreEncodedAsConfigured() throws {
-        let ping = try #require(chat._ping(number: 7))
+        let ping = try #require(chat.ping(number: 7))
         #expect(try chat.encoded(ping) == Array("PING\n".utf8))
-        #expect(try chat._serverSide().encoded(Frame(.ping)) == Array("PING\n".utf8))
-        let pong = try #require(chat._pong(answering: Frame(.ping)))
+        #expect(try chat.serverSide().encoded(Frame(.ping)) == Array("PING\n".utf8))
+        let pong = try #require(chat.pong(answering: Frame(.ping)))
         #expect(try chat.encoded(pong) == Array("PONG\n".utf8))
         #expect(
-            !chat._pongsLookLikePings
-                && DelimitedCodec(delimiter: 10).heartbeat(ping: "h", pong: "h")._pongsLookLikePings
+            !chat.pongsLookLikePings
+                && DelimitedCodec(delimiter: 10).heartbeat(ping: "h", pong: "h").pongsLookLikePings
         )
         #expect(chat.refusal(of: Frame(.request, body: "PING")) == .unknownType)
-        #expect(chat._serverSide().refusal(of: Frame(.response, body: "PONG")) == .unknownType)
+        #expect(chat.serverSide().refusal(of: Frame(.response, body: "PONG")) == .unknownType)
     }
 
     @Test func aServerRefusesFramesThatItsClientWouldMisread() throws {
-        let server = chat._serverSide()
+        let server = chat.serverSide()
         #expect(try server.encoded(Frame(.push, body: ">x")) == Array(">x\n".utf8))
         #expect(server.refusal(of: Frame(.push, body: "x")) == .unknownType)
         #expect(server.refusal(of: Frame(.response, body: ">x")) == .unknownType)
         #expect(server.refusal(of: Frame(.response, isErrorResponse: true, body: "no")) == .malformed)
         #expect(try server.encoded(Frame(.response, isErrorResponse: true, body: "-no")) == Array("-no\n".utf8))
-        #expect(lines._serverSide().refusal(of: Frame(.push, body: "x")) == .unknownType)
+        #expect(lines.serverSide().refusal(of: Frame(.push, body: "x")) == .unknownType)
     }
 }
 

@@ -18,7 +18,7 @@ struct LengthPrefixedCodecTests {
         for (codec, digits) in vectors {
             #expect(try codec.encoded(Frame(.request, body: body)) == hex(digits))
             #expect(try codec.decoded(hex(digits)).frames == [Frame(.response, body: body)])
-            #expect(try codec._serverSide().decoded(hex(digits)).frames == [Frame(.request, body: body)])
+            #expect(try codec.serverSide().decoded(hex(digits)).frames == [Frame(.request, body: body)])
         }
         let large = Bytes([UInt8](repeating: 7, count: 300))
         let start = try LengthPrefixedCodec(.varint).encoded(Frame(.request, body: large)).prefix(3)
@@ -111,7 +111,7 @@ struct LengthPrefixedCodecTests {
     @Test(arguments: all.indices)
     func framesAreTheSameWhereverTheBytesAreSplit(index: Int) throws {
         var codec = Self.all[index]
-        let server = codec._serverSide()
+        let server = codec.serverSide()
         let bodies: [Bytes] = ["first", Bytes([UInt8](repeating: 200, count: 150)), "last one"]
         var bytes: [UInt8] = []
         for (index, body) in bodies.enumerated() {
@@ -137,7 +137,7 @@ struct LengthPrefixedCodecTests {
     func corruptedAndRandomBytesNeverTrap(index: Int) throws {
         var generator = SeededGenerator(seed: UInt64(index))
         let codec = Self.all[index]
-        let bytes = try codec._serverSide().encoded(Frame(.response, type: 3, serial: 9, body: "a body"))
+        let bytes = try codec.serverSide().encoded(Frame(.response, type: 3, serial: 9, body: "a body"))
         for position in bytes.indices {
             for value in [0, 1, 0x7f, 0x80, 0xff] as [UInt8] {
                 var corrupted = bytes
@@ -150,7 +150,7 @@ struct LengthPrefixedCodecTests {
                 UInt8.random(in: 0...255, using: &generator)
             }
             _ = codec.refusal(of: garbage)
-            _ = codec._serverSide().refusal(of: garbage)
+            _ = codec.serverSide().refusal(of: garbage)
         }
     }
 
@@ -166,9 +166,9 @@ struct LengthPrefixedCodecTests {
         #expect(frames.map(\.kind) == [.ping, .pong, .response, .response, .push])
         #expect(frames.map(\.isErrorResponse) == [false, false, false, true, false])
         #expect(frames.map(\.serial) == [0, 0, 1, 1, 0])
-        #expect(try codec.encoded(try #require(codec._ping(number: 3))) == hex("00"))
+        #expect(try codec.encoded(try #require(codec.ping(number: 3))) == hex("00"))
         #expect(codec.refusal(of: Frame(.request, serial: 1, body: "")) == .unknownType)
-        let server = codec._serverSide()
+        let server = codec.serverSide()
         #expect(server.refusal(of: Frame(.push, serial: 1, body: "ab")) == .unknownType)
         #expect(server.refusal(of: Frame(.push, serial: 0, body: "ab")) == nil)
         #expect(server.refusal(of: Frame(.response, serial: 0, body: "ab")) == .unknownType)

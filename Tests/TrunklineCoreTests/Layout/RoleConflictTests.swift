@@ -70,7 +70,8 @@ struct RoleConflictTests {
         }
         let frames = try layout.serverSide().decoded(layout.encoded(Frame(.request, type: 2, serial: 9))).frames
         #expect(frames.map(\.kind) == [.request] && frames.map(\.serial) == [9])
-        #expect(frames.allSatisfy { layout._isWindowUpdate($0) && layout.serverSide()._isWindowUpdate($0) })
+        let server = ProtocolCodec(layout.serverSide())
+        #expect(frames.allSatisfy { layout.isWindowUpdate($0) && server.isWindowUpdate($0) })
         #expect(!layout.isWindowUpdate(Frame(.request, type: 3)) && !flagged.isWindowUpdate(Frame(.request)))
         let unnumbered = FrameLayout {
             Field.type(UInt8.self)

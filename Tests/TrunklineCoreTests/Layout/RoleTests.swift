@@ -325,7 +325,7 @@ struct RoleTests {
         #expect(try smpp.decoded(hex("00000010 00000006 00000000 00000001")).frames.map(\.kind) == [.goAway])
         #expect(try smpp.malformedReasons(of: hex("00000010 80000006 00000000 00000001")) == [nil])
         #expect(try smpp.serverSide().decoded(smpp.encoded(unbind)).frames == [unbind])
-        #expect(smpp.serverSide()._closingFrame() == nil && FrameLayout.standard._closingFrame() == nil)
+        #expect(LinkCodec(smpp.serverSide()).closingFrame() == nil && FrameLayout.standard.closingFrame() == nil)
         // The same type can have both roles without a mark, too, and no request may have it.
         let plain = Self.flagged.roles {
             $0.goAway = 8

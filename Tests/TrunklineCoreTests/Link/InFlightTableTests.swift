@@ -225,7 +225,7 @@ private typealias Table = InFlightTable
     @Test func answeredQuarantinesDoNotAccumulate() throws {
         var table = table(1...SerialNumber.max)
         for id in 1...100_000 as ClosedRange<RequestID> {
-            guard let serial = table.insert(id, "", type: 0, at: id) else {
+            guard let serial = table.insert(id, type: 0, at: id) else {
                 Issue.record("exhausted")
                 return
             }

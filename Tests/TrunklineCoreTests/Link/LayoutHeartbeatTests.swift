@@ -26,7 +26,7 @@ import Trunkline
         #expect(!dns.pongsLookLikePings)
         let seen = try #require(dns.serverSide().decoded(question).frames.first)
         #expect(seen.kind == .ping && seen.serial == 1)
-        let pong = try #require(dns.serverSide()._pong(answering: seen))
+        let pong = try #require(LinkCodec(dns.serverSide()).pong(answering: seen))
         let answer = try dns.serverSide().encoded(pong)
         #expect(answer == hex("0011 0001 8100 0001 0000 0000 0000 00 0002 0001"))
         #expect(try dns.decoded(answer).frames.map(\.kind) == [.pong])
@@ -159,10 +159,10 @@ import Trunkline
             $0.response = .types(0x80...0xFF)
         }
         for side in [layout, layout.serverSide()] {
-            let pong = try #require(side._pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
+            let pong = try #require(LinkCodec(side).pong(answering: Frame(.ping, type: 8, serial: 5)), "\(side)")
             let bytes = try side.encoded(pong)
             #expect(bytes == hex(type == 0 ? "00 0005 00" : "09 0005 00"))
-            #expect(try side._serverSide().decoded(bytes).frames == [pong])
+            #expect(try ProtocolCodec(side).serverSide().decoded(bytes).frames == [pong])
             #expect(try layout.decoded(bytes).frames == [pong])
         }
     }

@@ -28,13 +28,17 @@ struct WrappedCodecTests {
         }
 
         func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
-            forwardsCancellation ? base._cancelFrame(for: serial, type: type) : nil
+            forwardsCancellation ? (base as? any CancellingCodec)?.cancelFrame(for: serial, type: type) : nil
         }
-        func isWindowUpdate(_ frame: Frame) -> Bool { forwardsWindows && base._isWindowUpdate(frame) }
-        func ping(number: UInt64) -> Frame? { base._ping(number: number) }
-        func pong(answering ping: Frame) -> Frame? { base._pong(answering: ping) }
-        var pongsLookLikePings: Bool { base._pongsLookLikePings }
-        func serverSide() -> any FrameCodec { Wrapper(base: base._serverSide(), forwardsWindows: forwardsWindows) }
+        func isWindowUpdate(_ frame: Frame) -> Bool {
+            forwardsWindows && (base as? any WindowedCodec)?.isWindowUpdate(frame) == true
+        }
+        func ping(number: UInt64) -> Frame? { (base as? any HeartbeatCodec)?.ping(number: number) }
+        func pong(answering ping: Frame) -> Frame? { (base as? any HeartbeatCodec)?.pong(answering: ping) }
+        var pongsLookLikePings: Bool { (base as? any HeartbeatCodec)?.pongsLookLikePings == true }
+        func serverSide() -> any FrameCodec {
+            Wrapper(base: (base as? any ServerSideCodec)?.serverSide() ?? base, forwardsWindows: forwardsWindows)
+        }
     }
 
     /// Another layout with the types that a tunnel needs.

@@ -37,18 +37,18 @@ struct CodecCopyTests {
         mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
             try base.encode(frame, into: &output)
         }
-        var pongsLookLikePings: Bool { base._pongsLookLikePings }
+        var pongsLookLikePings: Bool { ProtocolCodec(base).pongsLookLikePings }
         func ping(number: UInt64) -> Frame? {
             calls.note("\(side) ping", decoded)
-            return base._ping(number: number)
+            return LinkCodec(base).ping(number: number)
         }
         func pong(answering ping: Frame) -> Frame? {
             calls.note("\(side) pong", decoded)
-            return base._pong(answering: ping)
+            return LinkCodec(base).pong(answering: ping)
         }
         func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
             calls.note("\(side) cancelFrame", decoded)
-            return base._cancelFrame(for: serial, type: type)
+            return LinkCodec(base).cancelFrame(for: serial, type: type)
         }
         func closingFrame() -> Frame? {
             calls.note("\(side) closingFrame", decoded)
@@ -64,7 +64,7 @@ struct CodecCopyTests {
         }
         func serverSide() -> any FrameCodec {
             var codec = self
-            (codec.base, codec.side) = (base._serverSide(), "server")
+            (codec.base, codec.side) = (ProtocolCodec(base).serverSide(), "server")
             return codec
         }
     }

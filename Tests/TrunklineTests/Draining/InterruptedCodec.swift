@@ -14,15 +14,15 @@ struct InterruptedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSide
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
-    var pongsLookLikePings: Bool { base._pongsLookLikePings }
-    func ping(number: UInt64) -> Frame? { base._ping(number: number) }
+    var pongsLookLikePings: Bool { ProtocolCodec(base).pongsLookLikePings }
+    func ping(number: UInt64) -> Frame? { LinkCodec(base).ping(number: number) }
     func pong(answering ping: Frame) -> Frame? {
         interrupt()
-        return base._pong(answering: ping)
+        return LinkCodec(base).pong(answering: ping)
     }
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         interrupt()
-        return base._cancelFrame(for: serial, type: type)
+        return LinkCodec(base).cancelFrame(for: serial, type: type)
     }
-    func serverSide() -> any FrameCodec { base._serverSide() }
+    func serverSide() -> any FrameCodec { ProtocolCodec(base).serverSide() }
 }

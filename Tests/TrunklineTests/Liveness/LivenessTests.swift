@@ -355,5 +355,5 @@ private struct OneAtATimeCodec: FrameCodec, PipeliningCodec, ServerSideCodec {
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
-    func serverSide() -> any FrameCodec { OneAtATimeCodec(base: base._serverSide()) }
+    func serverSide() -> any FrameCodec { OneAtATimeCodec(base: ProtocolCodec(base).serverSide()) }
 }

@@ -30,11 +30,13 @@ struct PartsCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec 
         try base.encode(frame, into: &output)
     }
 
-    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base._cancelFrame(for: serial, type: type) }
-    func ping(number: UInt64) -> Frame? { base._ping(number: number) }
-    func pong(answering ping: Frame) -> Frame? { base._pong(answering: ping) }
-    var pongsLookLikePings: Bool { base._pongsLookLikePings }
-    func serverSide() -> any FrameCodec { PartsCodec(base: base._serverSide()) }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        LinkCodec(base).cancelFrame(for: serial, type: type)
+    }
+    func ping(number: UInt64) -> Frame? { LinkCodec(base).ping(number: number) }
+    func pong(answering ping: Frame) -> Frame? { LinkCodec(base).pong(answering: ping) }
+    var pongsLookLikePings: Bool { ProtocolCodec(base).pongsLookLikePings }
+    func serverSide() -> any FrameCodec { PartsCodec(base: ProtocolCodec(base).serverSide()) }
 
     /// Matched by serial.
     static let standard = PartsCodec()
@@ -108,6 +110,8 @@ struct RejectingCodec: FrameCodec, CancellingCodec, ServerSideCodec {
         try base.encode(frame, into: &output)
     }
 
-    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { base._cancelFrame(for: serial, type: type) }
-    func serverSide() -> any FrameCodec { base._serverSide() }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        LinkCodec(base).cancelFrame(for: serial, type: type)
+    }
+    func serverSide() -> any FrameCodec { ProtocolCodec(base).serverSide() }
 }

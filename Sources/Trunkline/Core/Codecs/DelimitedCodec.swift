@@ -242,13 +242,21 @@ public struct DelimitedCodec: FrameCodec {
     }
 }
 
-// Implements what the library calls for `HeartbeatCodec`, `PushKeyCodec` and `ServerSideCodec` directly: whether the
-// codec has these capabilities depends on how it was created.
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension DelimitedCodec {
-    public func _ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
-    public func _pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
-    public var _pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
-    public func _pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
-    public func _serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
+// MARK: - Capabilities that depend on how the codec was created
+
+extension DelimitedCodec: HeartbeatCodec, PushKeyCodec, ServerSideCodec {
+    /// Returns the ping that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.
+    public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
+
+    /// Returns the answer that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.
+    public func pong(answering ping: Frame) -> Frame? { reading.heartbeat.map { Frame(.pong, body: $0.pong) } }
+
+    /// Whether `heartbeat(ping:pong:)` declares the same text for pings and their answers.
+    public var pongsLookLikePings: Bool { reading.heartbeat.map { $0.ping == $0.pong } ?? false }
+
+    /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
+    public func pushKey(of push: Frame) -> PushKey? { reading.pushKey?(push) }
+
+    /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
+    public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 }

@@ -1,5 +1,6 @@
 // The optional capabilities of a protocol. A codec that conforms to one of these protocols must implement all of its
-// requirements, so a misspelt member does not compile. `FrameCodec` explains how the library calls them.
+// requirements, so a misspelt member does not compile. The library finds these conformances by casts, in
+// `ProtocolCodec` and `LinkCodec`.
 
 // MARK: - Requests
 
@@ -245,100 +246,4 @@ extension ResponseCheckingCodec {
 extension HeartbeatCodec {
     /// `false`: `decode` distinguishes pings from their answers.
     public var pongsLookLikePings: Bool { false }
-}
-
-// MARK: - What the library calls
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension CancellingCodec {
-    @inlinable
-    public func _cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { cancelFrame(for: serial, type: type) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension PipeliningCodec {
-    @inlinable
-    public func _mayPipeline(behind request: Frame) -> Bool { mayPipeline(behind: request) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension PostingCodec {
-    @inlinable
-    public func _mayPost(_ message: Frame) -> Bool { mayPost(message) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension SentFrameCodec {
-    @inlinable
-    public var _notesSent: Bool { true }
-    @inlinable
-    public mutating func _noteSent(_ frame: Frame) { noteSent(frame) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension WindowedCodec {
-    @inlinable
-    public func _isWindowUpdate(_ frame: Frame) -> Bool { isWindowUpdate(frame) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension ResponseCheckingCodec {
-    @inlinable
-    public var _checksResponses: Bool { checksResponses }
-    @inlinable
-    public func _check(_ response: Frame, against request: Frame) throws(FrameError) {
-        try check(response, against: request)
-    }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension CachingCodec {
-    @inlinable
-    public func _mayCache(_ response: Frame) -> Bool { mayCache(response) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension PushKeyCodec {
-    @inlinable
-    public func _pushKey(of push: Frame) -> PushKey? { pushKey(of: push) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension HeartbeatCodec {
-    @inlinable
-    public func _ping(number: UInt64) -> Frame? { ping(number: number) }
-    @inlinable
-    public func _pong(answering ping: Frame) -> Frame? { pong(answering: ping) }
-    @inlinable
-    public var _pongsLookLikePings: Bool { pongsLookLikePings }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension ClosingCodec {
-    @inlinable
-    public func _closingFrame() -> Frame? { closingFrame() }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension GoAwayCodec {
-    @inlinable
-    public func _retryAfter(in goAway: Frame) -> Duration? { retryAfter(in: goAway) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension EndOfStreamCodec {
-    @inlinable
-    public mutating func _decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try decodeEnd(&input) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension FieldDefaultsCodec {
-    @inlinable
-    public mutating func _setDefaults(from frame: Frame) throws(FrameError) { try setDefaults(from: frame) }
-}
-
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-extension ServerSideCodec {
-    @inlinable
-    public func _serverSide() -> any FrameCodec { serverSide() }
 }

@@ -83,9 +83,8 @@ public enum ResponseMatching: Sendable, Hashable {
 /// | frames by which a client accepts more bytes of a reply | ``WindowedCodec`` |
 /// | a server side that differs, for test servers | ``ServerSideCodec`` |
 ///
-/// Declare these conformances in the module that declares the conformance to `FrameCodec`. The client does not see a
-/// conformance that another module adds, that a subclass adds, or that depends on a generic parameter. A codec that
-/// wraps another codec must conform to every protocol whose calls it forwards.
+/// A conformance counts wherever it is declared: with the codec, in another module, by a subclass, or under a condition.
+/// A codec that wraps another codec must conform to every protocol whose calls it forwards.
 public protocol FrameCodec: Sendable {
     /// How responses are matched with their requests.
     var matching: ResponseMatching { get }
@@ -124,35 +123,16 @@ public protocol FrameCodec: Sendable {
     ///   it means that the link has none now: see ``HeartbeatCodec``.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
-    // The library reaches codecs through these members, each by one call through the witness table of `any FrameCodec`.
-    // Codecs must not implement them. For a codec that conforms to a protocol of `CodecRefinements.swift`, the
-    // extension of that protocol implements them; for all others, the extension of `FrameCodec` below does. Where the
-    // codec declares its conformance, the compiler chooses the more specialised of the two.
-
+    /// Decodes at most `limit` complete frames of `input` and appends them to `frames`. The library calls it for each
+    /// batch of received bytes; codecs need not implement it.
+    ///
+    /// It is a requirement so that a batch costs one dynamic call: the compiler specializes the default implementation
+    /// for each codec, and calls its `decode` directly.
     mutating func _decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame], limit: Int) throws(FrameError)
-    mutating func _decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame?
-    var _notesSent: Bool { get }
-    mutating func _noteSent(_ frame: Frame)
-    var _checksResponses: Bool { get }
-    func _check(_ response: Frame, against request: Frame) throws(FrameError)
-    func _mayPipeline(behind request: Frame) -> Bool
-    func _mayPost(_ message: Frame) -> Bool
-    func _mayCache(_ response: Frame) -> Bool
-    mutating func _setDefaults(from frame: Frame) throws(FrameError)
-    func _cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
-    func _isWindowUpdate(_ frame: Frame) -> Bool
-    func _ping(number: UInt64) -> Frame?
-    func _pong(answering ping: Frame) -> Frame?
-    var _pongsLookLikePings: Bool { get }
-    func _closingFrame() -> Frame?
-    func _pushKey(of push: Frame) -> PushKey?
-    func _retryAfter(in goAway: Frame) -> Duration?
-    func _serverSide() -> any FrameCodec
 }
 
-// swift-format-ignore: AllPublicDeclarationsHaveDocumentation
 extension FrameCodec {
-    /// Decodes a batch of bytes with one dynamic call.
+    /// Calls `decode` until it has no frame, or `limit` times.
     @inlinable
     public mutating func _decodeAll(
         _ input: inout ReceiveBuffer,
@@ -171,27 +151,6 @@ extension FrameCodec {
             frames.append(frame)
         }
     }
-
-    public mutating func _decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
-    public var _notesSent: Bool { false }
-    public mutating func _noteSent(_ frame: Frame) {}
-    public var _checksResponses: Bool { false }
-    public func _check(_ response: Frame, against request: Frame) throws(FrameError) {}
-    public func _mayPipeline(behind request: Frame) -> Bool { true }
-    public func _mayPost(_ message: Frame) -> Bool { true }
-    public func _mayCache(_ response: Frame) -> Bool { true }
-    public mutating func _setDefaults(from frame: Frame) throws(FrameError) {
-        throw FrameError(.malformed, "the codec has no named fields")
-    }
-    public func _cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? { nil }
-    public func _isWindowUpdate(_ frame: Frame) -> Bool { false }
-    public func _ping(number: UInt64) -> Frame? { nil }
-    public func _pong(answering ping: Frame) -> Frame? { nil }
-    public var _pongsLookLikePings: Bool { false }
-    public func _closingFrame() -> Frame? { nil }
-    public func _pushKey(of push: Frame) -> PushKey? { nil }
-    public func _retryAfter(in goAway: Frame) -> Duration? { nil }
-    public func _serverSide() -> any FrameCodec { self }
 }
 
 extension FrameCodec {
@@ -203,17 +162,6 @@ extension FrameCodec {
     /// - Throws: The errors of ``decode(_:)``, and `malformed` if it returns a frame without consuming a byte.
     public mutating func decodeAll(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
         try _decodeAll(&input, into: &frames, limit: .max)
-    }
-
-    /// Decodes the frames that the end of the connection completes and appends them to `frames`. `input` holds what
-    /// `decodeAll` left.
-    package mutating func decodeAllAtEnd(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
-        while true {
-            let mark = input.position
-            guard let frame = try _decodeEnd(&input) else { return input.rewind(to: mark) }
-            frames.append(frame)
-            if input.position == mark { return }
-        }
     }
 
     /// Returns a copy of this codec with `value` at `path`.

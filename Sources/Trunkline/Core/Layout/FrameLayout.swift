@@ -197,7 +197,7 @@ public struct FrameLayout: Sendable {
     public func pushKey(of push: Frame) -> PushKey? { content.pushKey?(push) }
 }
 
-// MARK: - What the library calls
+// MARK: - Conformances
 
 extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, PushKeyCodec, HeartbeatCodec,
     ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec

@@ -1,0 +1,52 @@
+/// The codec that was passed to a client, a connection or a test server. It is asked about the protocol; the codec of a
+/// link (`LinkCodec`) is asked about that link.
+///
+/// Optional capabilities are found by casts, so a conformance is seen wherever it is declared: in another module, by a
+/// subclass, or under a condition. What is asked for each frame is cast once, when this object is created.
+package final class ProtocolCodec: Sendable {
+    /// Each link begins with a copy of it.
+    package let base: any FrameCodec
+    /// Whether responses are compared with their requests.
+    package let checksResponses: Bool
+    /// Whether `decode` calls both pings and their answers `.ping`.
+    package let pongsLookLikePings: Bool
+    private let posting: (any PostingCodec)?
+    private let windowed: (any WindowedCodec)?
+
+    package init(_ base: any FrameCodec) {
+        self.base = base
+        checksResponses = (base as? any ResponseCheckingCodec)?.checksResponses ?? false
+        pongsLookLikePings = (base as? any HeartbeatCodec)?.pongsLookLikePings ?? false
+        posting = base as? any PostingCodec
+        windowed = base as? any WindowedCodec
+    }
+
+    package var matching: ResponseMatching { base.matching }
+
+    // MARK: For each frame
+
+    /// Whether `message` may be sent as a one-way message.
+    package func mayPost(_ message: Frame) -> Bool { posting?.mayPost(message) ?? true }
+
+    /// Whether `frame` is a window update.
+    package func isWindowUpdate(_ frame: Frame) -> Bool { windowed?.isWindowUpdate(frame) ?? false }
+
+    // MARK: Rarely
+
+    /// The codec that returns the keys of pushes; `nil` if pushes have none. To be read once for a batch of pushes.
+    package var pushKeys: (any PushKeyCodec)? { base as? any PushKeyCodec }
+
+    /// Whether `response`, which is not an error response, may be cached.
+    package func mayCache(_ response: Frame) -> Bool { (base as? any CachingCodec)?.mayCache(response) ?? true }
+
+    /// Whether there is a ping on a new link.
+    package var hasPing: Bool { (base as? any HeartbeatCodec)?.ping(number: 0) != nil }
+
+    /// Whether requests of `type` can be cancelled on the server.
+    package func cancels(_ type: UInt32) -> Bool {
+        (base as? any CancellingCodec)?.cancelFrame(for: 0, type: type) != nil
+    }
+
+    /// Returns the codec of the server side; the same codec if the protocol has no other.
+    package func serverSide() -> any FrameCodec { (base as? any ServerSideCodec)?.serverSide() ?? base }
+}

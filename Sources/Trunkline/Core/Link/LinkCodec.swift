@@ -1,0 +1,150 @@
+/// The codec of one link: a copy of the codec that was passed to the client, with the state of this link.
+///
+/// As in `ProtocolCodec`, optional capabilities are found by casts. A cast copies the codec and may allocate memory. So
+/// whether the codec has a capability that concerns every frame is found once, when the link is created. A question
+/// about each request or response needs one cast for the whole batch: the copy is kept until the codec may change.
+package struct LinkCodec: Sendable {
+    private var codec: any FrameCodec
+    /// Whether the codec learns which frames were sent.
+    private let notesSent: Bool
+    /// Whether the codec decides what may follow a request.
+    private let isPipelining: Bool
+    /// Copies of `codec`, until it may change.
+    private var pipelining: (any PipeliningCodec)?
+    private var checking: (any ResponseCheckingCodec)?
+
+    package init(_ codec: any FrameCodec) {
+        self.codec = codec
+        notesSent = codec is any SentFrameCodec
+        isPipelining = codec.matching == .inOrder && codec is any PipeliningCodec
+    }
+
+    /// The codec itself.
+    package var base: any FrameCodec {
+        get { codec }
+        _modify {
+            dropCopies()
+            yield &codec
+        }
+    }
+
+    package var matching: ResponseMatching { codec.matching }
+
+    // MARK: For each frame
+
+    /// Decodes at most `limit` frames and appends them to `frames`, by one dynamic call.
+    package mutating func decodeAll(
+        _ input: inout ReceiveBuffer,
+        into frames: inout [Frame],
+        limit: Int = .max
+    ) throws(FrameError) {
+        try base._decodeAll(&input, into: &frames, limit: limit)
+    }
+
+    /// Decodes one frame. See `FrameCodec`.
+    package mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        try base.decode(&input)
+    }
+
+    /// Encodes one frame. See `FrameCodec`.
+    package mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
+    }
+
+    /// Notes that the first byte of `frame` was written.
+    package mutating func noteSent(_ frame: Frame) {
+        guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
+        sent.noteSent(frame)
+        codec = sent
+    }
+
+    /// Notes the frames of `queue` whose first byte is among the next `length` bytes, which were written.
+    package mutating func noteSent(from queue: OutboundQueue, within length: Int) {
+        guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
+        queue.forEachStarting(within: length) { sent.noteSent($0) }
+        codec = sent
+    }
+
+    /// Whether other requests may follow `request` before it is answered. Always true in protocols matched by serial.
+    package mutating func mayPipeline(behind request: Frame) -> Bool {
+        guard isPipelining else { return true }
+        if pipelining == nil { pipelining = codec as? any PipeliningCodec }
+        return pipelining?.mayPipeline(behind: request) ?? true
+    }
+
+    /// Throws if `response` is not a response to `request`. To be called only if `ProtocolCodec.checksResponses` is
+    /// true.
+    package mutating func check(_ response: Frame, against request: Frame) throws(FrameError) {
+        if checking == nil { checking = codec as? any ResponseCheckingCodec }
+        try checking?.check(response, against: request)
+    }
+
+    // MARK: Rarely
+
+    /// The ping to send now; `nil` for none.
+    package func ping(number: UInt64) -> Frame? { (codec as? any HeartbeatCodec)?.ping(number: number) }
+
+    /// The answer to `ping`; `nil` if it needs none.
+    package func pong(answering ping: Frame) -> Frame? { (codec as? any HeartbeatCodec)?.pong(answering: ping) }
+
+    /// The frame that cancels a request; `nil` for none.
+    package func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        (codec as? any CancellingCodec)?.cancelFrame(for: serial, type: type)
+    }
+
+    /// The final frame before an orderly close; `nil` for none.
+    package func closingFrame() -> Frame? { (codec as? any ClosingCodec)?.closingFrame() }
+
+    /// The retry delay that `goAway` carries; `nil` for none.
+    package func retryAfter(in goAway: Frame) -> Duration? { (codec as? any GoAwayCodec)?.retryAfter(in: goAway) }
+
+    /// Sets default values of named fields.
+    package mutating func setDefaults(from frame: Frame) throws(FrameError) {
+        guard var fields = take(as: (any FieldDefaultsCodec).self) else {
+            throw FrameError(.malformed, "the codec has no named fields")
+        }
+        defer { codec = fields }
+        try fields.setDefaults(from: frame)
+    }
+
+    /// Decodes the frame that the end of the connection completes; `nil` for none.
+    package mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var ending = take(as: (any EndOfStreamCodec).self) else { return nil }
+        defer { codec = ending }
+        return try ending.decodeEnd(&input)
+    }
+
+    /// Decodes the frames that the end of the connection completes and appends them to `frames`. `input` holds what
+    /// `decodeAll` left.
+    package mutating func decodeAllAtEnd(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
+        while true {
+            let mark = input.position
+            guard let frame = try decodeEnd(&input) else { return input.rewind(to: mark) }
+            frames.append(frame)
+            if input.position == mark { return }
+        }
+    }
+
+    // MARK: Changing the codec
+
+    /// Takes the codec out, to be changed and put back, or returns `nil` and leaves it if it is not a `Capability`. If
+    /// it stayed here, arrays in it would have two owners, and each change would copy them.
+    private mutating func take<Capability>(as capability: Capability.Type) -> Capability? {
+        guard let taken = codec as? Capability else { return nil }
+        dropCopies()
+        codec = NoCodec()
+        return taken
+    }
+
+    private mutating func dropCopies() {
+        if pipelining != nil { pipelining = nil }
+        if checking != nil { checking = nil }
+    }
+}
+
+/// What is left in a `LinkCodec` while its codec is taken out. Never called.
+private struct NoCodec: FrameCodec {
+    var matching: ResponseMatching { .inOrder }
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {}
+}
