@@ -1,7 +1,7 @@
 /// Events out: what the connection reports about frames and links. Callers of requests are resumed here and nowhere
 /// else.
 ///
-/// A caller is resumed when the queue forgets its request (`forget`), which happens once, or when the request is
+/// A caller is resumed when the table forgets its request (`forget`), which happens once, or when the request is
 /// refused.
 extension Client: ConnectionOwner {
     nonisolated func handle(_ events: inout [ConnectionEvent]) {
@@ -240,7 +240,10 @@ extension Client: ConnectionOwner {
     /// Queues requests whose link was lost, or drains, before any byte of them was written.
     private func giveBack(_ unsent: [QueuedRequest]) {
         requests.giveBack(unsent)
-        for request in unsent { parts.noteOffLink(request.id) }
+        for request in unsent {
+            parts.noteOffLink(request.id)
+            if request.reports == .admissionAndWrite { requests.waiter(of: request.id)?.handle?.noteOffLink() }
+        }
     }
 
     /// Ends every request that is on no link.

@@ -1,6 +1,6 @@
 /// Failures on the event loop: which of them end a request, and which are followed by a retry.
 extension Client {
-    /// Handles a request that left its link or the queue because of a failure: retries it, or ends it with `error`.
+    /// Handles a request that left its link or the table because of a failure: retries it, or ends it with `error`.
     ///
     /// - Parameter onLink: What is known about the attempt, if it was on a link.
     func fail(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
@@ -26,7 +26,7 @@ extension Client {
         }
         counters.retries += 1
         noteTry(of: entry, from: call.rested, at: now)
-        plain.handle?.noteRetry()
+        plain.handle?.noteOffLink()
         let request = QueuedRequest(
             id: id,
             frame: call.frame,

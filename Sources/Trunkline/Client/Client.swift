@@ -111,7 +111,7 @@ public actor Client {
     /// The next instant at which the connection must check its links.
     var linkLook: Instant?
     var isReady: Bool { session != 0 }
-    /// While commands are performed: how many more requests may go to the link without waiting in `queue`.
+    /// While commands are performed: how many more requests may go to the link without waiting.
     var directRoom = 0
 
     /// The executor of this actor: its event loop.
@@ -199,6 +199,7 @@ public actor Client {
                     request.waiter.resume(.failure(error))
                     continue
                 }
+                // Also true if its link has ended, or an event that says how it ended is not delivered any more.
                 let hasStarted = connection.hasStarted(id, session, place)
                 request.waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
             }

@@ -111,8 +111,8 @@ final class RequestHandle: Sendable {
         progress.withLock { if $0.state == .queued { $0.state = .written } }
     }
 
-    /// Called when the request will be sent again.
-    func noteRetry() {
+    /// Called when the request has left its link and will be sent on another one, or again.
+    func noteOffLink() {
         progress.withLock { progress in
             if progress.state == .written { progress.state = .queued }
             progress.serial = nil

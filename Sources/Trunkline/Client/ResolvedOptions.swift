@@ -30,7 +30,7 @@ struct ResolvedOptions: Sendable {
 /// A request with options other than the usual ones, from one try to the next.
 struct TrackedCall: Sendable {
     let options: ResolvedOptions
-    /// The frame to send again; without its content if that is not allowed. The queues release a frame as soon as it is
+    /// The frame to send again; without its content if that is not allowed. Links release a frame as soon as it is
     /// written.
     let frame: Frame
     /// The number of the current try, counted from 1.

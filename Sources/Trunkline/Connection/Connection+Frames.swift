@@ -2,7 +2,7 @@ import Synchronization
 
 /// The frames to write and to read of a connection without an owner.
 struct DirectUse {
-    /// Frames to be written that are not on a link.
+    /// The frames of `write` that are not written yet, each with its caller.
     var requests = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
     /// Frames that were read and not yet taken: at most one batch of reading, and what links had when they ended.
     var inbox = Deque<Frame>()

@@ -254,7 +254,7 @@ extension Connection {
     ) -> Bool {
         lastID += 1
         let request = QueuedRequest(id: lastID, frame: frame, expectsResponse: expectsResponse)
-        let kept = rules.checksResponses ? KeptRequest(frame) : nil
+        let kept = rules.checksResponses && expectsResponse ? KeptRequest(frame) : nil
         guard let place = links[index].machine.send(request, keeping: kept) else { return false }
         links[index].handshake?.waiters[lastID] = waiter
         if let timeout {

@@ -112,7 +112,7 @@ extension Link {
         let place = machine.send(
             id,
             frame,
-            keeping: rules.checksResponses ? KeptRequest(copy frame) : nil,
+            keeping: rules.checksResponses && expectsResponse ? KeptRequest(copy frame) : nil,
             expectsResponse: expectsResponse,
             reportsWritten: reports == .admissionAndWrite,
             holdsOthers: holdsOthers

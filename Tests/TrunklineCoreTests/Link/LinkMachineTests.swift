@@ -118,6 +118,17 @@ import Testing
         }
     }
 
+    /// What must be reported about a request is not forgotten when it leaves a link unsent.
+    @Test(arguments: [true, false])
+    func aRequestThatLeavesUnsentKeepsItsReports(isDrained: Bool) {
+        var link = TestedLink()
+        _ = link.machine.send(1, Frame(.request, type: 7), expectsResponse: true, reportsWritten: true)
+        _ = link.machine.send(2, Frame(.request, type: 7), expectsResponse: true)
+        let unsent = isDrained ? link.machine.drain() : link.machine.close().unsent
+        #expect(unsent.map(\.id) == [1, 2])
+        #expect(unsent.map(\.reports) == [.admissionAndWrite, .none])
+    }
+
     /// An ID that is no longer at its place is ignored: its request has been removed, and another request has its
     /// serial.
     @Test func theIDOfARemovedRequestIsIgnored() {

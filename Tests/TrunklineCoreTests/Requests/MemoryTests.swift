@@ -19,6 +19,16 @@ import Testing
         #expect(map.isEmpty)
     }
 
+    @Test func aValueIsChangedInItsPlace() {
+        var map = SequentialMap<Int>()
+        #expect(!map.update(1) { $0 += 1 })
+        // Both keys want the same slot, so the first one is a straggler.
+        for key in [1, 1 << 32 | 1] as [UInt64] { map.insert(10, for: key) }
+        for key in [1, 1 << 32 | 1] as [UInt64] { #expect(map.update(key) { $0 += Int(key & 1) }) }
+        #expect(!map.update(2 << 32 | 1) { $0 = 0 })
+        #expect(map.count == 2 && map.sorted.map(\.value) == [11, 11])
+    }
+
     @Test func aMapShrinksWhenItsStragglersAreRemoved() {
         var map = SequentialMap<Int>()
         // Keys that collide: all but one are stragglers.

@@ -7,7 +7,7 @@
 ///                   └──abandon──► abandoned ──late response, end of quarantine──► removed
 ///
 /// A number is not reused before it is removed, because a late response must not reach another request. Each request is
-/// removed exactly once. So no caller is resumed twice, and a late or repeated response is an ordinary case.
+/// removed exactly once. So its ID is returned once, and a late or repeated response is an ordinary case.
 package struct InFlightTable: Sendable {
     /// A request in flight.
     package struct Entry: Sendable {
@@ -305,7 +305,7 @@ package struct InFlightTable: Sendable {
     /// The request to which the next response belongs; `nil` if that was abandoned, or if there is none.
     package mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
 
-    /// Whether the next response has a waiter.
+    /// Whether the next response belongs to a request that was not abandoned.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted

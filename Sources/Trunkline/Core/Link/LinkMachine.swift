@@ -121,7 +121,8 @@ package struct LinkMachine: Sendable {
             if messages.remove(item.id) != nil {
                 return QueuedRequest(id: item.id, frame: item.frame, expectsResponse: false)
             }
-            guard entries.popFirst() != nil else { return nil }
+            guard let entry = entries.popFirst() else { return nil }
+            assert(entry.id == item.id, "the lists of frames and of requests differ")
             var frame = item.frame
             frame.serial = 0
             let reports: QueuedRequest.Progress = item.reportsWritten ? .admissionAndWrite : .none
@@ -161,7 +162,13 @@ package struct LinkMachine: Sendable {
 
     /// Puts a request on the link, as above.
     package mutating func send(_ request: QueuedRequest, keeping kept: KeptRequest? = nil) -> Place? {
-        send(request.id, request.frame, keeping: kept, expectsResponse: request.expectsResponse)
+        send(
+            request.id,
+            request.frame,
+            keeping: kept,
+            expectsResponse: request.expectsResponse,
+            reportsWritten: request.reports == .admissionAndWrite
+        )
     }
 
     /// Queues a frame that is no request: a cancel frame, a pong, or the closing frame. It is never moved to another
@@ -368,7 +375,7 @@ package struct LinkMachine: Sendable {
 
     /// Judges the link by the requests that were abandoned since the last call. Returns the number of timeouts that
     /// count against the server, and whether the link is of no more use (`isSpent`). Timeouts do not count while the
-    /// next response has a waiter.
+    /// next response belongs to a request that was not abandoned.
     ///
     /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
     /// requests, and nothing in the protocol reveals it. But from then on, one response is always missing: whenever the

@@ -14,10 +14,10 @@ package struct OutboundQueue: Sendable {
     /// A frame and the request that it belongs to.
     package struct Item: Sendable {
         package var frame: Frame
-        /// 0 for a frame without a waiter, such as a cancel frame or a pong.
+        /// 0 for a frame that is no request, such as a cancel frame or a pong.
         package var id: RequestID
-        /// Whether the frame must not move to another link: it concerns a request that has started on this one, or has
-        /// no waiter.
+        /// Whether the frame must not move to another link: it concerns a request that has started on this one, or is
+        /// no request.
         package var belongsToLink: Bool
         /// Whether to report when the last byte of the frame is written.
         package var reportsWritten: Bool

@@ -115,7 +115,7 @@ package struct RequestTable<Waiter> {
 
     /// Returns why a request whose frame costs `cost` bytes must not wait, as an error message; `nil` if it may.
     ///
-    /// The method is mutating although it changes nothing. For a nonmutating method the compiler copies the queue, and
+    /// The method is mutating although it changes nothing. For a nonmutating method the compiler copies the table, and
     /// this method is called for every request.
     package mutating func refusal(for cost: Int) -> String? {
         let count = waitingCount + delayed.count
