@@ -25,7 +25,7 @@ extension Client {
 
     /// Whether the server may have received the request.
     private func hasStarted(_ coalesced: CoalescedRequest) -> Bool {
-        switch requests[coalesced.requestID] {
+        switch requests[coalesced.requestID]?.place {
         case .onLink(let session, let place)?:
             connection.inCallOfOwner { $0.hasStarted(coalesced.requestID, session, place) }
         case .waiting?, .delayed?: false

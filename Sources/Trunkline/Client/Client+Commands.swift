@@ -26,13 +26,15 @@ extension Client: LoopActor, CommandQueueOwner {
     /// Ends a batch: puts requests on the link, performs the resulting events, and arms the timer.
     func finish() {
         while true {
+            placeParts()
             var (events, look) = connection.work(
-                on: &requests,
+                on: &requests.queue,
                 &parts,
                 demand: demand,
                 watchesErrors: lifecycle == .open,
                 for: self
             )
+            requests.noteAdmissions(at: loop.now)
             let hasRefused = !impatient.isEmpty && failImpatient()
             linkLook = look
             if !events.isEmpty || hasRefused {
@@ -54,7 +56,7 @@ extension Client: LoopActor, CommandQueueOwner {
 
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
-        if requests.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
+        if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
         return channels.isEmpty ? .none : .pushes
     }
 
@@ -115,7 +117,7 @@ extension Client: LoopActor, CommandQueueOwner {
             if !options.waitsForReady { impatient.append(id) }
         }
         // The usual case need not wait.
-        if directRoom > 0, !requests.hasWaiting, parts.heldCount == 0 {
+        if directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0 {
             let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
             let reports = waiter.reports
             if let (session, place) = connection.admitNow(
@@ -141,7 +143,7 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
-        if requests.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
+        if requests.queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
             return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
         let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
@@ -161,16 +163,8 @@ extension Client: LoopActor, CommandQueueOwner {
     private func register(_ batched: [Request], first: RequestID, _ batch: Batch) {
         let options = batch.options
         var admitted = 0
-        if lifecycle == .open, directRoom > 0, !requests.hasWaiting, parts.heldCount == 0, !options.areTracked {
-            admitted = connection.admitNow(
-                batched,
-                first: first,
-                batch,
-                atMost: directRoom,
-                at: batchTime,
-                for: &requests
-            )
-            directRoom -= admitted
+        if lifecycle == .open, directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0, !options.areTracked {
+            admitted = admitNow(batched, first: first, batch)
             noteAccepted(batched, admitted, first: first, options)
         }
         for index in admitted..<batched.count {
@@ -183,12 +177,34 @@ extension Client: LoopActor, CommandQueueOwner {
         }
     }
 
+    /// Puts the first requests of a batch on the link, as far as there is room. Returns their number.
+    private func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
+        let options = batch.options
+        let admitted = connection.admitNow(
+            batched,
+            first: first,
+            atMost: directRoom,
+            expectsResponse: options.expectsResponse,
+            &requests.queue
+        )
+        directRoom -= admitted
+        var index = 0
+        requests.registerAdmissions(accepted: options.accepted, at: batchTime) { _ in
+            defer { index += 1 }
+            return (batched[index].type, .batch(batch, index: index))
+        }
+        return admitted
+    }
+
     /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.
     private func refusalAfterAdmission(_ cost: Int) -> String? {
-        guard isReady else { return requests.refusal(for: cost) }
-        let mayGo = connection.admitEarly(from: &requests, &parts) && !requests.hasWaiting
+        guard isReady else { return requests.queue.refusal(for: cost) }
+        placeParts()
+        let mayAdmit = connection.admitEarly(from: &requests.queue, &parts)
+        requests.noteAdmissions(at: loop.now)
+        let mayGo = mayAdmit && !requests.queue.hasWaiting
         directRoom = connection.roomNow
-        return mayGo ? nil : requests.refusal(for: cost)
+        return mayGo ? nil : requests.queue.refusal(for: cost)
     }
 
     /// Returns why a request with these call options cannot be accepted; `nil` if it can.
@@ -224,7 +240,7 @@ extension Client: LoopActor, CommandQueueOwner {
 
     /// Cancels a request wherever it is, and ends it with `code` and the fate that follows from its place.
     func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
-        guard let place = requests[id] else { return }  // it has already ended
+        guard let place = requests[id]?.place else { return }  // it has already ended
         // Before the cancel frame, after which no part of the request may be sent.
         let unfinished = endParts(of: id, ClientError(code, .unknown, message, cause: cause))
         let isTimeout = code == .timedOut

@@ -47,11 +47,11 @@ extension Client: ConnectionOwner {
         case .part(let id, let frame): take(frame, of: id, at: now)
         case .failed(let id, let error, let onLink): end(id, error, onLink)
         case .wrote(let id, let position):
-            guard let request = requests.forget(id) else { return }
+            guard let request = requests[id], let waiter = requests.forget(id) else { return }
             counters.written += 1
             tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
-            noteSuccess(of: id, request, position, at: now)
-            request.waiter.resume(.success(.none))
+            noteSuccess(of: id, request, waiter, position, at: now)
+            waiter.resume(.success(.none))
         case .wrotePart(let id):
             if id >= RequestPart.firstID { parts.written(id) } else { requests.waiter(of: id)?.handle?.noteWritten() }
         case .refusedPart(let id, let error): parts.takeQueued(id)?.fail(error, isSent: false)
@@ -65,7 +65,7 @@ extension Client: ConnectionOwner {
         case .ready(let session, let endpoint):
             self.session = session
             callDurations.begin(session, to: endpoint)
-            linkGaps.end(at: now, isOfInterest: requests.hasWaiting || requests.delayedCount > 0)
+            linkGaps.end(at: now, isOfInterest: requests.queue.hasWaiting || requests.queue.delayedCount > 0)
             notePushes(from: session)
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): notePushes(from: session)
@@ -81,7 +81,7 @@ extension Client: ConnectionOwner {
             parts.forgetLink(session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
-            for request in requests.removeAll(includingDelayed: false) { fail(request.id, error) }
+            for request in requests.queue.removeAll(includingDelayed: false) { fail(request.id, error) }
             resumeConnectWaiters(error)
         case .closed: closed()
         }
@@ -103,16 +103,16 @@ extension Client: ConnectionOwner {
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        guard let request = requests.forget(id) else { return noteLate(id) }
+        guard let request = requests[id], let waiter = requests.forget(id) else { return noteLate(id) }
         counters.responses += 1
         let isError = frame.isErrorResponse || frame.malformedReason != nil
         noteAnswered(id, request, frame.status, isError: isError, at: now)
         if isError {
-            return answeredWithError(id, request, frame, position, at: now)
+            return answeredWithError(id, request, waiter, frame, position, at: now)
         }
-        noteSuccess(of: id, request, position, at: now)
+        noteSuccess(of: id, request, waiter, position, at: now)
         let serial = frame.serial
-        request.waiter.resume(Outcome(of: frame))
+        waiter.resume(Outcome(of: frame))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
@@ -120,33 +120,35 @@ extension Client: ConnectionOwner {
     @inline(never)
     private func answeredWithError(
         _ id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         _ frame: Frame,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
         connection.observation?.log?.rejected(type: request.type, status: frame.status)
-        fail(id, request, answeredBy: frame.serial, error, position, at: now)
+        fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
     }
 
     /// Ends a request that was answered, but not with a response that its caller can receive.
     private func fail(
         _ id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         answeredBy serial: SerialNumber,
         _ error: ClientError,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         let onLink = attempt(of: request, at: position, now)
-        request.waiter.resume(.failure(noted(error, of: id, request, onLink, at: now)))
+        waiter.resume(.failure(noted(error, of: id, request, waiter, onLink, at: now)))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
     /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
-    private func endParts(of id: RequestID, _ request: RequestTable<Waiter>.Entry, _ serial: SerialNumber) {
+    private func endParts(of id: RequestID, _ request: RequestFacts, _ serial: SerialNumber) {
         guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place else { return }
         connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
     }
@@ -188,11 +190,11 @@ extension Client: ConnectionOwner {
             switch events[index] {
             case .answered(reply.id, let frame, let position):
                 events[index] = .taken
-                guard let request = requests.forget(reply.id) else { return }
+                guard let request = requests[reply.id], let waiter = requests.forget(reply.id) else { return }
                 counters.responses += 1
                 noteAnswered(reply.id, request, frame.status, isError: true, at: now)
                 let error = ClientError(.overloaded, .answered, reply.message)
-                return fail(reply.id, request, answeredBy: frame.serial, error, position, at: now)
+                return fail(reply.id, request, waiter, answeredBy: frame.serial, error, position, at: now)
             case .lost(let loss):
                 guard let lost = loss.remains.lost.first(where: { $0.id == reply.id }) else { continue }
                 onLink = AttemptOnLink(link: loss.link, times: lost.written)
@@ -228,7 +230,7 @@ extension Client: ConnectionOwner {
             ? ClientError.clientWasClosed(.unknown)
             : ClientError.lost(with: loss.link.endpoint, loss.cause)
         for (id, times) in loss.remains.lost {
-            guard let place = requests[id] else { continue }
+            guard let place = requests[id]?.place else { continue }
             let isInnocent = error.code == .overloaded && !(place.isForResponse && loss.remains.mayReceive(id))
             fail(id, isInnocent ? error.ofOthers : error, AttemptOnLink(link: loss.link, times: times))
         }
@@ -248,20 +250,20 @@ extension Client: ConnectionOwner {
 
     /// Ends every request that is on no link.
     func failWaiting(_ error: ClientError) {
-        for request in requests.removeAll() { end(request.id, error) }
+        for request in requests.queue.removeAll() { end(request.id, error) }
     }
 
     /// Ends the request of `id` with a final error, unless it has ended already.
     ///
     /// - Parameter onLink: What is known about its last attempt, if it was on a link.
     func end(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
-        guard let request = requests.forget(id) else { return }
+        guard let request = requests[id], let waiter = requests.forget(id) else { return }
         counters.failed += 1
         let now = loop.now
-        let error = noted(request.waiter.tracked?.amended(error) ?? error, of: id, request, onLink, at: now)
+        let error = noted(waiter.tracked?.amended(error) ?? error, of: id, request, waiter, onLink, at: now)
         tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
         endParts(of: id, error)
-        request.waiter.resume(.failure(error))
+        waiter.resume(.failure(error))
     }
 
     /// Ends a request that was not accepted.
@@ -306,7 +308,7 @@ extension ClientError {
     fileprivate var ofOthers: ClientError { .lostBeforeResponse(.connectionLost, fate, endpoint, cause) }
 }
 
-extension RequestTable.Place {
+extension RequestFacts.Place {
     /// Whether a request on a link waits for a response.
     fileprivate var isForResponse: Bool { if case .onLink(_, .response) = self { true } else { false } }
 }

@@ -213,9 +213,9 @@ extension Client {
         metrics.cache = responseCache.metrics
         (metrics.pushesDelivered, metrics.pushesDropped) = (channels.deliveredCount, channels.droppedCount)
         metrics.pending = requests.count
-        let waiting = requests.waitingCount
+        let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
-        (metrics.waiting.forBackOff, metrics.waitingBytes) = (requests.delayedCount, requests.waitingBytes)
+        (metrics.waiting.forBackOff, metrics.waitingBytes) = (requests.queue.delayedCount, requests.queue.waitingBytes)
         metrics.failedMessages = messageRoom.failures
         return metrics
     }

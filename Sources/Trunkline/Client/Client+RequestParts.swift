@@ -10,6 +10,22 @@ extension Client {
         parts.hold(part, requestType: channel.type)
     }
 
+    /// Looks up the places of requests with held parts.
+    func placeParts() {
+        guard parts.hasUnplaced else { return }
+        let requests = requests
+        parts.place { id in
+            switch requests[id]?.place {
+            case nil: return .none
+            case .waiting?, .delayed?: return .waiting
+            case .onLink(_, .written)?: return .none  // a one-way message has no parts
+            case .onLink(let session, .response(let number))?:
+                let position = connection.inCallOfOwner { $0.position(of: id, number, on: session) }
+                return position.map { .onLink(session: session, number, $0) } ?? .none
+            }
+        }
+    }
+
     /// Cancels a part.
     func cancelPart(_ id: RequestID) {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")

@@ -9,12 +9,12 @@ extension Client {
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
     private func retry(_ id: RequestID, after error: ClientError, _ onLink: AttemptOnLink?) -> Bool {
-        guard let entry = requests.entry(id), case .tracked(let present, let call) = entry.waiter,
+        guard let request = requests[id], case .tracked(let present, let call)? = requests.waiter(of: id),
             let plain = present.anew
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let attempt = attempt(entry, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        let attempt = attempt(request, .tracked(present, call), onLink, Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, attempt, at: now, using: &generator), let until = next.delayedUntil,
             until < plain.coalesced?.end ?? .distantFuture
         else { return false }
@@ -25,16 +25,16 @@ extension Client {
             return false
         }
         counters.retries += 1
-        noteTry(of: entry, from: call.rested, at: now)
+        noteTry(of: request, from: call.rested, at: now)
         plain.handle?.noteOffLink()
-        let request = QueuedRequest(
+        let queued = QueuedRequest(
             id: id,
             frame: call.frame,
             expectsResponse: call.options.expectsResponse,
             reports: plain.reports
         )
         requests.setWaiter(.tracked(plain, next), of: id)
-        requests.delay(request, until: until)
+        requests.delay(queued, until: until)
         parts.noteOffLink(id)
         tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
         return true
@@ -42,7 +42,7 @@ extension Client {
 
     /// Queues the requests whose back-off is over.
     func endRests(at now: Instant) {
-        while let id = requests.nextRested(at: now) {
+        while let id = requests.queue.nextRested(at: now) {
             guard case .tracked(let plain, let call)? = requests.waiter(of: id) else { continue }
             if call.options.waitsForReady || isReady {
                 requests.setWaiter(.tracked(plain, call.awake), of: id)
@@ -64,7 +64,7 @@ extension Client {
         guard hasLinkbound else { return }
         let message = "the link ended before the request was written; its options do not let it wait for the next link"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
-        for request in requests.waiting {
+        for request in requests.queue.waiting {
             guard let options = requests.waiter(of: request.id)?.tracked?.options, options.endsWithItsLink,
                 isMeant(options)
             else { continue }

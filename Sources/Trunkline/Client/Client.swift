@@ -193,15 +193,15 @@ public actor Client {
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
-            for (id, request) in ended {
-                guard case .onLink(let session, let place) = request.place else {
+            for (id, place, waiter) in ended {
+                guard case .onLink(let session, let linkPlace) = place else {
                     waitingCount += 1
-                    request.waiter.resume(.failure(error))
+                    waiter.resume(.failure(error))
                     continue
                 }
                 // Also true if its link has ended, or an event that says how it ended is not delivered any more.
-                let hasStarted = connection.hasStarted(id, session, place)
-                request.waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
+                let hasStarted = connection.hasStarted(id, session, linkPlace)
+                waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
             }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }

@@ -59,10 +59,9 @@ enum Waiter: Sendable {
     /// The most common case is handled inline, because this runs once per request.
     @inline(__always)
     func resume(_ outcome: consuming Outcome) {
-        if case .caller(let continuation) = self {
-            continuation.resume(returning: consume outcome)
-        } else {
-            tell(consume outcome)
+        switch self {
+        case .caller(let continuation): continuation.resume(returning: consume outcome)
+        default: tell(consume outcome)
         }
     }
 

@@ -14,7 +14,7 @@ struct DirectUse {
     var endReason: ClientError?
 
     /// Whether no link is needed.
-    var isIdle: Bool { reader == nil && !requests.hasWaiting }
+    var isIdle: Bool { reader == nil && !requests.queue.hasWaiting }
 
     mutating func popFirst() -> Frame? {
         guard let frame = inbox.popFirst() else { return nil }
@@ -207,18 +207,18 @@ extension Connection {
     /// Moves the waiting frames to the link.
     private func admit() {
         guard let ready else { return }
-        while let request = direct.requests.popFirst() {
-            let id = request.id
+        while let request = direct.requests.queue.popFirst() {
             guard let place = links[ready].machine.send(request) else { continue }
-            direct.requests.went(id, to: place, on: links[ready].session, at: loop.now)
+            direct.requests.queue.went(request.id, to: place, on: links[ready].session)
         }
+        direct.requests.noteAdmissions(at: loop.now)
         if !links[ready].transport.awaitsWritable { scheduleFlush() }
     }
 
     private func cancelWrite(_ id: RequestID) {
         let message = "the write was cancelled"
         let fate: ClientError.Fate
-        switch direct.requests[id] {
+        switch direct.requests[id]?.place {
         case .waiting?, .delayed?:
             _ = direct.requests.remove(id)
             fate = .notSent
@@ -255,7 +255,7 @@ extension Connection {
         }
     }
 
-    private func endWrite(_ id: RequestID, _ outcome: Outcome) { direct.requests.forget(id)?.waiter.resume(outcome) }
+    private func endWrite(_ id: RequestID, _ outcome: Outcome) { direct.requests.forget(id)?.resume(outcome) }
 
     private func take(_ loss: LinkLoss) {
         direct.requests.giveBack(loss.remains.unsent)
@@ -275,6 +275,6 @@ extension Connection {
     }
 
     private func failAll(_ error: ClientError) {
-        for request in direct.requests.removeAll() { endWrite(request.id, .failure(error)) }
+        for request in direct.requests.queue.removeAll() { endWrite(request.id, .failure(error)) }
     }
 }

@@ -340,15 +340,21 @@ extension Connection {
 
     private func answerInHandshake(_ frame: Frame, _ index: Int) {
         if frame.endsLink { links[index].handshake?.hasLastResponse = true }
-        guard case .request(let entry, _) = links[index].machine.answer(frame.serial) else {
+        var mismatch: FrameError?
+        if rules.checksResponses,
+            case .request(let entry, _) = links[index].machine.match(frame.serial, at: loop.now)
+        {
+            mismatch = links[index].mismatch(of: frame, with: entry)
+        }
+        guard case .request(let id, _) = links[index].machine.answer(frame.serial) else {
             links[index].handshake?.hasStray = true
             return
         }
         links[index].handshake?.hasStray = false
         links[index].handshake?.restoring?.answered += 1
         extendRestoring(index)
-        let waiter = takeWaiter(of: entry.id, index)
-        guard let mismatch = links[index].mismatch(of: frame, with: entry) else {
+        let waiter = takeWaiter(of: id, index)
+        guard let mismatch else {
             waiter?.resume(Outcome(of: frame))
             return
         }

@@ -5,40 +5,40 @@ extension Connection {
     /// Called by the client at the end of each batch: sends what may go out, and judges the link. Returns the events,
     /// and when to call again.
     nonisolated func work(
-        on table: inout RequestTable<Waiter>,
+        on queue: inout RequestQueue,
         _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner
     ) -> (events: [ConnectionEvent], nextLook: Instant?) {
-        onItsLoop(&table, &parts, (demand, watchesErrors, owner)) { connection, table, parts, call in
+        onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
             let (demand, watchesErrors, owner) = call
             if !connection.isOwned { (connection.owner, connection.isOwned) = (owner, true) }
-            // `table` and `parts` must not be used by an event meanwhile.
+            // `queue` and `parts` must not be used by an event meanwhile.
             connection.isInCallOfOwner = true
             defer { connection.isInCallOfOwner = false }
-            connection.ownerDemand = table.hasWaiting ? .request : demand
-            connection.admit(from: &table, &parts)
-            if !table.hasWaiting { connection.ownerDemand = demand }
-            connection.isOwnerWaiting = table.hasWaiting || parts.heldCount > 0
-            connection.judge(isWaiting: table.hasWaiting, watchesErrors: watchesErrors)
+            connection.ownerDemand = queue.hasWaiting ? .request : demand
+            connection.admit(from: &queue, &parts)
+            if !queue.hasWaiting { connection.ownerDemand = demand }
+            connection.isOwnerWaiting = queue.hasWaiting || parts.heldCount > 0
+            connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
             let events = connection.events.isEmpty ? [] : exchange(&connection.events, with: [])
             return (events, connection.nextLook)
         }
     }
 
-    /// Moves requests of `table` to the ready link as far as they may go now, and parts of requests that have started.
-    func admit(from table: inout RequestTable<Waiter>, _ parts: inout RequestParts) {
-        if ready == nil, table.hasWaiting { connectIfNeeded() }
-        if parts.heldCount > 0 || parts.hasUnplaced { admitOnDraining(&parts, table) }
-        guard let ready, table.hasWaiting || parts.heldCount > 0 else { return }
+    /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
+    func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
+        if ready == nil, queue.hasWaiting { connectIfNeeded() }
+        if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
+        guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
         let now = loop.now
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = links[ready].admit(from: &table, &parts, atMost: most, at: now, by: rules, into: &events)
+            let admitted = links[ready].admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -49,24 +49,21 @@ extension Connection {
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
-    /// Looks up the places of requests with held parts, and sends the parts of those on draining links.
-    private func admitOnDraining(_ parts: inout RequestParts, _ table: RequestTable<Waiter>) {
-        parts.place { request in
-            switch table[request] {
-            case nil: return .none
-            case .waiting?, .delayed?: return .waiting
-            case .onLink(_, .written)?: return .none  // a one-way message has no parts
-            case .onLink(let session, .response(let number))?:
-                guard let index = index(of: session), let entry = links[index].machine.requests[number],
-                    entry.id == request
-                else { return .none }
-                return .onLink(session: session, number, entry.position)
-            }
-        }
+    /// Sends the parts of requests on draining links.
+    private func releasePartsOnDraining(_ parts: inout RequestParts) {
         for session in parts.sessions {
             guard let index = index(of: session), links[index].draining != nil else { continue }
             while links[index].releasePart(of: &parts) { scheduleFlush() }
         }
+    }
+
+    /// The position of the frame of the request `id`, which waits for the response with `number`; `nil` if it has left
+    /// the link of `session`.
+    func position(of id: RequestID, _ number: SerialNumber, on session: UInt64) -> OutboundPosition? {
+        guard let index = index(of: session), let entry = links[index].machine.requests[number], entry.id == id else {
+            return nil
+        }
+        return entry.position
     }
 
     /// Puts a request on the ready link, which is open.

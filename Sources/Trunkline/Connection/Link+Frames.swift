@@ -25,9 +25,9 @@ struct LinkRules: Sendable {
 // MARK: - Requests
 
 extension Link {
-    /// Moves requests of `table` to the link, in order, as far as they may go now. Returns their number.
+    /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
     mutating func admit(
-        from table: inout RequestTable<Waiter>,
+        from queue: inout RequestQueue,
         _ parts: inout RequestParts,
         atMost most: Int,
         at now: Instant,
@@ -35,9 +35,9 @@ extension Link {
         into events: inout [ConnectionEvent]
     ) -> Int {
         var count = 0
-        while count < most, table.hasWaiting, isBelowWatermark(rules), !machine.isHeld {
-            if machine.requests.isExhausted, table.firstExpectsResponse() != false { break }
-            guard let request = table.popFirst() else { break }
+        while count < most, queue.hasWaiting, isBelowWatermark(rules), !machine.isHeld {
+            if machine.requests.isExhausted, queue.firstExpectsResponse() != false { break }
+            guard let request = queue.popFirst() else { break }
             let (id, expectsResponse, reports) = (request.id, request.expectsResponse, request.reports)
             let place = admit(
                 id,
@@ -47,7 +47,7 @@ extension Link {
                 by: rules,
                 into: &events
             )
-            table.went(id, to: place, on: session, at: now)
+            queue.went(id, to: place, on: session)
             if parts.awaitsLink(id) { parts.noteOnLink(id) }
             rules.stepObservation?.add(.requestAdmitted(id: id, session: session), at: now)
             count += 1
@@ -55,15 +55,14 @@ extension Link {
         return count
     }
 
-    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Records their places
-    /// in `table`. Returns their number.
+    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Notes their places in
+    /// `queue`. Returns their number.
     mutating func admit(
         _ requests: [Request],
         first: RequestID,
-        _ batch: Batch,
         atMost room: Int,
-        at now: Instant,
-        for table: inout RequestTable<Waiter>,
+        expectsResponse: Bool,
+        _ queue: inout RequestQueue,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> Int {
@@ -74,21 +73,12 @@ extension Link {
             let place = admit(
                 id,
                 requests[index].frame,
-                expectsResponse: batch.options.expectsResponse,
+                expectsResponse: expectsResponse,
                 reports: .none,
                 by: rules,
                 into: &events
             )
-            table.register(
-                id,
-                requests[index].frame.type,
-                .batch(batch, index: index),
-                at: place,
-                on: session,
-                deadline: nil,
-                accepted: batch.options.accepted,
-                now: now
-            )
+            queue.went(id, to: place, on: session)
         }
         return most
     }
@@ -230,10 +220,10 @@ extension Link {
     @inline(__always)
     private mutating func answer(_ frame: consuming Frame, _ taken: inout Taken) {
         switch machine.answer(frame.serial) {
-        case .request(let entry, _):
+        case .request(let id, let position):
             taken.answers += 1
             taken.responses += 1
-            taken.events.append(.answered(entry.id, frame, entry.position))
+            taken.events.append(.answered(id, frame, position))
         case .late(let id):
             taken.answers += 1
             taken.events.append(.late(id, isPart: false))

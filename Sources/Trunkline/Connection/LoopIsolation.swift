@@ -26,12 +26,12 @@ extension Connection {
         return assumeIsolated(body)
     }
 
-    /// Sends the requests of `table` that may go out, and returns whether one more could.
-    nonisolated func admitEarly(from table: inout RequestTable<Waiter>, _ parts: inout RequestParts) -> Bool {
-        onItsLoop(&table, &parts, ()) { connection, table, parts, _ in
+    /// Sends the requests of `queue` that may go out, and returns whether one more could.
+    nonisolated func admitEarly(from queue: inout RequestQueue, _ parts: inout RequestParts) -> Bool {
+        onItsLoop(&queue, &parts, ()) { connection, queue, parts, _ in
             connection.isInCallOfOwner = true
             defer { connection.isInCallOfOwner = false }
-            connection.admit(from: &table, &parts)
+            connection.admit(from: &queue, &parts)
             return connection.mayAdmit
         }
     }
@@ -56,27 +56,25 @@ extension Connection {
         }
     }
 
-    /// Puts the first requests of a batch on the ready link, at most `room`, and records their places in `table`.
-    /// Returns their number.
+    /// Puts the first requests of a batch on the ready link, at most `room`, and notes their places in `queue`. Returns
+    /// their number.
     nonisolated func admitNow(
         _ requests: [Request],
         first: RequestID,
-        _ batch: Batch,
         atMost room: Int,
-        at now: Instant,
-        for table: inout RequestTable<Waiter>
+        expectsResponse: Bool,
+        _ queue: inout RequestQueue
     ) -> Int {
-        onItsLoop(&table, (requests, first, batch, room, now)) { connection, table, call in
+        onItsLoop(&queue, (requests, first, room, expectsResponse)) { connection, queue, call in
             guard let ready = connection.openLink else { return 0 }
             defer { connection.scheduleFlushUnlessFull(ready) }
-            let (requests, first, batch, room, now) = call
+            let (requests, first, room, expectsResponse) = call
             return connection.links[ready].admit(
                 requests,
                 first: first,
-                batch,
                 atMost: room,
-                at: now,
-                for: &table,
+                expectsResponse: expectsResponse,
+                &queue,
                 by: connection.rules,
                 into: &connection.events
             )

@@ -58,7 +58,7 @@ extension Client {
     @inline(__always)
     func noteAnswered(
         _ id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
         _ status: UInt32,
         isError: Bool,
         at now: Instant
@@ -89,8 +89,8 @@ extension Client {
 
     /// Tells the observers if requests have begun or ceased to wait because of a limit.
     func tellLimit() {
-        guard connection.observation?.wants(.limits) == true, requests.hasWaiting || notedLimit != nil else { return }
-        let limit = !requests.hasWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
+        guard connection.observation?.wants(.limits) == true, requests.queue.hasWaiting || notedLimit != nil else { return }
+        let limit = !requests.queue.hasWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
         guard limit != notedLimit else { return }
         if let notedLimit { tell(.limits, .limitCleared(notedLimit)) }
         if let limit { tell(.limits, .limitReached(limit)) }
@@ -103,7 +103,7 @@ extension Client {
     nonisolated func load(at now: Instant) -> LogRules.Load {
         onItsLoop { client in
             var load = LogRules.Load()
-            load.waiting = client.requests.waitingCount
+            load.waiting = client.requests.queue.waitingCount
             if client.requests.count <= 100_000 { load.oldest = client.requests.oldestOnLink.map { now.since($0) } }
             client.connection.inCallOfOwner { $0.note(in: &load, at: now) }
             return load

@@ -7,34 +7,36 @@ extension Client {
     @inline(__always)
     func noteSuccess(
         of id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: borrowing Waiter,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds, on: request.session)
-        let isTracked = request.waiter.isTracked
-        noteTry(of: request, from: isTracked ? request.waiter.tracked?.rested : nil, at: now)
+        let isTracked = waiter.isTracked
+        noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
-        if isSlow || isTracked { noteTimeline(of: id, request, position, isSlow: isSlow, at: now) }
+        if isSlow || isTracked { noteTimeline(of: id, request, copy waiter, position, isSlow: isSlow, at: now) }
     }
 
     /// Notes that a request has ended with an error. Returns the error with the timeline of the request.
     func noted(
         _ error: ClientError,
         of id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         _ onLink: AttemptOnLink?,
         at now: Instant
     ) -> ClientError {
         let failure = Metrics.Failure(error.code, error.fate)
-        let timeline = timeline(of: id, request, onLink, failure, at: now)
+        let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         failures[failure, default: 0] += 1
         callDurations.record(nanoseconds: nanoseconds, failure.code, on: request.session)
-        noteTry(of: request, from: request.waiter.tracked?.rested, at: now)
+        noteTry(of: request, from: waiter.tracked?.rested, at: now)
         if slowest.wants(nanoseconds, at: now) { slowest.add(timeline, at: now) }
-        request.waiter.tracked?.options.recorder?.add(timeline)
+        waiter.tracked?.options.recorder?.add(timeline)
         return error.with(timeline)
     }
 
@@ -42,20 +44,20 @@ extension Client {
     ///
     /// - Parameter rested: The end of the back-off before it; `nil` for the first try.
     @inline(__always)
-    func noteTry(of request: RequestTable<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+    func noteTry(of request: RequestFacts, from rested: Instant?, at now: Instant) {
         guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
         if request.hasWaited { noteWait(of: request, from: rested) }
         attemptDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
     }
 
     @inline(never)
-    private func noteWait(of request: RequestTable<Waiter>.Entry, from rested: Instant?) {
+    private func noteWait(of request: RequestFacts, from rested: Instant?) {
         counters.triesQueued += 1
         queueDurations.record(from: rested ?? request.accepted, to: request.admitted)
     }
 
     @inline(never)
-    private func noteTryWithoutLink(of request: RequestTable<Waiter>.Entry, from rested: Instant?, at now: Instant) {
+    private func noteTryWithoutLink(of request: RequestFacts, from rested: Instant?, at now: Instant) {
         counters.triesWithoutLink += 1
         if case .delayed = request.place { return counters.triesInBackOff += 1 }
         queueDurations.record(from: rested ?? request.accepted, to: now)
@@ -64,21 +66,22 @@ extension Client {
     @inline(never)
     private func noteTimeline(
         of id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         _ position: OutboundPosition,
         isSlow: Bool,
         at now: Instant
     ) {
-        let recorder = request.waiter.tracked?.options.recorder
+        let recorder = waiter.tracked?.options.recorder
         guard isSlow || recorder != nil else { return }
-        let timeline = timeline(of: id, request, attempt(of: request, at: position, now), nil, at: now)
+        let timeline = timeline(of: id, request, waiter, attempt(of: request, at: position, now), nil, at: now)
         if isSlow { slowest.add(timeline, at: now) }
         recorder?.add(timeline)
     }
 
     /// What is known about the last attempt of a request that was answered.
     func attempt(
-        of request: RequestTable<Waiter>.Entry,
+        of request: RequestFacts,
         at position: OutboundPosition,
         _ now: Instant
     ) -> AttemptOnLink? {
@@ -89,13 +92,14 @@ extension Client {
     /// The timeline of a request that ends at `now`.
     func timeline(
         of id: RequestID,
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         _ onLink: AttemptOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
     ) -> Timeline {
-        let last = attempt(request, onLink, failure, at: now)
-        let call = request.waiter.tracked
+        let last = attempt(request, waiter, onLink, failure, at: now)
+        let call = waiter.tracked
         return Timeline(
             id: id,
             type: request.type,
@@ -106,12 +110,13 @@ extension Client {
 
     /// The last attempt of a request, which ends at `now`.
     func attempt(
-        _ request: RequestTable<Waiter>.Entry,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
         _ onLink: AttemptOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
     ) -> Timeline.Attempt {
-        let call = request.waiter.tracked
+        let call = waiter.tracked
         let started = call?.failedAttempts.last?.endedAt ?? request.accepted
         let rested = call?.rested.map { min($0, now) }
         return Timeline.Attempt(
@@ -121,14 +126,14 @@ extension Client {
             withoutLink: linkGaps.overlap(from: rested ?? started, to: min(request.admitted, now)),
             admitted: request.admitted == .distantFuture ? nil : request.admitted,
             onLink,
-            firstPart: request.waiter.firstPart,
+            firstPart: waiter.firstPart,
             ended: now,
             failure
         )
     }
 }
 
-extension RequestTable.Entry {
+extension RequestFacts {
     /// The session of the link that the request is on; 0 if it is on no link.
     fileprivate var session: UInt64 { if case .onLink(let session, _) = place { session } else { 0 } }
 }

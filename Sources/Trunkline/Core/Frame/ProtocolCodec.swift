@@ -10,15 +10,15 @@ package final class ProtocolCodec: Sendable {
     package let checksResponses: Bool
     /// Whether `decode` calls both pings and their answers `.ping`.
     package let pongsLookLikePings: Bool
-    private let posting: (any PostingCodec)?
-    private let windowed: (any WindowedCodec)?
+    private let posting: any PostingCodec
+    private let windowed: any WindowedCodec
 
     package init(_ base: any FrameCodec) {
         self.base = base
         checksResponses = (base as? any ResponseCheckingCodec)?.checksResponses ?? false
         pongsLookLikePings = (base as? any HeartbeatCodec)?.pongsLookLikePings ?? false
-        posting = base as? any PostingCodec
-        windowed = base as? any WindowedCodec
+        posting = base as? any PostingCodec ?? Unrefined()
+        windowed = base as? any WindowedCodec ?? Unrefined()
     }
 
     package var matching: ResponseMatching { base.matching }
@@ -26,10 +26,10 @@ package final class ProtocolCodec: Sendable {
     // MARK: For each frame
 
     /// Whether `message` may be sent as a one-way message.
-    package func mayPost(_ message: Frame) -> Bool { posting?.mayPost(message) ?? true }
+    package func mayPost(_ message: Frame) -> Bool { posting.mayPost(message) }
 
     /// Whether `frame` is a window update.
-    package func isWindowUpdate(_ frame: Frame) -> Bool { windowed?.isWindowUpdate(frame) ?? false }
+    package func isWindowUpdate(_ frame: Frame) -> Bool { windowed.isWindowUpdate(frame) }
 
     // MARK: Rarely
 
@@ -49,4 +49,13 @@ package final class ProtocolCodec: Sendable {
 
     /// Returns the codec of the server side; the same codec if the protocol has no other.
     package func serverSide() -> any FrameCodec { (base as? any ServerSideCodec)?.serverSide() ?? base }
+}
+
+/// Stands for a capability that a codec does not have. Never decodes or encodes.
+private struct Unrefined: PostingCodec, WindowedCodec {
+    var matching: ResponseMatching { .inOrder }
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {}
+    func mayPost(_ message: Frame) -> Bool { true }
+    func isWindowUpdate(_ frame: Frame) -> Bool { false }
 }

@@ -142,16 +142,26 @@ package struct InFlightTable: Sendable {
         case unknown
     }
 
+    /// The request to which a complete response belongs. It has left.
+    package enum Answered: Sendable, Equatable {
+        /// This request, with its frame at this position.
+        case request(RequestID, OutboundPosition)
+        /// This abandoned request. The response must be discarded.
+        case late(RequestID)
+        /// No request, or one that was answered already.
+        case unknown
+    }
+
     /// Takes a complete response and removes its request.
     ///
     /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
-    package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Match {
+    package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
         guard let number = number(of: serial) else { return .unknown }
         switch slots.remove(number) {
         case .inFlight(let entry)?:
             if entry.position < unstarted {
                 noteFree(number)
-                return .request(entry, number)
+                return .request(entry.id, entry.position)
             }
             slots.insert(.inFlight(entry), for: number)
             return .unknown

@@ -12,6 +12,8 @@ package struct LinkCodec: Sendable {
     /// Copies of `codec`, until it may change.
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
+    /// Whether they are up to date. To compare them with `nil` would copy them.
+    private var (hasPipelining, hasChecking) = (false, false)
 
     package init(_ codec: any FrameCodec) {
         self.codec = codec
@@ -68,14 +70,14 @@ package struct LinkCodec: Sendable {
     /// Whether other requests may follow `request` before it is answered. Always true in protocols matched by serial.
     package mutating func mayPipeline(behind request: Frame) -> Bool {
         guard isPipelining else { return true }
-        if pipelining == nil { pipelining = codec as? any PipeliningCodec }
+        if !hasPipelining { (pipelining, hasPipelining) = (codec as? any PipeliningCodec, true) }
         return pipelining?.mayPipeline(behind: request) ?? true
     }
 
     /// Throws if `response` is not a response to `request`. To be called only if `ProtocolCodec.checksResponses` is
     /// true.
     package mutating func check(_ response: Frame, against request: Frame) throws(FrameError) {
-        if checking == nil { checking = codec as? any ResponseCheckingCodec }
+        if !hasChecking { (checking, hasChecking) = (codec as? any ResponseCheckingCodec, true) }
         try checking?.check(response, against: request)
     }
 
@@ -137,8 +139,8 @@ package struct LinkCodec: Sendable {
     }
 
     private mutating func dropCopies() {
-        if pipelining != nil { pipelining = nil }
-        if checking != nil { checking = nil }
+        if hasPipelining { (pipelining, hasPipelining) = (nil, false) }
+        if hasChecking { (checking, hasChecking) = (nil, false) }
     }
 }
 

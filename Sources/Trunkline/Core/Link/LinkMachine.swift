@@ -304,10 +304,10 @@ package struct LinkMachine: Sendable {
     // MARK: In
 
     /// Takes a complete response and returns what it belongs to. Its request leaves.
-    package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Match {
-        let match = requests.takeAnswered(serial, before: outbound.firstUnstarted)
+    package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
+        let answered = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
-        return match
+        return answered
     }
 
     /// Returns what a part of a response belongs to, or a response that must be compared with its request first. The
