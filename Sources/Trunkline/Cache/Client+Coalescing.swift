@@ -2,7 +2,7 @@
 extension Client {
     func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
-            return refuse(.caller(continuation), .clientIsClosed)
+            return refuse(Waiter(.caller(continuation)), .clientIsClosed)
         }
         switch responseCache.meet(call) {
         case .response(let response): continuation.resume(returning: .success(Response(response)))
@@ -19,7 +19,7 @@ extension Client {
         responseCache.begin(coalesced, for: call)
         var options = call.options
         options.deadline = nil  // changes as calls join: `CoalescedRequest.end`
-        let waiter = Waiter.coalesced(coalesced).under(options, call.frame)
+        let waiter = Waiter(.coalesced(coalesced), options, call.frame)
         register(call.requestID, call.frame, waiter, call.options.accepted, call.options.deadline, true)
     }
 

@@ -169,7 +169,7 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         for index in admitted..<batched.count {
             let frame = batched[index].frame
-            let waiter = Waiter.batch(batch, index: index).under(options, frame)
+            let waiter = Waiter(.batch(batch, index: index), options, frame)
             register(first + RequestID(index), frame, waiter, options.accepted, nil, options.expectsResponse)
         }
         if lifecycle == .open, let deadline = options.deadline {
@@ -191,7 +191,7 @@ extension Client: LoopActor, CommandQueueOwner {
         var index = 0
         requests.registerAdmissions(accepted: options.accepted, at: batchTime) { _ in
             defer { index += 1 }
-            return (batched[index].type, .batch(batch, index: index))
+            return (batched[index].type, Waiter(.batch(batch, index: index)))
         }
         return admitted
     }

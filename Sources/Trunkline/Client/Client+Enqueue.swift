@@ -94,8 +94,8 @@ extension Client {
         return true
     }
 
-    /// Returns the waiter of a message for which there is no room yet.
-    nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter {
+    /// Returns the receiver of a message for which there is no room yet.
+    nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter.Receiver {
         .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
     }
 }

@@ -156,15 +156,14 @@ extension Client: ConnectionOwner {
     /// Handles a part of a response.
     private func take(_ part: Frame, of id: RequestID, at now: Instant) {
         guard var waiter = requests.waiter(of: id) else { return }  // cancelled because of an earlier part
-        if let reassembling = waiter.reassembling(in: connection.rules.reassemblyBudget) {
-            waiter = reassembling
-            requests.setWaiter(waiter, of: id)
-        }
         counters.parts += 1
         if connection.observation?.wantsSteps == true, waiter.firstPart == nil {
             tell(.steps, .requestFirstPart(id: id))
         }
-        switch waiter.take(part, at: now) {
+        let hadExtras = waiter.extras != nil
+        let reception = waiter.take(part, at: now, in: connection.rules.reassemblyBudget)
+        if !hadExtras, waiter.extras != nil { requests.setWaiter(waiter, of: id) }
+        switch reception {
         case .taken: break
         case .serves(let reader, let element): servedReaders.append((reader, element))
         case .full(let channel):

@@ -213,9 +213,9 @@ extension Client {
         return now.advanced(by: timeout)
     }
 
-    /// Posts a request, whose outcome goes to `waiter`.
-    nonisolated func submit(_ frame: Frame, _ id: RequestID, _ waiter: Waiter, _ options: ResolvedOptions) {
-        let waiter = waiter.under(options, frame)
+    /// Posts a request, whose outcome goes to `receiver`.
+    nonisolated func submit(_ frame: Frame, _ id: RequestID, _ receiver: Waiter.Receiver, _ options: ResolvedOptions) {
+        let waiter = Waiter(receiver, options, frame)
         commandQueue.postRequest(
             .send(
                 id,

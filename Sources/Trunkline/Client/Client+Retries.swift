@@ -9,14 +9,14 @@ extension Client {
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
     private func retry(_ id: RequestID, after error: ClientError, _ onLink: AttemptOnLink?) -> Bool {
-        guard let request = requests[id], case .tracked(let present, let call)? = requests.waiter(of: id),
-            let plain = present.anew
+        guard let request = requests[id], let waiter = requests.waiter(of: id), let extras = waiter.extras,
+            let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let attempt = attempt(request, .tracked(present, call), onLink, Metrics.Failure(error.code, error.fate), at: now)
+        let attempt = attempt(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, attempt, at: now, using: &generator), let until = next.delayedUntil,
-            until < plain.coalesced?.end ?? .distantFuture
+            until < waiter.coalesced?.end ?? .distantFuture
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
         if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
@@ -26,14 +26,14 @@ extension Client {
         }
         counters.retries += 1
         noteTry(of: request, from: call.rested, at: now)
-        plain.handle?.noteOffLink()
+        waiter.handle?.noteOffLink()
         let queued = QueuedRequest(
             id: id,
             frame: call.frame,
             expectsResponse: call.options.expectsResponse,
-            reports: plain.reports
+            reports: waiter.reports
         )
-        requests.setWaiter(.tracked(plain, next), of: id)
+        extras.begin(next)
         requests.delay(queued, until: until)
         parts.noteOffLink(id)
         tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
@@ -43,9 +43,9 @@ extension Client {
     /// Queues the requests whose back-off is over.
     func endRests(at now: Instant) {
         while let id = requests.queue.nextRested(at: now) {
-            guard case .tracked(let plain, let call)? = requests.waiter(of: id) else { continue }
+            guard let extras = requests.waiter(of: id)?.extras, let call = extras.call else { continue }
             if call.options.waitsForReady || isReady {
-                requests.setWaiter(.tracked(plain, call.awake), of: id)
+                extras.call = call.awake
                 requests.wake(id)
                 tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
             } else {

@@ -111,11 +111,11 @@ final class EnqueuedMessage: @unchecked Sendable {
 extension Waiter {
     /// Whether `enqueue` accepted its message without the event loop, so that the limits on waiting requests do not
     /// apply.
-    var hasRoom: Bool { if case .enqueued = innermost { true } else { false } }
+    var hasRoom: Bool { if case .enqueued = receiver { true } else { false } }
 
     /// Whether its message was accepted by `enqueue`, so that its caller can no longer cancel it.
     var isAccepted: Bool {
-        switch innermost {
+        switch receiver {
         case .enqueued: true
         case .enqueuing(let message): message.isAccepted
         default: false
@@ -123,5 +123,5 @@ extension Waiter {
     }
 
     /// Called when the message is put on a link. Resumes a caller of `enqueue`.
-    func accept() { if case .enqueuing(let message) = innermost { message.accept() } }
+    func accept() { if case .enqueuing(let message) = receiver { message.accept() } }
 }

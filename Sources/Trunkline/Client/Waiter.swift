@@ -1,67 +1,118 @@
-/// The receiver of a request's outcome. It is removed from the tables once and resumed once.
-enum Waiter: Sendable {
-    /// A caller in `send` or `post`.
-    case caller(Continuation<Outcome>)
-    /// A request of a `send(all:)`, or a message of a `post(all:)`.
-    case batch(Batch, index: Int)
-    /// A request of a `Handshaker.send(all:)`.
-    case handshake(HandshakeBatch, index: Int)
-    /// A handle returned by `start`.
-    case handle(RequestHandle)
-    /// A stream returned by `stream`.
-    case stream(ReplyChannel)
-    /// The callers of a coalesced request.
-    case coalesced(CoalescedRequest)
-    /// No caller: a message that `enqueue` accepted. It takes `cost` bytes of the room.
-    case enqueued(MessageRoom, cost: Int)
-    /// A caller in `enqueue` until its message is accepted; no caller afterwards.
-    case enqueuing(EnqueuedMessage)
-    /// Any of the above except a stream, whose reply arrives in parts.
-    case reassembling(Reassembly)
-    /// Any of the above whose call has unusual options. Only such calls pay for the box.
-    indirect case tracked(Waiter, TrackedCall)
-
-    /// The call, if its options are not the usual ones.
-    var tracked: TrackedCall? { if case .tracked(_, let call) = self { call } else { nil } }
-
-    /// Whether the call has unusual options. Cheaper than `tracked`, for every request.
-    var isTracked: Bool { if case .tracked = self { true } else { false } }
-
-    /// The waiter without its call's options and without its reassembly.
-    var innermost: Waiter {
-        switch self {
-        case .tracked(let waiter, _): waiter.innermost
-        case .reassembling(let reassembly): reassembly.waiter.innermost
-        case .caller, .batch, .handshake, .handle, .stream, .coalesced, .enqueued, .enqueuing: self
-        }
+/// The receiver of a request's outcome, and what only some requests need besides. It is removed from the table once and
+/// resumed once.
+struct Waiter: Sendable {
+    enum Receiver: Sendable {
+        /// A caller in `send` or `post`.
+        case caller(Continuation<Outcome>)
+        /// A request of a `send(all:)`, or a message of a `post(all:)`.
+        case batch(Batch, index: Int)
+        /// A request of a `Handshaker.send(all:)`.
+        case handshake(HandshakeBatch, index: Int)
+        /// A handle returned by `start`.
+        case handle(RequestHandle)
+        /// A stream returned by `stream`.
+        case stream(ReplyChannel)
+        /// The callers of a coalesced request.
+        case coalesced(CoalescedRequest)
+        /// No caller: a message that `enqueue` accepted. It takes `cost` bytes of the room.
+        case enqueued(MessageRoom, cost: Int)
+        /// A caller in `enqueue` until its message is accepted; no caller afterwards.
+        case enqueuing(EnqueuedMessage)
     }
 
+    let receiver: Receiver
+    /// `nil` for a request with the usual options, unless its reply comes in parts.
+    private(set) var extras: RequestExtras?
+
+    init(_ receiver: Receiver) { self.receiver = receiver }
+
+    /// Creates the waiter of a request with `options`, whose frame is `frame`.
+    @inline(__always)
+    init(_ receiver: consuming Receiver, _ options: borrowing ResolvedOptions, _ frame: borrowing Frame) {
+        self.receiver = receiver
+        if options.areTracked { extras = RequestExtras(TrackedCall(copy options, copy frame)) }
+    }
+
+    /// The call, if its options are not the usual ones.
+    var tracked: TrackedCall? { extras?.call }
+
     /// The handle of the request, if it was made with `start`.
-    var handle: RequestHandle? { if case .handle(let handle) = innermost { handle } else { nil } }
+    var handle: RequestHandle? { if case .handle(let handle) = receiver { handle } else { nil } }
 
     /// The batch of the request, if it was made with others.
-    var batch: Batch? { if case .batch(let batch, _) = innermost { batch } else { nil } }
+    var batch: Batch? { if case .batch(let batch, _) = receiver { batch } else { nil } }
 
     /// The coalesced request, if this is one.
-    var coalesced: CoalescedRequest? { if case .coalesced(let request) = innermost { request } else { nil } }
+    var coalesced: CoalescedRequest? { if case .coalesced(let request) = receiver { request } else { nil } }
 
     /// What the link must report about the request before its end.
     var reports: QueuedRequest.Progress {
-        switch self {
+        switch receiver {
         case .handle: .admissionAndWrite
         case .enqueuing: .admission
-        case .reassembling(let reassembly): reassembly.waiter.reports
-        case .tracked(let waiter, _): waiter.reports
         case .caller, .batch, .handshake, .stream, .coalesced, .enqueued: .none
         }
     }
 
+    // MARK: The reply
+
+    /// The result of taking a part of the reply.
+    enum Reception {
+        case taken
+        /// The part was taken, but reading must be suspended until the reader has caught up.
+        case full(ReplyChannel)
+        /// The part goes to this reader, which waits for it.
+        case serves(Continuation<ReplyChannel.Element>, ReplyChannel.Element)
+        /// There is no room for the part, for this reason. The request must be cancelled.
+        case exceeds(String)
+    }
+
+    /// Takes a part of the reply that arrived at `now`: passes it to its reader, or joins it with the others if there is
+    /// room for it in `budget`.
+    mutating func take(_ part: Frame, at now: Instant, in budget: ReassemblyBudget) -> Reception {
+        if case .stream(let channel) = receiver { return channel.offer(part, at: now) }
+        let extras = extras ?? RequestExtras()
+        self.extras = extras
+        return extras.add(part, at: now, in: budget).map { .exceeds($0) } ?? .taken
+    }
+
+    /// When the first part of the reply arrived; `nil` if none has.
+    var firstPart: Instant? {
+        if case .stream(let channel) = receiver { channel.firstPart } else { extras?.firstPart }
+    }
+
+    /// Whether the request may be sent again: no part of its reply has reached a reader.
+    var isRepeatable: Bool { if case .stream(let channel) = receiver { channel.firstPart == nil } else { true } }
+
+    /// Returns when to check again whether the request has expired, or `.distantFuture` for never; `nil` if it has
+    /// expired at `now`. Waiters with a single deadline, which has passed, return `nil`.
+    func nextLook(at now: Instant) -> Instant? {
+        switch receiver {
+        case .stream(let channel): channel.nextLook(at: now)
+        case .coalesced(let request): request.nextLook(at: now)
+        default: nil
+        }
+    }
+
+    // MARK: The end
+
     /// The most common case is handled inline, because this runs once per request.
     @inline(__always)
     func resume(_ outcome: consuming Outcome) {
-        switch self {
-        case .caller(let continuation): continuation.resume(returning: consume outcome)
-        default: tell(consume outcome)
+        if extras == nil { receiver.resume(consume outcome) } else { complete(consume outcome) }
+    }
+
+    @inline(never)
+    private func complete(_ outcome: Outcome) { receiver.resume(extras?.completed(outcome) ?? outcome) }
+}
+
+extension Waiter.Receiver {
+    @inline(__always)
+    fileprivate func resume(_ outcome: consuming Outcome) {
+        if case .caller(let continuation) = self {
+            continuation.resume(returning: consume outcome)
+        } else {
+            tell(consume outcome)
         }
     }
 
@@ -76,8 +127,6 @@ enum Waiter: Sendable {
         case .coalesced(let request): request.complete(outcome)
         case .enqueued(let room, let cost): room.release(cost, outcome)
         case .enqueuing(let message): message.complete(outcome)
-        case .reassembling(let reassembly): reassembly.complete(outcome)
-        case .tracked(let waiter, let call): waiter.resume(outcome.mapError { call.amended($0) })
         }
     }
 }

@@ -189,7 +189,7 @@ extension Connection {
                 entered { connection in
                     connection.direct.requests.append(
                         request,
-                        .caller(continuation),
+                        Waiter(.caller(continuation)),
                         deadline: nil,
                         accepted: .distantPast  // not measured
                     )

@@ -214,7 +214,7 @@ extension Connection {
             if let loss = connection.links[index].handshake?.loss {
                 return continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
             }
-            let waiter = Waiter.caller(continuation)
+            let waiter = Waiter(.caller(continuation))
             if !connection.addToHandshake(frame, index, waiter, timeout: timeout, expectsResponse: expectsResponse) {
                 waiter.resume(.failure(.noSerialLeft))
             }
@@ -324,9 +324,8 @@ extension Connection {
             attemptFailed(session, FrameError(.malformed, "a part of a reply is malformed"))
             return true
         }
-        guard let present = links[index].handshake?.waiters[entry.id] else { return true }
-        let waiter = present.reassembling(in: rules.reassemblyBudget) ?? present
-        if case .exceeds(let message) = waiter.take(frame, at: loop.now) {
+        guard var waiter = links[index].handshake?.waiters[entry.id] else { return true }
+        if case .exceeds(let message) = waiter.take(frame, at: loop.now, in: rules.reassemblyBudget) {
             let error = ClientError(.overloaded, .unknown, message)
             _ = links[index].machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
             links[index].handshake?.waiters[entry.id] = nil

@@ -134,7 +134,7 @@ extension Connection {
             return batch.failRest(.failure(.lostDuringHandshake(loss, .notSent)))
         }
         while let (number, frame) = batch.takeNext(&links[index].codec) {
-            let waiter = Waiter.handshake(batch, index: number)
+            let waiter = Waiter(.handshake(batch, index: number))
             if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {
                 waiter.resume(.failure(.noSerialLeft))

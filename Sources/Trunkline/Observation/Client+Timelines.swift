@@ -8,16 +8,16 @@ extension Client {
     func noteSuccess(
         of id: RequestID,
         _ request: RequestFacts,
-        _ waiter: borrowing Waiter,
+        _ waiter: Waiter,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds, on: request.session)
-        let isTracked = waiter.isTracked
+        let isTracked = waiter.extras != nil
         noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
         let isSlow = slowest.wants(nanoseconds, at: now)
-        if isSlow || isTracked { noteTimeline(of: id, request, copy waiter, position, isSlow: isSlow, at: now) }
+        if isSlow || isTracked { noteTimeline(of: id, request, waiter, position, isSlow: isSlow, at: now) }
     }
 
     /// Notes that a request has ended with an error. Returns the error with the timeline of the request.

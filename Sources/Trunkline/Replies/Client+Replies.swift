@@ -127,7 +127,7 @@ extension Client {
             partTimeout: partTimeout,
             onEnd: onEnd
         )
-        let waiter = Waiter.stream(channel).under(options, frame)
+        let waiter = Waiter(.stream(channel), options, frame)
         let firstLook = [options.deadline, partTimeout.map { options.accepted.advanced(by: $0) }].compactMap { $0 }
             .min()
         commandQueue.postRequest(

@@ -1,11 +1,7 @@
 import Synchronization
 
 /// Joins the parts of a reply for a caller that wants the whole: their bodies, followed by the body of the response.
-///
-/// Unchecked `Sendable`: accessed only on the event loop of its client, where responses arrive and requests end.
-final class Reassembly: @unchecked Sendable {
-    /// The receiver of the whole reply.
-    let waiter: Waiter
+final class Reassembly {
     /// When the first part arrived.
     private(set) var firstPart: Instant?
     private var bodies: [UInt8] = []
@@ -15,10 +11,7 @@ final class Reassembly: @unchecked Sendable {
     /// The number of bytes taken from the budget.
     private var taken = 0
 
-    init(for waiter: Waiter, in budget: ReassemblyBudget) {
-        self.waiter = waiter
-        self.budget = budget
-    }
+    init(in budget: ReassemblyBudget) { self.budget = budget }
 
     // Runs however the request ends, and when it is retried without the parts that have arrived.
     deinit { budget.giveBack(taken) }
@@ -42,18 +35,17 @@ final class Reassembly: @unchecked Sendable {
 
     private var tooLong: String { "the reply is longer than \(budget.perReply) bytes (maximumReplySize)" }
 
-    /// Ends the request. An error response that came whole is passed on unchanged.
-    func complete(_ outcome: Outcome) {
+    /// Returns the outcome of the request with the whole reply. An error response that came whole is passed on
+    /// unchanged.
+    func completed(_ outcome: Outcome) -> Outcome {
         if isErrorResponse, case .failure(let error) = outcome {
-            return waiter.resume(.failure(error.rejected(after: bodies, upTo: budget.perReply)))
+            return .failure(error.rejected(after: bodies, upTo: budget.perReply))
         }
-        guard case .success(var response) = outcome, !bodies.isEmpty else { return waiter.resume(outcome) }
-        guard hasRoom(for: response.frame) else {
-            return waiter.resume(.failure(ClientError(.overloaded, .answered, tooLong)))
-        }
+        guard case .success(var response) = outcome, !bodies.isEmpty else { return outcome }
+        guard hasRoom(for: response.frame) else { return .failure(ClientError(.overloaded, .answered, tooLong)) }
         bodies += response.body
         response.frame.body = Bytes(bodies)
-        waiter.resume(.success(response))
+        return .success(response)
     }
 }
 

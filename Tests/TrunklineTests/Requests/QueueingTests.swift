@@ -73,7 +73,7 @@ struct QueueingTests {
                 let frame = ask("send").frame
                 let queue = client.commandQueue
                 let now = client.loop.now
-                let waiter = Waiter.caller(continuation)
+                let waiter = Waiter(.caller(continuation))
                 queue.post(.send(id, frame, waiter, accepted: now, deadline: nil, expectsResponse: true))
                 queue.post(.cancel(id...id))
             }

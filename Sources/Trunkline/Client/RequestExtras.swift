@@ -1,0 +1,107 @@
+/// What only some requests need: options other than the usual ones, the state of retries, and the parts of a reply.
+///
+/// Unchecked `Sendable`: its creator passes it on, and from then on it is accessed only on the event loop of its client.
+final class RequestExtras: @unchecked Sendable {
+    /// The call, if its options are not the usual ones.
+    var call: TrackedCall?
+    /// The parts of the reply that have arrived.
+    private var reassembly: Reassembly?
+
+    init(_ call: TrackedCall? = nil) { self.call = call }
+
+    /// When the first part of the reply arrived; `nil` if none has.
+    var firstPart: Instant? { reassembly?.firstPart }
+
+    /// Adds a part of the reply. Returns an error message if there is no room for it.
+    func add(_ part: Frame, at now: Instant, in budget: ReassemblyBudget) -> String? {
+        let reassembly = reassembly ?? Reassembly(in: budget)
+        self.reassembly = reassembly
+        return reassembly.add(part, at: now)
+    }
+
+    /// Begins the next try, without the parts of the reply that have arrived.
+    func begin(_ next: TrackedCall) { (call, reassembly) = (next, nil) }
+
+    /// Returns the outcome of the request as its caller must see it.
+    func completed(_ outcome: Outcome) -> Outcome {
+        let amended = call.map { call in outcome.mapError { call.amended($0) } } ?? outcome
+        return reassembly?.completed(amended) ?? amended
+    }
+}
+
+/// A request with options other than the usual ones, from one try to the next.
+struct TrackedCall: Sendable {
+    let options: ResolvedOptions
+    /// The frame to send again; without its content if that is not allowed. Links release a frame as soon as it is
+    /// written.
+    let frame: Frame
+    /// The number of the current try, counted from 1.
+    private(set) var attempt = 1
+    /// The fate of the earlier tries.
+    private(set) var earlierFate: ClientError.Fate
+    /// The end of the back-off before the next try; `nil` during a try.
+    private(set) var delayedUntil: Instant?
+    /// The end of the back-off before this try; `nil` for the first one.
+    private(set) var rested: Instant?
+    /// The latest earlier tries.
+    private(set) var failedAttempts: [Timeline.Attempt] = []
+
+    /// The maximum number of earlier tries that are kept.
+    private static let maximumKept = 8
+
+    init(_ options: ResolvedOptions, _ frame: Frame) {
+        self.options = options
+        self.frame = if case .idempotent = options.retry { frame } else { Frame(.request) }
+        earlierFate = options.earlierFate
+    }
+
+    /// Returns the next try, in back-off; `nil` if there is none.
+    ///
+    /// - Parameter failed: The present try.
+    func next(
+        after error: ClientError,
+        _ failed: Timeline.Attempt,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> TrackedCall? {
+        guard let backoff = backoff(after: error) else { return nil }
+        let wait = Int64.random(in: backoff.waits(round: attempt - 1), using: &generator)
+        let until = now.advanced(by: .nanoseconds(wait))
+        if let deadline = options.deadline, until >= deadline { return nil }
+        var next = self
+        next.attempt += 1
+        next.earlierFate = error.fate.after(earlierFate)
+        next.delayedUntil = until
+        next.rested = until
+        if next.failedAttempts.count == Self.maximumKept { next.failedAttempts.removeFirst() }
+        next.failedAttempts.append(failed)
+        return next
+    }
+
+    /// Returns the back-off after `error`; `nil` if the request is not retried.
+    private func backoff(after error: ClientError) -> Backoff? {
+        guard case .idempotent(let attempts, let backoff) = options.retry, attempt < attempts else { return nil }
+        switch error.code {
+        case .connectionLost, .protocolViolation: return backoff
+        // A call that does not wait for a link is not retried because there is none.
+        case .unavailable: return options.waitsForReady ? backoff : nil
+        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
+            .overloaded, .tlsFailed, .notCached:
+            return nil
+        }
+    }
+
+    /// The same call, no longer in back-off.
+    var awake: TrackedCall {
+        var awake = self
+        awake.delayedUntil = nil
+        return awake
+    }
+
+    /// Returns the error as the caller must see it, with the fate and the number of all tries.
+    func amended(_ error: ClientError) -> ClientError {
+        let error = error.after(earlierFate)
+        guard attempt > 1 else { return error }
+        return error.changed { $0.tries = attempt }
+    }
+}
