@@ -254,8 +254,7 @@ extension Connection {
     ) -> Bool {
         lastID += 1
         let request = QueuedRequest(id: lastID, frame: frame, expectsResponse: expectsResponse)
-        let kept = rules.checksResponses && expectsResponse ? KeptRequest(frame) : nil
-        guard let place = links[index].machine.send(request, keeping: kept) else { return false }
+        guard let place = links[index].machine.send(request, keepsRequest: rules.checksResponses) else { return false }
         links[index].handshake?.waiters[lastID] = waiter
         if let timeout {
             links[index].handshake?.places[lastID] = place
@@ -316,7 +315,7 @@ extension Connection {
             return false
         }
         let session = links[index].session
-        if let mismatch = links[index].mismatch(of: frame, with: entry) {
+        if let mismatch = links[index].mismatch(of: frame, with: number) {
             attemptFailed(session, mismatch)
             return true
         }
@@ -341,9 +340,9 @@ extension Connection {
         if frame.endsLink { links[index].handshake?.hasLastResponse = true }
         var mismatch: FrameError?
         if rules.checksResponses,
-            case .request(let entry, _) = links[index].machine.match(frame.serial, at: loop.now)
+            case .request(_, let number) = links[index].machine.match(frame.serial, at: loop.now)
         {
-            mismatch = links[index].mismatch(of: frame, with: entry)
+            mismatch = links[index].mismatch(of: frame, with: number)
         }
         guard case .request(let id, _) = links[index].machine.answer(frame.serial) else {
             links[index].handshake?.hasStray = true

@@ -102,7 +102,7 @@ extension Link {
         let place = machine.send(
             id,
             frame,
-            keeping: rules.checksResponses && expectsResponse ? KeptRequest(copy frame) : nil,
+            keepsRequest: rules.checksResponses,
             expectsResponse: expectsResponse,
             reportsWritten: reports == .admissionAndWrite,
             holdsOthers: holdsOthers
@@ -246,8 +246,8 @@ extension Link {
     }
 
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    mutating func mismatch(of frame: Frame, with entry: InFlightTable.Entry) -> FrameError? {
-        guard let request = entry.kept?.frame, frame.malformedReason == nil else { return nil }
+    mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
+        guard let request = machine.requests.request(number), frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.
             try codec.check(frame, against: request)
@@ -261,7 +261,7 @@ extension Link {
     /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
     private mutating func failMismatch(_ frame: Frame, _ taken: inout Taken) -> Bool {
         guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
-            let mismatch = mismatch(of: frame, with: entry)
+            let mismatch = mismatch(of: frame, with: number)
         else { return false }
         if taken.rules.isInOrder {
             taken.violation = mismatch

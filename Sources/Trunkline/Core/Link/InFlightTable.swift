@@ -12,8 +12,6 @@ package struct InFlightTable: Sendable {
     /// A request in flight.
     package struct Entry: Sendable {
         package let id: RequestID
-        /// The request, if its response is to be compared with it.
-        package let kept: KeptRequest?
         /// The type number of the request, for the cancel frame.
         package let type: UInt32
         /// The position of its frame in the outbound queue of the link.
@@ -28,6 +26,8 @@ package struct InFlightTable: Sendable {
     }
 
     var slots = SequentialMap<Slot>()
+    /// The requests in flight whose responses are to be compared with them, by their numbers. Few protocols need it.
+    private var kept: [SerialNumber: Frame] = [:]
     let range: ClosedRange<SerialNumber>
     let isInOrder: Bool
     /// The number to try first for the next request.
@@ -81,17 +81,26 @@ package struct InFlightTable: Sendable {
     /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
         _ id: RequestID,
-        _ kept: consuming KeptRequest? = nil,
         type: UInt32,
         at position: OutboundPosition
     ) -> SerialNumber? {
         if isExhausted { return nil }
         if free != nil || slots.contains(next) { findFree() }
         let number = next
-        slots.insert(.inFlight(Entry(id: id, kept: kept, type: type, position: position)), for: number)
+        slots.insert(.inFlight(Entry(id: id, type: type, position: position)), for: number)
         advance()
         return number
     }
+
+    /// Keeps the request with `number`, in flight, because its response is to be compared with it.
+    package mutating func keep(_ frame: Frame, for number: SerialNumber) { kept[number] = frame }
+
+    /// The request with `number`, if it was kept.
+    package func request(_ number: SerialNumber) -> Frame? { kept[number] }
+
+    /// Notes that the request with `number` is no longer in flight.
+    @inline(__always)
+    private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
 
     /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
     @inline(never)
@@ -161,6 +170,7 @@ package struct InFlightTable: Sendable {
         case .inFlight(let entry)?:
             if entry.position < unstarted {
                 noteFree(number)
+                dropKept(number)
                 return .request(entry.id, entry.position)
             }
             slots.insert(.inFlight(entry), for: number)
@@ -213,6 +223,7 @@ package struct InFlightTable: Sendable {
         guard let entry = self[number] else { return nil }
         slots.remove(number)
         noteFree(number)
+        dropKept(number)
         return entry
     }
 
@@ -238,6 +249,7 @@ package struct InFlightTable: Sendable {
     package mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
+        dropKept(number)
         hold(number, of: entry.id, until: instant)
         return entry
     }
@@ -290,6 +302,7 @@ package struct InFlightTable: Sendable {
             guard case .inFlight(let entry) = slot, entry.position >= position else { continue }
             slots.remove(number)
             noteFree(number)
+            dropKept(number)
             removed.append(entry)
         }
         return removed.sorted { $0.position < $1.position }
@@ -349,11 +362,4 @@ package struct InFlightTable: Sendable {
 
     /// Whether `number` belongs to the latest request, which is in flight or abandoned.
     package func isLatest(_ number: SerialNumber) -> Bool { number &+ 1 == next && slots.contains(number) }
-}
-
-/// A request whose response is to be compared with it. A reference, because few protocols need it.
-package final class KeptRequest: Sendable {
-    package let frame: Frame
-
-    package init(_ frame: Frame) { self.frame = frame }
 }

@@ -135,14 +135,14 @@ package struct LinkMachine: Sendable {
     /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
     ///
     /// - Parameters:
-    ///   - kept: The request, if its response is to be compared with it.
+    ///   - keepsRequest: Whether the response is to be compared with the request.
     ///   - reportsWritten: Whether to report that the request is written, before its response.
     ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
     @inline(__always)
     package mutating func send(
         _ id: RequestID,
         _ frame: consuming Frame,
-        keeping kept: consuming KeptRequest? = nil,
+        keepsRequest: Bool = false,
         expectsResponse: Bool,
         reportsWritten: Bool = false,
         holdsOthers: Bool = false
@@ -153,7 +153,8 @@ package struct LinkMachine: Sendable {
             outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true))
             return .written
         }
-        guard let number = requests.insert(id, kept, type: frame.type, at: position) else { return nil }
+        guard let number = requests.insert(id, type: frame.type, at: position) else { return nil }
+        if keepsRequest { requests.keep(copy frame, for: number) }
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
         if holdsOthers { holder = number }
@@ -161,11 +162,11 @@ package struct LinkMachine: Sendable {
     }
 
     /// Puts a request on the link, as above.
-    package mutating func send(_ request: QueuedRequest, keeping kept: KeptRequest? = nil) -> Place? {
+    package mutating func send(_ request: QueuedRequest, keepsRequest: Bool = false) -> Place? {
         send(
             request.id,
             request.frame,
-            keeping: kept,
+            keepsRequest: keepsRequest,
             expectsResponse: request.expectsResponse,
             reportsWritten: request.reports == .admissionAndWrite
         )
