@@ -288,6 +288,20 @@ struct ArgumentValueTests {
                 for number in UInt64.extremes { made.ping(number: number).map { encode($0, by: made) } }
             }
         },
+        ValueCase(
+            "CountedPayloadCodec.ping(number: UInt64)",
+            "DelimitedCodec.ping(number: UInt64)",
+            "LengthPrefixedCodec.ping(number: UInt64)"
+        ) {
+            let counted = CountedPayloadCodec { _ in .bytes(0) }.heartbeat(ping: "PING", pong: "PONG")
+            let delimited = DelimitedCodec(delimiter: "\r\n").heartbeat(ping: "PING", pong: "PONG")
+            let prefixed = LengthPrefixedCodec(UInt8.self)
+            for number in UInt64.extremes {
+                #expect(counted.ping(number: number)?.head == "PING")
+                #expect(delimited.ping(number: number)?.body == "PING")
+                #expect(prefixed.ping(number: number) == nil)
+            }
+        },
         ValueCase("FrameLayout.maximumFrameSize: Int") {
             for size in Int.extremes {
                 for layout in [FrameLayout.standard, .checked, .serial8] {

@@ -190,7 +190,12 @@ extension Connection {
                 let options = ResolvedOptions(accepted: loop.now, expectsResponse: false)
                 let batch = Batch(count: count, options, continuation)
                 for (number, request) in requests.enumerated() {
-                    _ = addToHandshake(request.frame, index, Waiter(.batch(batch, index: number)), expectsResponse: false)
+                    _ = addToHandshake(
+                        request.frame,
+                        index,
+                        Waiter(.batch(batch, index: number)),
+                        expectsResponse: false
+                    )
                 }
             }
         } onCancel: {

@@ -89,7 +89,9 @@ extension Client {
 
     /// Tells the observers if requests have begun or ceased to wait because of a limit.
     func tellLimit() {
-        guard connection.observation?.wants(.limits) == true, requests.queue.hasWaiting || notedLimit != nil else { return }
+        guard connection.observation?.wants(.limits) == true, requests.queue.hasWaiting || notedLimit != nil else {
+            return
+        }
         let limit = !requests.queue.hasWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached }
         guard limit != notedLimit else { return }
         if let notedLimit { tell(.limits, .limitCleared(notedLimit)) }

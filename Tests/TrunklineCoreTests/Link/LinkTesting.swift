@@ -32,6 +32,17 @@ extension InFlightTable.Match {
     }
 }
 
+extension InFlightTable.Answered {
+    /// The ID of the request, or the kind of match.
+    var text: String {
+        switch self {
+        case .request(let id, _): "\(id)"
+        case .late: "late"
+        case .unknown: "unknown"
+        }
+    }
+}
+
 extension LinkMachine.Cancellation {
     var text: String {
         switch self {

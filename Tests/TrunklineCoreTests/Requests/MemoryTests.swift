@@ -74,36 +74,37 @@ import Testing
 
     @Test func deadlineQueuesAndRequestTablesShrink() {
         var deadlines = DeadlineQueue()
-        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id)))
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
-            queue.append(request, 0, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
+            table.append(request, 0, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
         }
         deadlines.compact { $0 <= 10 }
         #expect(deadlines.capacity <= 1024)
-        #expect(queue.capacity >= Self.burst)
-        while let id = queue.nextExpired(at: .distantFuture) {
-            _ = queue.remove(id)
-            queue.forget(id)
+        #expect(table.capacity >= Self.burst)
+        while let id = table.nextExpired(at: .distantFuture) {
+            _ = table.remove(id)
+            table.forget(id)
         }
-        #expect(queue.count == 0 && queue.watchedCount == 0 && queue.capacity <= 1024)
+        #expect(table.count == 0 && table.watchedCount == 0 && table.capacity <= 1024)
     }
 
     /// Until another request came, the deadlines of answered requests stayed in memory until they passed.
     @Test func aQueueForgetsTheDeadlinesOfRemovedRequests() {
-        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
-            queue.append(request, 0, deadline: .distantFuture, accepted: .distantPast)
-            _ = queue.popFirst()
-            queue.went(id, to: .response(id), on: 1, at: .distantPast)
+            table.append(request, 0, deadline: .distantFuture, accepted: .distantPast)
+            _ = table.queue.popFirst()
+            table.queue.went(id, to: .response(id), on: 1)
+            table.noteAdmissions(at: .distantPast)
         }
-        #expect(queue.capacity >= Self.burst)
-        for id in 1...RequestID(Self.burst - 1) { queue.forget(id) }
-        queue.giveBackMemory()
-        #expect(queue.count == 1 && queue.capacity <= 1024)
-        #expect(queue.nextDeadline == .distantFuture)
+        #expect(table.capacity >= Self.burst)
+        for id in 1...RequestID(Self.burst - 1) { table.forget(id) }
+        table.giveBackMemory()
+        #expect(table.count == 1 && table.capacity <= 1024)
+        #expect(table.nextDeadline == .distantFuture)
     }
 
     @Test(arguments: [ResponseMatching.serial(1...SerialNumber.max), .inOrder])
@@ -117,16 +118,17 @@ import Testing
 
     /// The pauses of requests that were cancelled meanwhile.
     @Test func pausesOfRemovedRequestsTakeNoMemory() {
-        var queue = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
+        var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
         for id in 1...RequestID(Self.burst) {
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
-            queue.append(request, 0, deadline: nil, accepted: .distantPast)
-            _ = queue.popFirst()
-            queue.went(id, to: .written, on: 1, at: .distantPast)
-            queue.delay(request, until: .distantFuture)
-            _ = queue.remove(id)
-            queue.forget(id)
+            table.append(request, 0, deadline: nil, accepted: .distantPast)
+            _ = table.queue.popFirst()
+            table.queue.went(id, to: .written, on: 1)
+            table.noteAdmissions(at: .distantPast)
+            table.delay(request, until: .distantFuture)
+            _ = table.remove(id)
+            table.forget(id)
         }
-        #expect(queue.count == 0 && queue.delayedCount == 0 && queue.capacity <= 1024)
+        #expect(table.count == 0 && table.queue.delayedCount == 0 && table.capacity <= 1024)
     }
 }

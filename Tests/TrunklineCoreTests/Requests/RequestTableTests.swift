@@ -12,7 +12,7 @@ private func request(_ id: RequestID, _ size: Int = 0) -> QueuedRequest {
 extension RequestTable where Waiter == String {
     /// Where the request is.
     fileprivate func state(_ id: RequestID) -> String {
-        switch self[id] {
+        switch self[id]?.place {
         case .waiting: "waiting"
         case .delayed: "delayed"
         case .onLink(let session, _): "on link \(session)"
@@ -34,15 +34,16 @@ extension RequestTable where Waiter == String {
 
     /// Ends all requests that are on no link.
     fileprivate mutating func takeAll(includingDelayed: Bool = true) -> [QueuedRequest] {
-        let all = removeAll(includingDelayed: includingDelayed)
+        let all = queue.removeAll(includingDelayed: includingDelayed)
         for request in all { forget(request.id) }
         return all
     }
 
     /// Moves the first request to a link, and returns its ID.
     fileprivate mutating func go(on session: UInt64 = 1) -> RequestID? {
-        guard let request = popFirst() else { return nil }
-        went(request.id, to: .response(request.id), on: session, at: .distantPast)
+        guard let request = queue.popFirst() else { return nil }
+        queue.went(request.id, to: .response(request.id), on: session)
+        noteAdmissions(at: .distantPast)
         return request.id
     }
 }
@@ -59,7 +60,7 @@ extension RequestTable where Waiter == String {
 
     @Test func requestsAreSentInTheOrderOfTheirArrival() {
         var table = table(1...3)
-        #expect(table.waiting.map(\.id) == [1, 2, 3])
+        #expect(table.queue.waiting.map(\.id) == [1, 2, 3])
         #expect(table.state(1) == "waiting" && table.request(1)?.id == 1 && table.waiter(of: 1) == "1")
         #expect(table.go() == 1)
         #expect(table.state(1) == "on link 1" && table.request(1) == nil && table.waiter(of: 1) == "1")
@@ -67,7 +68,7 @@ extension RequestTable where Waiter == String {
         #expect(table.state(2) == "on link 2")
         #expect(table.go() == 3)
         #expect(table.go() == nil)
-        #expect(!table.hasWaiting && table.count == 3 && table.ids == [1, 2, 3])
+        #expect(!table.queue.hasWaiting && table.count == 3 && table.ids == [1, 2, 3])
     }
 
     @Test func requestsReturnedByALinkComeFirstInTheirOrder() {
@@ -75,9 +76,9 @@ extension RequestTable where Waiter == String {
         for _ in 1...3 { _ = table.go() }
         table.append(request(6), deadline: nil)
         table.giveBack([request(2), request(3)])
-        #expect(table.waiting.map(\.id) == [2, 3, 4, 5, 6])
+        #expect(table.queue.waiting.map(\.id) == [2, 3, 4, 5, 6])
         #expect(table.state(2) == "waiting" && table.state(1) == "on link 1")
-        #expect(table.waitingCount == 5)
+        #expect(table.queue.waitingCount == 5)
         table.giveBack([request(1)])
         #expect((1...6).map { _ in table.go() } == [1, 2, 3, 4, 5, 6])
     }
@@ -85,8 +86,8 @@ extension RequestTable where Waiter == String {
     @Test func aRemovedRequestIsNotFoundBeforeItIsForgotten() {
         var table = table(1...3)
         #expect(table.remove(1)?.id == 1 && table.remove(1) == nil && table.request(1) == nil)
-        #expect(table.count == 3 && table.waitingCount == 2)
-        #expect(table.removeAll().map(\.id) == [2, 3])
+        #expect(table.count == 3 && table.queue.waitingCount == 2)
+        #expect(table.queue.removeAll().map(\.id) == [2, 3])
         #expect(table.remove(2) == nil && table.request(3) == nil)
         for id in 1...3 as ClosedRange<RequestID> { table.forget(id) }
         #expect(table.count == 0)
@@ -102,8 +103,7 @@ extension RequestTable where Waiter == String {
         _ = table.remove(2)
         table.delay(request(2), until: at(5))
         for id in 1...3 as ClosedRange<RequestID> {
-            let accepted = table.forget(id)?.accepted
-            #expect(accepted == Instant(nanoseconds: Int64(id)))
+            #expect(table[id]?.accepted == Instant(nanoseconds: Int64(id)))
         }
     }
 
@@ -114,8 +114,8 @@ extension RequestTable where Waiter == String {
         let isThere = table.forget(2) != nil
         #expect(wasThere && !isThere)
         table.giveBack([request(1), request(2), request(3)])
-        #expect(table.waiting.map(\.id) == [1, 3])
-        #expect(table.state(2) == "gone" && table.count == 2 && table.waitingCount == 2)
+        #expect(table.queue.waiting.map(\.id) == [1, 3])
+        #expect(table.state(2) == "gone" && table.count == 2 && table.queue.waitingCount == 2)
     }
 
     // MARK: Removal
@@ -127,7 +127,7 @@ extension RequestTable where Waiter == String {
         #expect(table.take(1)?.id == 1)
         #expect(table.take(5)?.id == 5)
         #expect(table.state(3) == "gone" && table.request(3) == nil)
-        #expect(table.waiting.map(\.id) == [2, 4] && table.waitingCount == 2)
+        #expect(table.queue.waiting.map(\.id) == [2, 4] && table.queue.waitingCount == 2)
         #expect(table.go() == 2)
         #expect(table.take(2) == nil)  // it is on its link
         #expect(table.state(2) == "on link 1")
@@ -141,7 +141,7 @@ extension RequestTable where Waiter == String {
         table.giveBack((1...50).map { request($0) })
         // So many that the places of removed requests are compacted.
         for id in 1...100 as ClosedRange<RequestID> where id % 10 != 5 { #expect(table.take(id)?.id == id) }
-        #expect(table.waiting.map(\.id) == Array(stride(from: 5, through: 95, by: 10)))
+        #expect(table.queue.waiting.map(\.id) == Array(stride(from: 5, through: 95, by: 10)))
         for id in [5, 45, 55, 95] as [RequestID] { #expect(table.request(id)?.id == id) }
         #expect(table.take(45)?.id == 45)
         #expect(table.go() == 5)
@@ -158,11 +158,11 @@ extension RequestTable where Waiter == String {
         #expect(table.take(6)?.id == 6)
         let all = table.takeAll(includingDelayed: includingDelayed)
         #expect(all.map(\.id) == (includingDelayed ? [2, 4, 5] : [4, 5]))
-        #expect(!table.hasWaiting && table.delayedCount == (includingDelayed ? 0 : 1))
+        #expect(!table.queue.hasWaiting && table.queue.delayedCount == (includingDelayed ? 0 : 1))
         #expect(table.ids == (includingDelayed ? [1, 3] : [1, 2, 3]))
-        #expect(table.nextRested(at: at(5)) == (includingDelayed ? nil : 2))
+        #expect(table.queue.nextRested(at: at(5)) == (includingDelayed ? nil : 2))
         table.append(request(7), deadline: nil)
-        #expect(table.waiting.map(\.id) == [7] && table.take(7)?.id == 7)
+        #expect(table.queue.waiting.map(\.id) == [7] && table.take(7)?.id == 7)
     }
 
     // MARK: Pauses before a retry
@@ -172,17 +172,17 @@ extension RequestTable where Waiter == String {
         _ = table.go()
         table.delay(request(1), until: at(5))
         #expect(table.state(1) == "delayed" && table.request(1)?.id == 1)
-        #expect(table.delayedCount == 1 && table.waitingCount == 1 && table.count == 2)
+        #expect(table.queue.delayedCount == 1 && table.queue.waitingCount == 1 && table.count == 2)
         #expect(table.nextDeadline == at(5))
-        #expect(table.nextRested(at: at(4.9)) == nil)
-        #expect(table.nextRested(at: at(5)) == 1)
+        #expect(table.queue.nextRested(at: at(4.9)) == nil)
+        #expect(table.queue.nextRested(at: at(5)) == 1)
         #expect(table.state(1) == "delayed")
         table.setWaiter("another", of: 1)
         table.wake(1)
-        #expect(table.state(1) == "waiting" && table.delayedCount == 0 && table.nextDeadline == nil)
-        #expect(table.waiting.map(\.id) == [2, 1] && table.waiter(of: 1) == "another")
+        #expect(table.state(1) == "waiting" && table.queue.delayedCount == 0 && table.nextDeadline == nil)
+        #expect(table.queue.waiting.map(\.id) == [2, 1] && table.waiter(of: 1) == "another")
         table.wake(1)
-        #expect(table.waitingCount == 2)
+        #expect(table.queue.waitingCount == 2)
     }
 
     @Test func aRequestRemovedDuringItsPauseDoesNotReturn() {
@@ -191,12 +191,12 @@ extension RequestTable where Waiter == String {
         table.delay(request(2), until: at(6))
         table.delay(request(1), until: at(5))
         #expect(table.take(1)?.id == 1)
-        #expect(table.nextRested(at: at(7)) == 2)
+        #expect(table.queue.nextRested(at: at(7)) == 2)
         table.wake(2)
         _ = table.go()
         // The request may fail again.
         table.delay(request(2), until: at(9))
-        #expect(table.nextRested(at: at(8)) == nil && table.nextRested(at: at(9)) == 2)
+        #expect(table.queue.nextRested(at: at(8)) == nil && table.queue.nextRested(at: at(9)) == 2)
     }
 
     // MARK: Deadlines
@@ -225,7 +225,7 @@ extension RequestTable where Waiter == String {
         table.giveBack([request(1)])
         _ = table.go()
         table.delay(request(1), until: at(5))
-        #expect(table.nextRested(at: at(5)) == 1)
+        #expect(table.queue.nextRested(at: at(5)) == 1)
         table.wake(1)
         #expect(table.nextDeadline == at(10) && table.nextExpired(at: at(9)) == nil)
         #expect(table.nextExpired(at: at(10)) == 1)
@@ -242,38 +242,38 @@ extension RequestTable where Waiter == String {
 
     @Test func theNumberOfWaitingRequestsIsLimited() {
         var table = Table(maximumWaiting: 2, maximumBytes: 1 << 20)
-        #expect(table.refusal(for: 1) == nil)
+        #expect(table.queue.refusal(for: 1) == nil)
         for id in 1...2 as ClosedRange<RequestID> { table.append(request(id), deadline: nil) }
-        #expect(table.refusal(for: 1) == "2 requests are waiting (maximumWaiting is 2)")
+        #expect(table.queue.refusal(for: 1) == "2 requests are waiting (maximumWaiting is 2)")
         _ = table.go()
-        #expect(table.refusal(for: 1) == nil)
+        #expect(table.queue.refusal(for: 1) == nil)
         // Requests in a pause will wait again.
         table.delay(request(1), until: at(5))
-        #expect(table.refusal(for: 1) != nil)
+        #expect(table.queue.refusal(for: 1) != nil)
         #expect(table.take(1) != nil)
-        #expect(table.refusal(for: 1) == nil)
+        #expect(table.queue.refusal(for: 1) == nil)
         var none = Table(maximumWaiting: -1, maximumBytes: 1)
-        #expect(none.refusal(for: 1) == "0 requests are waiting (maximumWaiting is 0)")
+        #expect(none.queue.refusal(for: 1) == "0 requests are waiting (maximumWaiting is 0)")
     }
 
     @Test func theBytesOfWaitingRequestsAreLimitedButOneAlwaysFits() {
         let limit = 2000
         var table = Table(maximumWaiting: 10, maximumBytes: limit)
-        #expect(table.refusal(for: limit + 1) == nil)
+        #expect(table.queue.refusal(for: limit + 1) == nil)
         table.append(request(1, 400), deadline: nil)
         // A request costs its body, 32 bytes for its frame and 512 for its entries. So does the next one.
         let room = limit - (400 + 32 + 512) - 512
-        #expect(table.refusal(for: room) == nil)
-        #expect(table.refusal(for: room + 1)?.contains("944 bytes") == true)
+        #expect(table.queue.refusal(for: room) == nil)
+        #expect(table.queue.refusal(for: room + 1)?.contains("944 bytes") == true)
         _ = table.go()
-        #expect(table.refusal(for: limit) == nil)
+        #expect(table.queue.refusal(for: limit) == nil)
         table.giveBack([request(1, 400)])
-        #expect(table.refusal(for: room) == nil && table.refusal(for: room + 1) != nil)
+        #expect(table.queue.refusal(for: room) == nil && table.queue.refusal(for: room + 1) != nil)
         #expect(table.take(1) != nil)
         table.append(request(2, 400), deadline: nil)
-        #expect(table.refusal(for: room) == nil && table.refusal(for: room + 1) != nil)
+        #expect(table.queue.refusal(for: room) == nil && table.queue.refusal(for: room + 1) != nil)
         _ = table.takeAll()
-        #expect(table.refusal(for: limit) == nil)
+        #expect(table.queue.refusal(for: limit) == nil)
     }
 
     // MARK: Property
@@ -311,9 +311,9 @@ extension RequestTable where Waiter == String {
                     guard let index = onLink.indices.randomElement(using: &generator) else { continue }
                     let gone = onLink.remove(at: index)
                     if Bool.random(using: &generator) {
-                        let entry = table.forget(gone)
-                        #expect(entry?.accepted == Instant(nanoseconds: Int64(gone)), "seed \(seed)")
-                        #expect(entry?.waiter == "\(gone)", "seed \(seed)")
+                        #expect(table[gone]?.accepted == Instant(nanoseconds: Int64(gone)), "seed \(seed)")
+                        let waiter = table.forget(gone)
+                        #expect(waiter == "\(gone)" && table[gone] == nil, "seed \(seed)")
                         deadlines[gone] = nil
                     } else {
                         let until = clock.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &generator)))
@@ -331,7 +331,7 @@ extension RequestTable where Waiter == String {
                 case 14:
                     let due = Set(delayed.filter { $0.value <= clock }.keys)
                     var rested: Set<RequestID> = []
-                    while let id = table.nextRested(at: clock) {
+                    while let id = table.queue.nextRested(at: clock) {
                         #expect(rested.insert(id).inserted, "seed \(seed)")
                         table.wake(id)
                         delayed[id] = nil
@@ -353,8 +353,11 @@ extension RequestTable where Waiter == String {
                         line = []
                     }
                 }
-                #expect(table.waiting.map(\.id) == line, "seed \(seed)")
-                #expect(table.waitingCount == line.count && table.delayedCount == delayed.count, "seed \(seed)")
+                #expect(table.queue.waiting.map(\.id) == line, "seed \(seed)")
+                #expect(
+                    table.queue.waitingCount == line.count && table.queue.delayedCount == delayed.count,
+                    "seed \(seed)"
+                )
                 #expect(table.ids == (line + onLink + delayed.keys).sorted(), "seed \(seed)")
                 for id in table.ids { #expect(table.waiter(of: id) == "\(id)", "seed \(seed)") }
                 if let id = line.randomElement(using: &generator) {

@@ -341,7 +341,7 @@ extension Connection {
     /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the names of the events.
     fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (isolated Connection) -> Void) -> [String] {
         body(self)
-        var queue = RequestTable<Waiter>(maximumWaiting: 0, maximumBytes: 0)
+        var queue = RequestQueue(maximumWaiting: 0, maximumBytes: 0)
         var parts = RequestParts()
         let (events, _) = work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
         return events.compactMap { event in

@@ -150,7 +150,9 @@ package struct RequestQueue: Sendable {
     // MARK: Removing
 
     /// The waiting request with this turn and ID; `nil` if it has been removed.
-    package func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? { index(of: turn, id).flatMap { slots[$0].request } }
+    package func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? {
+        index(of: turn, id).flatMap { slots[$0].request }
+    }
 
     /// Removes and returns the waiting request with this turn and ID; `nil` if it has been removed.
     package mutating func remove(_ turn: Turn, id: RequestID) -> QueuedRequest? {

@@ -80,11 +80,11 @@ package struct SequentialMap<Value> {
             ringCount += 1
         }
         // Safe: what is overwritten is `nil`. To assign would release it, at the cost of 80 instructions.
-        unsafe initialize(&ring[index], key, value)
+        unsafe Self.initialize(&ring[index], key, value)
     }
 
     @inline(__always)
-    private func initialize(_ slot: UnsafeMutablePointer<Slot>, _ key: UInt64, _ value: consuming Value) {
+    private static func initialize(_ slot: UnsafeMutablePointer<Slot>, _ key: UInt64, _ value: consuming Value) {
         unsafe slot.initialize(to: Slot(key: key, value: value))
     }
 
