@@ -136,7 +136,7 @@ extension Client {
 
 extension Connection {
     /// The number of the earliest link on which a request made now can go out.
-    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { links[$0].number } ?? linksBegun + 1 }
+    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { $0.number } ?? linksBegun + 1 }
 
     /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`, for
     /// every link that is not ready yet.
@@ -147,7 +147,7 @@ extension Connection {
         id: UInt64, untold: (session: UInt64, number: Int)?
     ) {
         var untold: (session: UInt64, number: Int)?
-        if let ready, links[ready].number != first { untold = (links[ready].session, links[ready].number) }
+        if let ready, ready.number != first { untold = (ready.session, ready.number) }
         if let untold, !isLast { return (0, untold) }
         lastID += 1
         subscriptions[lastID] = (request, expectsResponse)
@@ -162,16 +162,16 @@ extension Connection {
     }
 
     /// Whether the link of `session` is the one that takes requests.
-    fileprivate func isReady(_ session: UInt64) -> Bool { ready.map { links[$0].session == session } ?? false }
+    fileprivate func isReady(_ session: UInt64) -> Bool { ready.map { $0.session == session } ?? false }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.
     fileprivate func forget(_ id: UInt64) {
         guard subscriptions.removeValue(forKey: id) != nil else { return }
-        guard ready != nil, let handshaking, let handshake = links[handshaking].handshake,
+        guard ready != nil, let handshaking, let handshake = handshaking.handshake,
             id <= handshake.restoredThrough
         else { return }
-        links[handshaking].handshake?.hasRestoredTooMuch = true
+        handshaking.handshake?.hasRestoredTooMuch = true
     }
 
     /// Writes `requests`, which have no response, on the link of `session` before it is ready: all together and in
@@ -184,15 +184,15 @@ extension Connection {
                 func fail(_ error: ClientError) {
                     continuation.resume(returning: Array(repeating: .failure(error), count: count))
                 }
-                guard let index = handshaking(session) else { return fail(.handshakeIsOver) }
+                guard let link = handshaking(session) else { return fail(.handshakeIsOver) }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                if let loss = links[index].handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
+                if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
                 let options = ResolvedOptions(accepted: loop.now, expectsResponse: false)
                 let batch = Batch(count: count, options, continuation)
                 for (number, request) in requests.enumerated() {
                     _ = addToHandshake(
                         request.frame,
-                        index,
+                        link,
                         Waiter(.batch(batch, index: number)),
                         expectsResponse: false
                     )

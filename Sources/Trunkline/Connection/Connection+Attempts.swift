@@ -23,9 +23,9 @@ extension Connection {
         case .close(let session):
             abandonAttempt()
             arm(at: nil)
-            if let index = index(of: session), links[index].draining == nil { lose(session, TransportError.closedByUs) }
+            if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs) }
         case .drain(let session, let next):
-            if let index = index(of: session), links[index].draining == nil { drain(index, machine.lastCause) }
+            if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
             perform(next)
         case .giveUp:
             abandonAttempt()
@@ -79,10 +79,10 @@ extension Connection {
 
     /// Closes the attempt's link. Requests that wait on it fail with `error`.
     private func dropHandshaking(_ error: ClientError) {
-        guard let index = handshaking else { return }
+        guard let link = handshaking else { return }
         endHandshake(error)
-        links[index].transport.close()
-        links.remove(at: index)
+        link.state.transport.close()
+        links.remove(link)
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
@@ -182,10 +182,18 @@ extension Connection {
         let now = loop.now
         if let startedAt = self.attempt?.startedAt { counts.connectDurations.record(from: startedAt, to: now) }
         let path = path(of: transport, to: address.family == nil ? nil : address)
-        let quarantine = options.requests.quarantine
-        let link = Link(attempt, transport, codec, number: linksBegun, path: path, quarantine: quarantine, at: now)
-        links.append(link)
-        if !beginHandshake(attempt) { becomeReady(attempt.id, afterHandshake: false) }
+        let link = Link(
+            attempt,
+            transport,
+            codec,
+            makeHandshake(),
+            number: linksBegun,
+            path: path,
+            quarantine: options.requests.quarantine,
+            at: now
+        )
+        links.begin(link)
+        if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
     /// Makes the link of `session` take requests.
@@ -196,27 +204,26 @@ extension Connection {
         let startedAt = attempt?.startedAt
         attempt = nil
         lateLookups.drop()
-        if let replaced = beginning.replaced, let index = index(of: replaced.session) {
-            drain(index, replaced.reason.cause)
+        if let replaced = beginning.replaced, let link = links[replaced.session] {
+            drain(link, replaced.reason.cause)
         }
-        guard let index = index(of: session) else { return }
+        guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1
-        links[index].readySince = loop.now
-        if let log = observation?.log { log.willBeReady(LinkLog.Ready(links[index], since: startedAt, at: loop.now)) }
-        if links[index].endpoint != judgedEndpoint {
-            judgedEndpoint = links[index].endpoint
+        if let log = observation?.log { log.willBeReady(LinkLog.Ready(link, since: startedAt, at: loop.now)) }
+        if link.endpoint != judgedEndpoint {
+            judgedEndpoint = link.endpoint
             errors?.reset()
             silence.end()
         }
         failures = []
         lastCause = nil
-        startLiveness(index)
+        startLiveness(link)
         updateReading()
-        events.append(.ready(session: session, links[index].endpoint))
-        links[index].fileVersions = security?.versions
+        events.append(.ready(session: session, link.endpoint))
+        link.fileVersions = security?.versions
         watchFiles()
-        takeBetterPath(index)
+        takeBetterPath(link)
         publishState()
         scheduleFlush()
     }
@@ -232,24 +239,19 @@ extension Connection: TransportHandler {
     }
 
     private func heard(_ id: UInt64, _ event: TransportEvent) {
-        guard let index = index(ofTransport: id) else { return raceHears(of: id, event) }
+        guard let link = links.link(ofTransport: id) else { return raceHears(of: id, event) }
         switch event {
         case .securing: return
         // The sockets of a race are handled above, so this is TLS that the handshake has started (`startTLS`).
-        case .connected: upgraded(index)
-        case .connectFailed(let error): upgradeFailed(index, error)
+        case .connected: upgraded(link)
+        case .connectFailed(let error): upgradeFailed(link, error)
         // What is left from the last turn is read first, within this turn's share.
-        case .readable: if isReadScheduled { links[index].mayHaveMore = true } else { read(links[index].session) }
+        case .readable: if isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
         case .writable:
-            if links[index].machine.phase == .ready { links[index].machine.socketTookBytes(at: loop.turnTime) }
-            flush(links[index].session)
+            if link.isReady { link.state.machine.socketTookBytes(at: loop.turnTime) }
+            flush(link.session)
             scheduleFlush()  // it may have been the last frame of a draining link
         }
-    }
-
-    private func index(ofTransport id: UInt64) -> Int? {
-        for index in links.indices where links[index].transport.id == id { return index }
-        return nil
     }
 }
 
@@ -261,7 +263,7 @@ extension LinkLog.Ready {
             session: link.session,
             attempt: link.attempt,
             duration: now.since(startedAt ?? link.establishedAt),
-            tlsVersion: (link.transport as? SecuredTransport)?.session?.version
+            tlsVersion: (link.state.transport as? SecuredTransport)?.session?.version
         )
     }
 }

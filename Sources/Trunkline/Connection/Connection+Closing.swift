@@ -57,11 +57,11 @@ extension Connection {
         lifecycle = .closing
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
-        if let closingFrame = links[ready].codec.closingFrame() { links[ready].machine.send(closingFrame) }
-        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
+        if let closingFrame = ready.state.codec.closingFrame() { ready.state.machine.send(closingFrame) }
+        guard !ready.state.machine.outbound.isEmpty || ready.state.transport.isHoldingBytes else {
             return finishClosing()
         }
-        closing?.left = links[ready].left
+        closing?.left = ready.left
         armClosing()
         publishState()
         scheduleFlush()
@@ -74,17 +74,17 @@ extension Connection {
     }
 
     func closingTimerFired() {
-        guard let end = closing, loop.turnTime < end.deadline, let session = ready.map({ links[$0].session }) else {
+        guard let end = closing, loop.turnTime < end.deadline, let session = ready.map({ $0.session }) else {
             return finishClosing()
         }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
-        guard !links[ready].machine.outbound.isEmpty || links[ready].transport.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.state.transport.isHoldingBytes else {
             return finishClosing()
         }
-        let left = links[ready].left
+        let left = ready.left
         // If the queue is empty, TLS holds whole frames whose calls have returned because they count as written.
-        let isWanted = links[ready].machine.count > 0 || links[ready].machine.outbound.isEmpty
+        let isWanted = ready.state.machine.count > 0 || ready.state.machine.outbound.isEmpty
         guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
         closing?.left = left
         armClosing()
@@ -114,15 +114,18 @@ extension Connection {
         endHandshake(.connectionWasClosed(.notSent))
         endAttempt()
         lateLookups.drop()
-        for index in links.indices {
+        for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
-            if links[index].draining != nil, !links[index].machine.outbound.isEmpty { write(index) }
-            Lingering.close(links[index].transport, on: loop)
-            let remains = links[index].machine.close()
-            if links[index].draining != nil { report(links[index], .closedLocally, nil, remains, requestsLost: 0) }
-            events.append(.lost(LinkLoss(links[index], remains, TransportError.closedByUs, at: loop.now)))
+            if link.isDraining, !link.state.machine.outbound.isEmpty { write(link) }
+            Lingering.close(link.state.transport, on: loop)
+            let wasDraining = link.isDraining
+            let remains = link.close()
+            if wasDraining { report(link, .closedLocally, nil, remains, requestsLost: 0) }
+            events.append(
+                .lost(LinkLoss(link, remains, TransportError.closedByUs, wasReady: !wasDraining, at: loop.now))
+            )
         }
-        links = []
+        links = Links()
         armDraining()
         events.append(.closed)
         publishState()
@@ -157,9 +160,9 @@ extension Link {
 
     var left: Left {
         Left(
-            position: machine.outbound.firstUnwritten,
-            unwritten: machine.outbound.unwrittenCount,
-            sent: transport.takenMark > 0 ? transport.sentMark : nil
+            position: state.machine.outbound.firstUnwritten,
+            unwritten: state.machine.outbound.unwrittenCount,
+            sent: state.transport.takenMark > 0 ? state.transport.sentMark : nil
         )
     }
 }

@@ -50,7 +50,7 @@ extension Connection {
     /// The number of links, and of sockets of the race, on which more can be read in the next turn.
     private var unreadCount: Int {
         var count = attempt?.race?.holdsUnread == true ? 1 : 0
-        for index in links.indices where links[index].isToBeReadOn || links[index].holdsMore { count += 1 }
+        for link in links.all where link.isToBeReadOn || link.holdsMore { count += 1 }
         return count
     }
 
@@ -59,7 +59,7 @@ extension Connection {
     func prolongAttempt() {
         guard let attempt, !attempt.isProlonged else { return }
         let now = loop.turnTime
-        let handshake = handshaking.flatMap { links[$0].handshake }
+        let handshake = handshaking.flatMap { $0.handshake }
         let timeout = handshake == nil ? options.connecting.timeout : options.handshake.timeout
         let late = now.since(handshake?.deadline ?? attempt.deadline)
         guard late > max(timeout / 10, .milliseconds(100)) else { return }
@@ -68,12 +68,12 @@ extension Connection {
         guard let handshaking, let handshake else { return }
         let end = now.advanced(by: options.handshake.timeout)
         let isRestoring = handshake.restoring != nil
-        links[handshaking].handshake?.deadline = isRestoring ? end : min(attempt.deadline, end)
-        links[handshaking].handshake?.limit = handshakeLimit(isAttempt: !isRestoring && attempt.deadline < end)
+        handshaking.handshake?.deadline = isRestoring ? end : min(attempt.deadline, end)
+        handshaking.handshake?.limit = handshakeLimit(isAttempt: !isRestoring && attempt.deadline < end)
     }
 }
 
 extension Link {
     /// Whether the transport itself holds bytes, which it reports in the next turn.
-    fileprivate var holdsMore: Bool { transport.isReading && transport.hasMore }
+    fileprivate var holdsMore: Bool { state.transport.isReading && state.transport.hasMore }
 }

@@ -108,12 +108,12 @@ extension Connection {
     public var metrics: Metrics {
         var metrics = counts
         var values = PresentValues(state: state, turnDurations: loop.turnDurations)
-        for index in links.indices {
-            values.bytesToWrite += links[index].machine.outbound.byteCount + links[index].transport.heldByteCount
+        for link in links.all {
+            values.bytesToWrite += link.state.machine.outbound.byteCount + link.state.transport.heldByteCount
         }
         if let ready {
-            values.link = links[ready].described(at: loop.now, inFlight: 0, hasFailed: false)
-            values.tcp = links[ready].transport.tcpInformation
+            values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
+            values.tcp = ready.state.transport.tcpInformation
         }
         metrics.add(values)
         return metrics
@@ -137,7 +137,7 @@ extension Connection {
         let failures = counts.attemptFailures.values.reduce(0, +)
         let losses = counts.losses.values.reduce(0, +)
         let underWay = attempt != nil || handshaking != nil ? 1 : 0
-        let alive = links.indices.filter { links[$0].readySince != nil }.count
+        let alive = links.all.count { $0.readySince != nil }
         let attempts = [
             ("the number of attempt failures by cause", failures, "failedAttempts", counts.failedAttempts),
             (
@@ -210,15 +210,15 @@ extension Connection {
         reportEndByUs(publishedState == .draining ? .draining : .ready, ready)
     }
 
-    private func reportEndByUs(_ phase: DisconnectReport.Phase, _ index: Int) {
+    private func reportEndByUs(_ phase: DisconnectReport.Phase, _ link: Link) {
         report(
             phase,
             .closedLocally,
             nil,
-            (links[index].endpoint, links[index].session, links[index].attempt),
-            pathsAtEnd(of: links[index]),
-            lifetime: links[index].readySince.map { loop.now.since($0) } ?? .zero,
-            bytesUnsent: links[index].machine.outbound.unwrittenCount
+            (link.endpoint, link.session, link.attempt),
+            pathsAtEnd(of: link),
+            lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
+            bytesUnsent: link.state.machine.outbound.unwrittenCount
         )
     }
 
@@ -235,7 +235,7 @@ extension Connection {
 
     /// The path of the attempt under way when it began, and its path now.
     var pathsOfAttempt: (before: NetworkPath, after: NetworkPath) {
-        if let handshaking { return pathsAtEnd(of: links[handshaking]) }
+        if let handshaking { return pathsAtEnd(of: handshaking) }
         guard let attempt else { return (.unknown, .unknown) }
         guard let first = attempt.firstPath else { return (attempt.initialPath, path(to: attempt.attempt.endpoint)) }
         return (first.path, path(to: first.address))

@@ -128,18 +128,18 @@ extension Connection {
     }
 
     /// Gives the frames of a ready link to the consumer.
-    func deliverToReaders(_ frames: [Frame], _ index: Int) {
+    func deliverToReaders(_ frames: [Frame], _ link: Link) {
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
-        if links[index].machine.wasUsed { machine.linkAnswered() }
+        if link.state.machine.wasUsed { machine.linkAnswered() }
         // Otherwise these are frames of a handshake, or the last ones of a link that has failed: each link has some.
         let isAsked = direct.reader != nil
         for var frame in frames {
-            frame.session = links[index].session
+            frame.session = link.session
             if frame.kind == .ping || frame.kind == .pong {
-                let (meaning, hasToWrite) = links[index].takeHeartbeat(frame, rules, at: loop.now)
+                let (meaning, hasToWrite) = link.state.takeHeartbeat(frame, rules, at: loop.now)
                 if hasToWrite { scheduleFlush() }
                 if meaning == .answer {
-                    notePong(index)
+                    notePong(link)
                     continue
                 }
             }
@@ -208,11 +208,11 @@ extension Connection {
     private func admit() {
         guard let ready else { return }
         while let request = direct.requests.queue.popFirst() {
-            guard let place = links[ready].machine.send(request) else { continue }
-            direct.requests.queue.went(request.id, to: place, on: links[ready].session)
+            guard let place = ready.state.machine.send(request) else { continue }
+            direct.requests.queue.went(request.id, to: place, on: ready.session)
         }
         direct.requests.noteAdmissions(at: loop.now)
-        if !links[ready].transport.awaitsWritable { scheduleFlush() }
+        if !ready.state.transport.awaitsWritable { scheduleFlush() }
     }
 
     private func cancelWrite(_ id: RequestID) {

@@ -5,72 +5,72 @@ extension Connection {
     /// Reads until the socket is empty or the link's share of the turn is used up, decodes the complete frames and
     /// hands them over. The rest is read in the next turn.
     func read(_ session: UInt64) {
-        guard let index = index(of: session), !isLostInHandshake(index) else { return }
+        guard let link = links[session], !isLostInHandshake(link) else { return }
         defer { endDeadlineWait() }
-        let transport = links[index].transport
+        let transport = link.state.transport
         var share = ReadShare()
-        share.limit(to: readBudget(index))
+        share.limit(to: readBudget(link))
         let before = transport.receivedCount
         var count = 0
         var ending: (any Error)?
         while true {
-            if !links[index].holdsFrames { loop.withReceiveMemory { links[index].received.borrow(&$0) } }
+            if !link.state.holdsFrames { loop.withReceiveMemory { link.state.received.borrow(&$0) } }
             let decodedBefore = decoded.count
-            let step = links[index].readAndDecode(
+            let step = link.state.readAndDecode(
                 into: &decoded,
                 limit: options.inbound.maximumUndecoded,
                 maximumFrames: share.step
             )
             count += step.count
             ending = step.ending
-            links[index].mayHaveMore = ending == nil && step.mayHaveMore
-            guard links[index].mayHaveMore else { break }
+            link.state.mayHaveMore = ending == nil && step.mayHaveMore
+            guard link.state.mayHaveMore else { break }
             guard share.goesOn(after: step.count, decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
             else {
                 scheduleReading()
                 break
             }
         }
-        loop.withReceiveMemory { links[index].received.giveBack(to: &$0) }
+        loop.withReceiveMemory { link.state.received.giveBack(to: &$0) }
         counts.bytesReceived += count
         counts.framesReceived += decoded.count
         if !decoded.isEmpty { recorder?.received(decoded, session: session, at: loop.now) }
         // With TLS this includes bytes of records that are incomplete or have no content.
         count = max(count, transport.receivedCount &- before)
-        if links[index].machine.phase == .ready, count > 0 || !decoded.isEmpty {
-            received(count, hasFrames: !decoded.isEmpty, index)
+        if link.isReady, count > 0 || !decoded.isEmpty {
+            received(count, hasFrames: !decoded.isEmpty, link)
         }
         let hasProgress = count > 0 || !decoded.isEmpty
-        if !decoded.isEmpty { deliver(index) }
+        if !decoded.isEmpty { deliver(link) }
         // The frames may have ended this link.
-        guard let index = self.index(of: session) else { return }
+        guard let link = links[session] else { return }
         if let ending { return lose(session, ending) }
-        guard let finalReads = links[index].finalReads else { return }
-        links[index].finalReads?.byteCount += count
+        guard let finalReads = link.state.finalReads else { return }
+        link.state.finalReads?.byteCount += count
         // Over TLS a read stops after a number of records, even if more are waiting.
-        if hasProgress, mayContinueFinalReads(index) { scheduleReading() } else { lose(session, finalReads.failure) }
+        if hasProgress, mayContinueFinalReads(link) { scheduleReading() } else { lose(session, finalReads.failure) }
     }
 
-    private func isLostInHandshake(_ index: Int) -> Bool {
-        links[index].isInHandshake && links[index].handshake?.loss != nil
+    private func isLostInHandshake(_ link: Link) -> Bool {
+        link.isInHandshake && link.handshake?.loss != nil
     }
 
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
     /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
-    private func mayContinueFinalReads(_ index: Int) -> Bool {
-        guard let finalReads = links[index].finalReads,
+    private func mayContinueFinalReads(_ link: Link) -> Bool {
+        guard let finalReads = link.state.finalReads,
             loop.turnTime < finalReads.deadline || finalReads.byteCount < Self.readBeforeDeadline
         else { return false }
-        if links[index].draining != nil { return true }
-        if let handshake = links[index].handshake { return handshake.mayRead }
-        if isOwned { return !isPaused || !isHoldFull(index) }
+        if link.isDraining { return true }
+        if let handshake = link.handshake { return handshake.mayRead }
+        if isOwned { return !isPaused || !isHoldFull(link) }
         return direct.reader != nil || finalReads.byteCount < options.inbound.maximumHeld
     }
 
     /// Hands over the decoded frames, and keeps their memory unless it is large.
-    private func deliver(_ index: Int) {
+    private func deliver(_ link: Link) {
         var frames = exchange(&decoded, with: [])
-        deliver(&frames, index)
+        deliver(&frames, link)
         frames.removeAll(keepingCapacity: true)
         if frames.capacity <= 8192 { decoded = frames }
     }
@@ -84,37 +84,37 @@ extension Connection {
 
     private func readOn() {
         isReadScheduled = false
-        forEachLink(where: { links[$0].isToBeReadOn }) { read($0) }
+        forEachLink(where: { $0.isToBeReadOn }) { read($0) }
     }
 
     /// Hands frames over to the handshake, to the requests on the link, or to the consumer of `frames`.
-    func deliver(_ frames: inout [Frame], _ index: Int) {
-        if links[index].isInHandshake { return takeInHandshake(frames, index) }
-        if links[index].draining == nil {
+    func deliver(_ frames: inout [Frame], _ link: Link) {
+        if link.isInHandshake { return takeInHandshake(frames, link) }
+        if !link.isDraining {
             if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
-            guard isOwned else { return deliverToReaders(frames, index) }
-            if isPaused || !links[index].held.frames.isEmpty { frames = hold(frames, index) }
-            if !frames.isEmpty { take(&frames, index) }
+            guard isOwned else { return deliverToReaders(frames, link) }
+            if isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
+            if !frames.isEmpty { take(&frames, link) }
         } else {
-            take(&frames, index)
+            take(&frames, link)
             scheduleFlush()  // a frame may have been the last response
         }
     }
 
     /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
     func updateReading() {
-        for index in links.indices where links[index].draining != nil { links[index].transport.isReading = !isPaused }
-        if let handshaking, let handshake = links[handshaking].handshake {
-            links[handshaking].transport.isReading = handshake.mayRead && handshake.loss == nil
+        for link in links.draining { link.state.transport.isReading = !isPaused }
+        if let handshaking, let handshake = handshaking.handshake {
+            handshaking.state.transport.isReading = handshake.mayRead && handshake.loss == nil
         }
         if let ready {
-            let transport = links[ready].transport
-            let isWanted = isOwned ? !isPaused : direct.reader != nil || links[ready].held.isUnlimited
+            let transport = ready.state.transport
+            let isWanted = isOwned ? !isPaused : direct.reader != nil || ready.state.held.isUnlimited
             transport.isReading = isWanted || isOwned && !isHoldFull(ready)
-            links[ready].machine.readingChanged(to: transport.isReading, at: loop.turnTime)
+            ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
         }
-        if links.indices.contains(where: { links[$0].isToBeReadOn }) { scheduleReading() }
+        if links.all.contains(where: \.isToBeReadOn) { scheduleReading() }
     }
 
     // MARK: Writing
@@ -132,42 +132,42 @@ extension Connection {
         closeDrained()
     }
 
-    private func isToBeFlushed(_ index: Int) -> Bool {
-        if !links[index].machine.outbound.isEmpty { return !links[index].transport.awaitsWritable }
+    private func isToBeFlushed(_ link: Link) -> Bool {
+        if !link.state.machine.outbound.isEmpty { return !link.state.transport.awaitsWritable }
         // A connection that is closing has to know whether TLS still holds bytes.
-        return lifecycle == .closing && links[index].machine.phase == .ready
+        return lifecycle == .closing && link.isReady
     }
 
     /// Calls `body` with the session of every link for which `isMeant` is true now. `body` may end links.
-    private func forEachLink(where isMeant: (Int) -> Bool, _ body: (UInt64) -> Void) {
-        if links.count == 1 {
-            if isMeant(0) { body(links[0].session) }  // the usual case allocates nothing
+    private func forEachLink(where isMeant: (Link) -> Bool, _ body: (UInt64) -> Void) {
+        if let only = links.onlyReady {
+            if isMeant(only) { body(only.session) }
             return
         }
-        for session in links.indices.filter(isMeant).map({ links[$0].session }) { body(session) }
+        for link in links.all.filter(isMeant) { body(link.session) }
     }
 
     /// Writes as much as the socket takes, usually everything that accumulated in one system call.
     func flush(_ session: UInt64) {
-        guard let index = index(of: session), !isLostInHandshake(index), links[index].finalReads == nil else { return }
-        let phase = links[index].machine.phase
-        if phase == .ready, links[index].machine.willWrite(at: loop.turnTime) { armLiveness() }
-        let result = write(index)
-        if let failure = result.failure { beginFinalReads(failure, index) }
-        take(result, index)
+        guard let link = links[session], !isLostInHandshake(link), link.state.finalReads == nil else { return }
+        let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
+        if wasReady, link.state.machine.willWrite(at: loop.turnTime) { armLiveness() }
+        let result = write(link)
+        if let failure = result.failure { beginFinalReads(failure, link) }
+        take(result, link)
         guard result.failure == nil else { return }
         // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
         for refusal in result.refused where refusal.item.id == 0 && refusal.item.frame.kind == .ping {
-            guard let index = self.index(of: session) else { return }
+            guard links[session] != nil else { return }
             counts.pings -= 1
-            links[index].machine.pingRefused(wasQueued: true, at: loop.turnTime)
+            link.state.machine.pingRefused(wasQueued: true, at: loop.turnTime)
             armLiveness()
         }
-        if phase == .handshaking, links[index].handshake?.isOver == true { return handshakeEnded(session, nil) }
-        guard lifecycle == .closing, phase == .ready, links[index].machine.outbound.isEmpty else { return }
+        if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
+        guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The bytes are encrypted and wait for the socket.
-        if links[index].transport.isHoldingBytes {
-            links[index].transport.awaitsWritable = true
+        if link.state.transport.isHoldingBytes {
+            link.state.transport.awaitsWritable = true
         } else {
             finishClosing()
         }
@@ -175,37 +175,37 @@ extension Connection {
 
     /// Writes as much as the socket takes, and counts it.
     @discardableResult
-    func write(_ index: Int) -> Link.WriteResult {
-        let result = links[index].write(completed: rules.stepObservation?.spareIDs(), recorder)
+    func write(_ link: Link) -> Link.WriteResult {
+        let result = link.write(completed: rules.stepObservation?.spareIDs(), recorder)
         counts.bytesSent += result.byteCount
         counts.framesSent += result.frameCount
-        if isOwned { links[index].machine.noteWrites(at: loop.now) }
+        if isOwned { link.state.machine.noteWrites(at: loop.now) }
         return result
     }
 
     /// Removes what was written, or cannot be encoded, from the link.
-    private func take(_ result: Link.WriteResult, _ index: Int) {
+    private func take(_ result: Link.WriteResult, _ link: Link) {
         noteUnencodable(result.refused)
-        if links[index].isInHandshake { return takeInHandshake(result, index) }
+        if link.isInHandshake { return takeInHandshake(result, link) }
         for refusal in result.refused where refusal.item.id != 0 {
-            let onLink = links[index].attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
-            if links[index].machine.refused(refusal) {
+            let onLink = link.state.attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
+            if link.state.machine.refused(refusal) {
                 events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
             } else {
                 events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
             }
         }
         if !result.completed.isEmpty {
-            rules.stepObservation?.add(written: result.completed, on: links[index].session)
+            rules.stepObservation?.add(written: result.completed, on: link.session)
         }
         for id in result.wrote {
-            if let position = links[index].machine.written(id) {
+            if let position = link.state.machine.written(id) {
                 events.append(.wrote(id, position))
             } else {
                 events.append(.wrotePart(id))
             }
         }
-        if isOwnerWaiting, links[index].machine.phase == .ready { events.append(.room) }
+        if isOwnerWaiting, link.isReady { events.append(.room) }
     }
 
     /// Counts the codec's own frames among `refused`. No caller waits for these.
@@ -218,11 +218,11 @@ extension Connection {
 
     /// A write has failed because the peer closed; frames that it sent earlier may still be unread. The link is lost
     /// when they have been read. Reading a draining link may be suspended: it is lost at its deadline at the latest.
-    private func beginFinalReads(_ failure: TransportError, _ index: Int) {
-        let deadline = links[index].draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
-        links[index].finalReads = Link.FinalReads(failure: failure, deadline: deadline)
-        links[index].draining?.rest = nil
-        links[index].mayHaveMore = true
+    private func beginFinalReads(_ failure: TransportError, _ link: Link) {
+        let deadline = link.draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
+        link.state.finalReads = Link.FinalReads(failure: failure, deadline: deadline)
+        link.draining?.rest = nil
+        link.state.mayHaveMore = true
         scheduleReading()
     }
 
@@ -234,21 +234,20 @@ extension Connection {
 
     /// Makes the link take no more requests. Those that have started on it finish there, or meet their deadline. The
     /// others go out on the next link.
-    func drain(_ index: Int, _ cause: DisconnectCause) {
-        let session = links[index].session
+    func drain(_ link: Link, _ cause: DisconnectCause) {
+        let session = link.session
         guard isOwned else { return lose(session, TransportError.closedByUs) }
-        deliverHeld(index)
+        deliverHeld(link)
         // A held frame may have ended the link.
-        guard let index = self.index(of: session), links[index].draining == nil else { return }
+        guard link.isReady else { return }
         stopLiveness()
-        links[index].draining = Link.Draining(
-            deadline: loop.now.advanced(by: options.failover.drainTimeout),
-            cause: cause
-        )
-        observation?.add(.links, .linkDraining(links[index].endpoint, session: session, cause))
-        events.append(.returned(links[index].machine.drain()))
-        links[index].mayHaveMore = true  // reading may have stopped half-way
-        if links.count > Self.maximumDraining { lose(links[0].session, TransportError.closedByUs) }
+        let unsent = links.drainReady(Link.Draining(until: loop.now.advanced(by: options.failover.drainTimeout), cause))
+        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
+        events.append(.returned(unsent))
+        link.state.mayHaveMore = true  // reading may have stopped half-way
+        if links.count > Self.maximumDraining, let oldest = links.draining.first {
+            lose(oldest.session, TransportError.closedByUs)
+        }
         armDraining()
         updateReading()
         scheduleFlush()
@@ -259,26 +258,26 @@ extension Connection {
     /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
         var isAnyDrained = false
-        // The link is not read as a whole before it is known to drain: that would copy it.
-        for index in links.indices where links[index].draining != nil && links[index].machine.count == 0 {
-            if links[index].isDrained {
+        for link in links.draining where link.state.machine.count == 0 {
+            if link.isDrained {
                 isAnyDrained = true
-                if links[index].draining?.hasSentClosingFrame == false { sendClosingFrame(index) }
+                if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }
             }
-            if !links[index].isDrained, links[index].finalReads == nil { watchRest(index) }
+            if !link.isDrained, link.state.finalReads == nil { watchRest(link) }
         }
         guard isAnyDrained else { return }
-        let drained = links.filter { $0.isDrained }  // a closing frame may still have to be written
+        let drained = links.draining.filter(\.isDrained)  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
-        links.removeAll { $0.isDrained }
-        for var link in drained {
+        for link in drained {
+            links.remove(link)
             // The server does not read what TLS holds.
-            if link.transport.isHoldingBytes, link.draining?.isStalled == true {
-                link.transport.close()
+            if link.state.transport.isHoldingBytes, link.draining?.isStalled == true {
+                link.state.transport.close()
             } else {
-                Lingering.close(link.transport, on: loop)
+                Lingering.close(link.state.transport, on: loop)
             }
-            report(link, link.draining?.cause ?? .closedLocally, nil, link.machine.close(), requestsLost: 0)
+            let cause = link.draining?.cause ?? .closedLocally
+            report(link, cause, nil, link.close(), requestsLost: 0)
             events.append(.drained(session: link.session))
         }
         armDraining()
@@ -288,46 +287,46 @@ extension Connection {
 
     /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
     /// cancel frames, the rest of abandoned requests, the closing frame.
-    private func watchRest(_ index: Int) {
-        let left = links[index].left
-        if let rest = links[index].draining?.rest, !left.isLess(than: rest.left) { return }
-        links[index].draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Self.stallLimit))
+    private func watchRest(_ link: Link) {
+        let left = link.left
+        if let rest = link.draining?.rest, !left.isLess(than: rest.left) { return }
+        link.draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Self.stallLimit))
         armDraining()
     }
 
     /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
-    private func sendClosingFrame(_ index: Int) {
-        links[index].draining?.hasSentClosingFrame = true
-        guard links[index].draining?.isStalled == false, let closingFrame = links[index].codec.closingFrame() else {
+    private func sendClosingFrame(_ link: Link) {
+        link.draining?.hasSentClosingFrame = true
+        guard link.draining?.isStalled == false, let closingFrame = link.state.codec.closingFrame() else {
             return
         }
-        links[index].machine.send(closingFrame)
-        let result = write(index)
+        link.state.machine.send(closingFrame)
+        let result = write(link)
         noteUnencodable(result.refused)
         // The peer can no longer receive anything.
-        if result.failure != nil || links[index].finalReads != nil { links[index].machine.dropOutbound() }
+        if result.failure != nil || link.state.finalReads != nil { link.state.machine.dropOutbound() }
     }
 
     /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
     /// §9.6 requires the client to close, too).
     func endDraining(_ session: UInt64) {
-        guard let index = index(of: session), let draining = links[index].draining else { return }
-        var link = links.remove(at: index)
-        Lingering.close(link.transport, on: loop)
+        guard let link = links[session], let draining = link.draining else { return }
+        links.remove(link)
+        Lingering.close(link.state.transport, on: loop)
         armDraining()
-        let remains = link.machine.close()
+        let remains = link.close()
         report(link, draining.cause, nil, remains, requestsLost: remains.lost.count)
-        events.append(.lost(LinkLoss(link, remains, TransportError.endedByServer, at: loop.now)))
+        events.append(.lost(LinkLoss(link, remains, TransportError.endedByServer, wasReady: false, at: loop.now)))
     }
 
     /// Ends every draining link; requests in flight on them are lost.
     func loseDraining(_ cause: any Error) {
-        forEachLink(where: { links[$0].draining != nil }) { lose($0, cause) }
+        for link in links.draining { lose(link.session, cause) }
     }
 
     func armDraining() {
         openHeldAttempt()
-        guard let next = links.compactMap({ $0.draining?.nextLook }).min() else {
+        guard let next = links.draining.compactMap({ $0.draining?.nextLook }).min() else {
             if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
             return
         }
@@ -341,15 +340,15 @@ extension Connection {
     private func drainingTimedOut() {
         if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
         let now = loop.turnTime
-        forEachLink(where: { links[$0].draining?.rest.map { $0.until <= now } ?? false }) { session in
+        forEachLink(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
             flush(session)  // the socket may take bytes before it reports that it is writable
-            guard let index = index(of: session), let rest = links[index].draining?.rest else { return }
-            let isStalled = !links[index].left.isLess(than: rest.left)
-            links[index].draining?.isStalled = isStalled
+            guard let link = links[session], let rest = link.draining?.rest else { return }
+            let isStalled = !link.left.isLess(than: rest.left)
+            link.draining?.isStalled = isStalled
         }
         closeDrained()
-        forEachLink(where: { links[$0].draining.map { $0.deadline <= now } ?? false }) { session in
-            lose(session, index(of: session).flatMap { links[$0].finalReads?.failure } ?? .closedByUs)
+        forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
+            lose(session, links[session]?.state.finalReads?.failure ?? .closedByUs)
         }
         armDraining()
     }
@@ -358,24 +357,24 @@ extension Connection {
 
     /// Ends a link, whatever its phase. Requests that had started are lost. The others go out on the next link.
     func lose(_ session: UInt64, _ cause: any Error) {
-        if let index = index(of: session) { deliverHeld(index) }
+        if let link = links[session] { deliverHeld(link) }
         // A held frame may have ended the link, or made it drain.
-        guard let index = index(of: session) else { return }
-        if links[index].handshake != nil { return handshakeLost(session, cause) }
-        if links[index].draining != nil { return loseDraining(index, cause) }
+        guard let link = links[session] else { return }
+        if link.isInHandshake { return handshakeLost(session, cause) }
+        if link.isDraining { return loseDraining(link, cause) }
         // A server may accept links and never answer on any of them.
-        let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !links[index].machine.liveness.rules.hasHeard
+        let wasNeverHeard = DisconnectCause(cause) == .halfOpen && !link.state.machine.liveness.rules.hasHeard
         stopLiveness()
-        var link = links.remove(at: index)
-        if link.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
-            Lingering.close(link.transport, on: loop)  // what TLS holds counts as written
+        links.remove(link)
+        if link.state.transport.isHoldingBytes, (cause as? TransportError)?.code == .closedLocally {
+            Lingering.close(link.state.transport, on: loop)  // what TLS holds counts as written
         } else {
-            link.transport.close()
+            link.state.transport.close()
         }
         lastCause = cause
-        let hasUnanswered = isOwned ? link.machine.hasUnanswered : link.machine.hasStartedMessage
-        let wasQuiet = !hasUnanswered && link.machine.requests.abandonedCount == 0
-        let remains = link.machine.close()
+        let hasUnanswered = isOwned ? link.state.machine.hasUnanswered : link.state.machine.hasStartedMessage
+        let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
+        let remains = link.close()
         let isClosedLocally = (cause as? TransportError)?.code == .closedLocally
         // If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
         if isClosedLocally { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
@@ -388,7 +387,7 @@ extension Connection {
             phase: lifecycle == .open ? .ready : .draining
         )
         let needsLink = remains.unsent.isEmpty ? demand : .request
-        events.append(.lost(LinkLoss(link, remains, cause, at: loop.now)))
+        events.append(.lost(LinkLoss(link, remains, cause, wasReady: true, at: loop.now)))
         if !isOwned { direct.dropUnasked(of: session, beyond: heldLimitOfAllLinks) }
         let action = machine.linkLost(
             session,
@@ -404,13 +403,13 @@ extension Connection {
         publishState()
     }
 
-    private func loseDraining(_ index: Int, _ cause: any Error) {
-        var link = links.remove(at: index)
-        link.transport.close()
+    private func loseDraining(_ link: Link, _ cause: any Error) {
+        links.remove(link)
+        link.state.transport.close()
         armDraining()
-        let remains = link.machine.close()
+        let remains = link.close()
         report(link, DisconnectCause(cause), cause, remains, requestsLost: remains.lost.count)
-        events.append(.lost(LinkLoss(link, remains, cause, at: loop.now)))
+        events.append(.lost(LinkLoss(link, remains, cause, wasReady: false, at: loop.now)))
     }
 
     /// Reports the end of a link that was ready.
@@ -445,20 +444,6 @@ extension Connection: LoopActor, LoopWork {
     }
 }
 
-extension Link {
-    /// Whether the link is draining, with nothing in flight and nothing left that can be written.
-    fileprivate var isDrained: Bool {
-        guard let draining else { return false }
-        return machine.count == 0 && (machine.outbound.isEmpty || draining.isStalled)
-    }
-
-    /// Whether there is more to read than the socket's readiness says.
-    var isToBeReadOn: Bool {
-        if finalReads != nil, draining == nil { return true }
-        return transport.isReading && (mayHaveMore || holdsFrames || finalReads != nil)
-    }
-}
-
 // MARK: - Reading while the owner is paused
 
 /// If the buffer of one stream (of pushes or of a reply) is full and suspends reading, the link must not look dead to the
@@ -472,8 +457,8 @@ extension Link {
 /// full. Pushes beyond that become a gap (`limitPushes`).
 extension Connection {
     /// Whether reading must stop until the owner continues.
-    private func isHoldFull(_ index: Int) -> Bool {
-        !links[index].held.isUnlimited && links[index].held.byteCount >= maximumHeld
+    private func isHoldFull(_ link: Link) -> Bool {
+        !link.state.held.isUnlimited && link.state.held.byteCount >= maximumHeld
     }
 
     /// How much the ready link may hold now.
@@ -484,23 +469,23 @@ extension Connection {
     var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
 
     /// How many bytes may be read now.
-    private func readBudget(_ index: Int) -> Int {
-        guard isPaused, links[index].machine.phase == .ready else { return .max }
-        return max(1, maximumHeld - links[index].held.byteCount)
+    private func readBudget(_ link: Link) -> Int {
+        guard isPaused, link.isReady else { return .max }
+        return max(1, maximumHeld - link.state.held.byteCount)
     }
 
     /// Separates new frames: returns those for the owner now, and holds the others.
-    private func hold(_ frames: [Frame], _ index: Int) -> [Frame] {
-        guard isPaused else { return links[index].held.takeAll() + frames }
+    private func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
+        guard isPaused else { return link.state.held.takeAll() + frames }
         var urgent: [Frame] = []
         for frame in frames {
             if frame.kind == .ping || frame.kind == .pong {
                 urgent.append(frame)
             } else {
-                links[index].held.append(frame)
+                link.state.held.append(frame)
             }
         }
-        if isHoldFull(index) { updateReading() }
+        if isHoldFull(link) { updateReading() }
         return urgent
     }
 
@@ -515,18 +500,18 @@ extension Connection {
             spillInbox()
         }
         updateReading()
-        guard !isPaused, let ready, !links[ready].held.frames.isEmpty else { return }
+        guard !isPaused, let ready, !ready.state.held.frames.isEmpty else { return }
         schedule { connection in
             if !connection.isPaused, let ready = connection.ready { connection.deliverHeld(ready) }
         }
     }
 
     /// Delivers the held frames even if the owner is paused: they came before what follows.
-    func deliverHeld(_ index: Int) {
-        guard links[index].draining == nil, !links[index].held.frames.isEmpty else { return }
-        var frames = links[index].held.takeAll()
+    func deliverHeld(_ link: Link) {
+        guard !link.isDraining, !link.state.held.frames.isEmpty else { return }
+        var frames = link.state.held.takeAll()
         let first = events.count
-        take(&frames, index)
+        take(&frames, link)
         if isPaused { limitPushes(from: first) }
     }
 

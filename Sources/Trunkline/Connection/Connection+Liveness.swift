@@ -4,12 +4,12 @@
 /// there is nothing to do when it fires, it is armed anew.
 extension Connection {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    var roundTripTime: RoundTripTime? { ready.flatMap { links[$0].machine.liveness.rules.roundTripTime } }
+    var roundTripTime: RoundTripTime? { ready.flatMap { $0.state.machine.liveness.rules.roundTripTime } }
 
     // MARK: Starting and stopping
 
-    /// Starts to watch a link that has become ready. Its silence counts from now.
-    func startLiveness(_ index: Int) {
+    /// Makes the link ready, and starts to watch it. Its silence counts from now.
+    func startLiveness(_ link: Link) {
         var policy = Liveness.Policy()
         policy.interval = options.liveness.interval
         policy.deadline = options.liveness.deadline
@@ -18,11 +18,11 @@ extension Connection {
         policy.minimumRate = options.liveness.minimumRate
         policy.maximumTimeouts = options.liveness.maximumStalls
         // A codec that has no ping now may have one later.
-        let hasHeartbeat = codec.hasPing || links[index].codec.ping(number: 0) != nil
+        let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? options.liveness.heartbeat : .none
-        links[index].machine.becomeReady(policy, at: loop.now)
+        links.becomeReady(policy, at: loop.now)
         // The handshake may have left an incomplete frame.
-        if !links[index].received.isEmpty { received(0, hasFrames: false, index) }
+        if !link.state.received.isEmpty { received(0, hasFrames: false, link) }
         armLiveness()
     }
 
@@ -34,10 +34,10 @@ extension Connection {
 
     /// Notes that `count` bytes were received, and whether they completed frames.
     @inline(__always)
-    func received(_ count: Int, hasFrames: Bool, _ index: Int) {
+    func received(_ count: Int, hasFrames: Bool, _ link: Link) {
         // Complete frames may be left for the next turn.
-        let leavesIncomplete = !links[index].received.isEmpty && !links[index].holdsFrames
-        let isSooner = links[index].machine.received(
+        let leavesIncomplete = !link.state.received.isEmpty && !link.state.holdsFrames
+        let isSooner = link.state.machine.received(
             count,
             hasFrames: hasFrames,
             leavesIncomplete: leavesIncomplete,
@@ -50,7 +50,7 @@ extension Connection {
 
     /// Arms the timer for the next check, unless it is armed for an earlier one.
     func armLiveness() {
-        guard let ready, let next = links[ready].machine.liveness.rules.nextLook, next < .distantFuture else { return }
+        guard let ready, let next = ready.state.machine.liveness.rules.nextLook, next < .distantFuture else { return }
         if let livenessArmed, livenessArmed <= next { return }
         let timer =
             livenessTimer ?? ConnectionTimer(self, "liveness", grid: options.liveness.grid) { $0.livenessTimerFired() }
@@ -70,8 +70,8 @@ extension Connection {
         case .examine:
             // A socket reports its failure only to a read or write, and the client does neither now. Reads what is
             // left, and with it the failure.
-            if links[ready].transport.hasFailed {
-                links[ready].held.isUnlimited = true
+            if ready.state.transport.hasFailed {
+                ready.state.held.isUnlimited = true
                 updateReading()
             }
         case .declareDead: return loseToSilence(ready)
@@ -80,41 +80,41 @@ extension Connection {
     }
 
     /// Checks the link, and sends a ping if that is due.
-    private func look(_ due: Instant, _ index: Int) -> Liveness.Action {
-        let action = links[index].machine.look(due: due, at: loop.turnTime)
+    private func look(_ due: Instant, _ link: Link) -> Liveness.Action {
+        let action = link.state.machine.look(due: due, at: loop.turnTime)
         // Only a full socket can delay the ping: see `socketTookBytes`.
-        if case .ping(let number) = action { ping(number, index) }
+        if case .ping(let number) = action { ping(number, link) }
         return action
     }
 
-    private func ping(_ number: UInt64, _ index: Int) {
-        guard let ping = links[index].codec.ping(number: number) else {
-            return links[index].machine.pingRefused(wasQueued: false, at: loop.turnTime)
+    private func ping(_ number: UInt64, _ link: Link) {
+        guard let ping = link.state.codec.ping(number: number) else {
+            return link.state.machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
-        if links[index].machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
-        if !links[index].transport.awaitsWritable { scheduleFlush() }
+        if link.state.machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
+        if !link.state.transport.awaitsWritable { scheduleFlush() }
     }
 
     /// Counts the round-trip time of the ping that was just answered, if it was measured.
-    func notePong(_ index: Int) {
-        if let duration = links[index].machine.liveness.rules.measuredRoundTrip {
+    func notePong(_ link: Link) {
+        if let duration = link.state.machine.liveness.rules.measuredRoundTrip {
             counts.pingDurations.record(duration)
         }
     }
 
     /// Sends a ping at once on the link of `session`, if that is ready.
     func probe(_ session: UInt64) {
-        guard let ready, links[ready].session == session,
-            case .ping(let number) = links[ready].machine.probe(at: loop.now)
+        guard let ready, ready.session == session,
+            case .ping(let number) = ready.state.machine.probe(at: loop.now)
         else { return }
         ping(number, ready)
         armLiveness()
     }
 
-    private func loseToSilence(_ index: Int) {
-        let since = links[index].machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
-        let silence = "no complete frame from \(links[index].endpoint) within \(options.liveness.deadline) \(since)"
-        lose(links[index].session, TransportError(.halfOpen, silence))
+    private func loseToSilence(_ link: Link) {
+        let since = link.state.machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
+        let silence = "no complete frame from \(link.endpoint) within \(options.liveness.deadline) \(since)"
+        lose(link.session, TransportError(.halfOpen, silence))
     }
 }
 

@@ -2,8 +2,8 @@
 extension Connection {
     /// The path of packets to the server. See ``ClientDiagnostics/path``.
     var path: NetworkPath {
-        if let ready { return links[ready].path.latest }
-        if let handshaking { return links[handshaking].path.latest }
+        if let ready { return ready.path.latest }
+        if let handshaking { return handshaking.path.latest }
         if let attempt { return attempt.path }
         return machine.endpoints.first.map { path(to: $0) } ?? .unknown
     }
@@ -115,7 +115,7 @@ extension Connection {
     /// The path on which the link last worked, and the path to its server now.
     func pathsAtEnd(of link: Link) -> (before: NetworkPath, after: NetworkPath) {
         var path = link.path
-        path.heard(at: link.machine.liveness.rules.lastHeard)
+        path.heard(at: link.state.machine.liveness.rules.lastHeard)
         guard isMonitored, let remote = path.remote else { return (path.proven, path.latest) }
         return (path.proven, self.path(from: path.local, to: remote) ?? self.path(to: remote))
     }
@@ -126,7 +126,7 @@ extension Connection {
         guard lifecycle < .closing else { return }
         lateLookups.drop()
         let attempt = machine.attempt
-        for session in links.map(\.session) { examine(session, change) }
+        for session in links.all.map(\.session) { examine(session, change) }
         let look = currentLook
         let hasChanged = look != pathView.latest || change == .wake
         // Links that were just lost may have led to a new attempt, which already knows the present paths.
@@ -154,7 +154,7 @@ extension Connection {
     /// Whether the attempt under way began on a path that no longer exists.
     private func isAttemptConcerned(by change: NetworkChange, hasNetwork: Bool) -> Bool {
         if let handshaking {
-            let path = links[handshaking].path
+            let path = handshaking.path
             return change == .wake || isGone(path.local) || path.changed != nil
         }
         // An attempt that reads files, or waits for links to drain, has not begun to connect.
@@ -178,8 +178,8 @@ extension Connection {
     }
 
     /// Moves a link that has just become ready, if a better path has appeared since its socket was connected.
-    func takeBetterPath(_ index: Int) {
-        let path = links[index].path
+    func takeBetterPath(_ link: Link) {
+        let path = link.path
         guard options.network.onRouteChange == .move, path.fresh.isUsable, path.fresh != path.latest else { return }
         perform(machine.takeBetterPath(at: loop.now))
     }
@@ -191,28 +191,28 @@ extension Connection {
 
     /// Applies `change` to the link of `session`.
     private func examine(_ session: UInt64, _ change: NetworkChange) {
-        guard let index = index(of: session), let remote = links[index].path.remote, !remote.isLoopback else { return }
-        links[index].path.heard(at: links[index].machine.liveness.rules.lastHeard)
-        let isReady = links[index].draining == nil && links[index].handshake == nil
-        if isGone(links[index].path.local) {
+        guard let link = links[session], let remote = link.path.remote, !remote.isLoopback else { return }
+        link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
+        let isReady = !link.isDraining && !link.isInHandshake
+        if isGone(link.path.local) {
             // Its attempt is restarted: see `isAttemptConcerned`.
-            guard links[index].handshake == nil else { return }
-            let address = links[index].path.local?.host ?? ""
+            guard !link.isInHandshake else { return }
+            let address = link.path.local?.host ?? ""
             return lose(
                 session,
                 TransportError(.pathLost, "the local address \(address) was removed, or its interface is down")
             )
         }
-        let before = links[index].path
-        if let path = path(from: before.local, to: remote) { links[index].path.saw(path, at: loop.now) }
-        links[index].path.fresh = path(to: remote)
+        let before = link.path
+        if let path = path(from: before.local, to: remote) { link.path.saw(path, at: loop.now) }
+        link.path.fresh = path(to: remote)
         guard isReady, options.network.onRouteChange != .ignore else { return }
-        let path = links[index].path
+        let path = link.path
         let isAnother = path.latest != before.latest
         if isAnother || change == .wake { probe(session) }
-        guard options.network.onRouteChange == .move, let index = self.index(of: session) else { return }
+        guard options.network.onRouteChange == .move, let link = links[session] else { return }
         let isBetter = path.fresh.isUsable && path.fresh != before.fresh && path.fresh != path.latest
-        if isAnother && path.latest.isUsable || isBetter, links[index].draining == nil {
+        if isAnother && path.latest.isUsable || isBetter, !link.isDraining {
             perform(machine.takeBetterPath(at: loop.now))
         }
     }

@@ -38,11 +38,11 @@ extension Connection {
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = links[ready].admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
+            let admitted = ready.state.admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
-            let hasReleased = links[ready].isBelowWatermark(rules) && links[ready].releasePart(of: &parts)
+            let hasReleased = ready.state.isBelowWatermark(rules) && ready.state.releasePart(of: &parts)
             hasToWrite = hasToWrite || hasReleased
             if admitted == 0, !hasReleased { break }
         } while true
@@ -52,15 +52,15 @@ extension Connection {
     /// Sends the parts of requests on draining links.
     private func releasePartsOnDraining(_ parts: inout RequestParts) {
         for session in parts.sessions {
-            guard let index = index(of: session), links[index].draining != nil else { continue }
-            while links[index].releasePart(of: &parts) { scheduleFlush() }
+            guard let link = links[session], link.isDraining else { continue }
+            while link.state.releasePart(of: &parts) { scheduleFlush() }
         }
     }
 
     /// The position of the frame of the request `id`, which waits for the response with `number`; `nil` if it has left
     /// the link of `session`.
     func position(of id: RequestID, _ number: SerialNumber, on session: UInt64) -> OutboundPosition? {
-        guard let index = index(of: session), let entry = links[index].machine.requests[number], entry.id == id else {
+        guard let link = links[session], let entry = link.state.machine.requests[number], entry.id == id else {
             return nil
         }
         return entry.position
@@ -73,9 +73,9 @@ extension Connection {
         _ frame: consuming Frame,
         expectsResponse: Bool,
         reports: QueuedRequest.Progress,
-        to ready: Int
+        to ready: Link
     ) -> (session: UInt64, place: LinkMachine.Place) {
-        let place = links[ready].admit(
+        let place = ready.state.admit(
             id,
             frame,
             expectsResponse: expectsResponse,
@@ -84,7 +84,7 @@ extension Connection {
             into: &events
         )
         scheduleFlushUnlessFull(ready)
-        return (links[ready].session, place)
+        return (ready.session, place)
     }
 
     /// Whether one more request could go out now.
@@ -93,14 +93,14 @@ extension Connection {
     /// The number of requests that could go out now, if the link allows them.
     var room: Int { ready == nil ? 0 : maximumInFlight - inFlight }
 
-    /// The index of the ready link, if it could take one more request.
-    var openLink: Int? {
-        guard let ready, links[ready].takesMore(rules) else { return nil }
+    /// The ready link, if it could take one more request.
+    var openLink: Link? {
+        guard let ready, ready.state.takesMore(rules) else { return nil }
         return ready
     }
 
-    func scheduleFlushUnlessFull(_ index: Int) {
-        if !links[index].transport.awaitsWritable { scheduleFlush() }
+    func scheduleFlushUnlessFull(_ link: Link) {
+        if !link.state.transport.awaitsWritable { scheduleFlush() }
     }
 
     private var isInOrder: Bool { rules.isInOrder }
@@ -116,22 +116,21 @@ extension Connection {
 
     /// The number of requests and messages of the owner on all links, without abandoned ones.
     var requestCount: Int {
-        var count = 0
-        for index in links.indices where !links[index].isInHandshake { count += links[index].machine.count }
+        var count = ready?.state.machine.count ?? 0
+        for link in links.draining { count += link.state.machine.count }
         return count
     }
 
     private var abandonedInFlight: Int {
-        var count = 0
-        for index in links.indices where links[index].draining == nil || isStrict {
-            count += links[index].machine.requests.abandonedCount
-        }
+        var count = ready?.state.machine.requests.abandonedCount ?? 0
+        if let handshaking { count += handshaking.state.machine.requests.abandonedCount }
+        if isStrict { for link in links.draining { count += link.state.machine.requests.abandonedCount } }
         return count
     }
 
     /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
     var serialShortage: String? {
-        guard let ready, let (count, abandoned) = links[ready].machine.exhaustion else { return nil }
+        guard let ready, let (count, abandoned) = ready.state.machine.exhaustion else { return nil }
         return "all \(count) serial numbers are in use, \(abandoned) by abandoned requests"
     }
 
@@ -153,9 +152,9 @@ extension Connection {
     func timedOutWaiting(isDelayed: Bool) -> String? {
         guard let ready else { return nil }
         let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
-        let hasSilence = silence.hasBegun || links[ready].machine.isToBeJudged
+        let hasSilence = silence.hasBegun || ready.state.machine.isToBeJudged
         if isBehind || !isDelayed && hasSilence {
-            links[ready].machine.noteTimedOutUnsent(asIfWritten: isBehind)
+            ready.state.machine.noteTimedOutUnsent(asIfWritten: isBehind)
         }
         return whatHoldsOthersBack
     }
@@ -173,24 +172,24 @@ extension Connection {
     /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
     /// protocol has one.
     func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
-        guard let index = index(of: session) else { return .none }
-        let endpoint = links[index].endpoint
+        guard let link = links[session] else { return .none }
+        let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
-        if links[index].draining != nil || lifecycle == .closing { scheduleFlush() }
-        switch links[index].machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
+        if link.isDraining || lifecycle == .closing { scheduleFlush() }
+        switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
-            if isTimeout, links[index].machine.phase == .ready,
-                silence.hasBegun || links[index].machine.isToBeJudged
+            if isTimeout, link.isReady,
+                silence.hasBegun || link.state.machine.isToBeJudged
             {
-                links[index].machine.noteTimedOutUnsent(asIfWritten: false)
+                link.state.machine.noteTimedOutUnsent(asIfWritten: false)
             }
             return .notSent
         case .sent: return .sent(endpoint)
         case .awaited(let serial, let type):
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
-            if isTimeout, !isPaused, links[index].draining == nil { errors?.countFailed() }
+            if isTimeout, !isPaused, !link.isDraining { errors?.countFailed() }
             sendCancelFrame(for: serial, type: type, on: session)
             return .sent(endpoint)
         }
@@ -198,17 +197,17 @@ extension Connection {
 
     /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: UInt64) {
-        guard let index = index(of: session),
-            let frame = links[index].codec.cancelFrame(for: serial, type: type)
+        guard let link = links[session],
+            let frame = link.state.codec.cancelFrame(for: serial, type: type)
         else { return }
-        links[index].machine.send(frame)
-        scheduleFlushUnlessFull(index)
+        link.state.machine.send(frame)
+        scheduleFlushUnlessFull(link)
     }
 
     /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.
     func remove(_ part: RequestPart) -> Bool {
-        guard let (session, position) = part.place, let index = index(of: session) else { return false }
-        return links[index].machine.removePart(part.id, at: position)
+        guard let (session, position) = part.place, let link = links[session] else { return false }
+        return link.state.machine.removePart(part.id, at: position)
     }
 
     /// What is known about the request `id` on its link; `nil` if it has left the link.
@@ -218,33 +217,33 @@ extension Connection {
         _ place: LinkMachine.Place,
         at now: Instant
     ) -> AttemptOnLink? {
-        guard let index = index(of: session), let times = links[index].machine.writeTimes(of: id, at: place) else {
+        guard let link = links[session], let times = link.state.machine.writeTimes(of: id, at: place) else {
             return nil
         }
-        return links[index].attempt(times, now: now, hasFailed: true)
+        return link.state.attempt(times, now: now, hasFailed: true)
     }
 
     /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
     /// if that link has ended.
     func attempt(_ session: UInt64, at position: OutboundPosition, now: Instant) -> AttemptOnLink? {
-        index(of: session).map { links[$0].attempt(at: position, now: now, hasFailed: false) }
+        links[session].map { $0.state.attempt(at: position, now: now, hasFailed: false) }
     }
 
     /// Whether the server may have received the request.
     func hasStarted(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place) -> Bool {
-        index(of: session).map { links[$0].machine.hasStarted(id, at: place) } ?? true
+        links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
     // MARK: Frames
 
     /// Handles frames of a link that is ready or draining.
-    func take(_ frames: inout [Frame], _ index: Int) {
-        let (session, count) = (links[index].session, frames.count)
-        let taken = links[index].take(&frames, by: rules, at: loop.now, into: &events)
+    func take(_ frames: inout [Frame], _ link: Link) {
+        let (session, count) = (link.session, frames.count)
+        let taken = link.state.take(&frames, isDraining: link.isDraining, by: rules, at: loop.now, into: &events)
         answers &+= taken.answers
-        if taken.hasToWrite { scheduleFlushUnlessFull(index) }
-        if taken.hasPong { notePong(index) }
-        if links[index].draining == nil {
+        if taken.hasToWrite { scheduleFlushUnlessFull(link) }
+        if taken.hasPong { notePong(link) }
+        if !link.isDraining {
             silence.end()
             errors?.countAnswered(taken.responses)
             if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
@@ -266,13 +265,13 @@ extension Connection {
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
     private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = index(of: session).flatMap { links[$0].codec.retryAfter(in: lastFrame) }
+        let hint = links[session].flatMap { $0.state.codec.retryAfter(in: lastFrame) }
         if lastFrame.kind == .goAway, !lastFrame.endsLink {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {
             // A link without traffic is not replaced at once: otherwise a server could make the client connect without
             // end.
-            let departure: ReconnectMachine.Departure = links[ready].machine.wasUsed ? .lastResponse : .goAway
+            let departure: ReconnectMachine.Departure = ready.state.machine.wasUsed ? .lastResponse : .goAway
             leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
         }
         // If the link drains because of an earlier goAway in the same batch, it would wait for responses that never
@@ -287,11 +286,11 @@ extension Connection {
         isLinkEnding: Bool = false
     ) {
         guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
-            links[ready].session == session
+            ready.session == session
         else { return }
         // An active client will soon need the next link. A client that was active must not wait because its server goes
         // away.
-        let isAtWork = links[ready].machine.count > 0 || departure == .goAway && links[ready].machine.wasUsed
+        let isAtWork = ready.state.machine.count > 0 || departure == .goAway && ready.state.machine.wasUsed
         let demand = isAtWork ? .request : demand
         perform(
             machine.leave(
@@ -319,7 +318,7 @@ extension Connection {
             if errors?.isExceeded == true { leaveEndpoint(because: .errorRate) }
         }
         guard let ready else { return }
-        if links[ready].machine.isToBeJudged { judge(ready, at: now) }
+        if ready.state.machine.isToBeJudged { judge(ready, at: now) }
         guard isWaiting || replacement.isShort, let ready = self.ready else { return }
         let obstacle = obstacle(ready, at: now)
         let mayReplace = isWaiting || replacement.hasRefused
@@ -329,11 +328,11 @@ extension Connection {
     }
 
     /// While the client itself does not read, timeouts say nothing about the server.
-    private func judge(_ index: Int, at now: Instant) {
+    private func judge(_ link: Link, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
-        let (timeouts, isSpent) = links[index].machine.judge(counts: !isPaused, maximumStalls: maximumStalls)
+        let (timeouts, isSpent) = link.state.machine.judge(counts: !isPaused, maximumStalls: maximumStalls)
         silence.timedOut(timeouts, at: now)
-        let isUnasked = timeouts > 0 && links[index].machine.timedOut(timeouts, at: now)
+        let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
         armLiveness()
         guard isSpent || isUnasked else { return }
         if silence.isTooLong(at: now) {
@@ -344,16 +343,16 @@ extension Connection {
         }
     }
 
-    private func obstacle(_ index: Int, at now: Instant) -> LinkReplacement.Obstacle {
-        let abandoned = links[index].machine.requests.abandonedCount
+    private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {
+        let abandoned = link.state.machine.requests.abandonedCount
         guard inFlight < maximumInFlight else {
             if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
             // In order, no later request can be answered before the oldest one.
-            guard let until = links[index].machine.oldestAbandonedUntil() else { return .other }
+            guard let until = link.state.machine.oldestAbandonedUntil() else { return .other }
             return until <= now ? .unanswered : .unansweredUntil(until)
         }
-        guard let (count, abandoned) = links[index].machine.exhaustion, !links[index].machine.isHeld,
-            links[index].isBelowWatermark(rules)
+        guard let (count, abandoned) = link.state.machine.exhaustion, !link.state.machine.isHeld,
+            link.state.isBelowWatermark(rules)
         else { return .other }
         return abandoned * 2 >= count ? .exhausted : .other
     }
@@ -361,17 +360,20 @@ extension Connection {
     /// When to check again for serials whose quarantine ends, and for a link to be replaced; `nil` for never.
     var nextLook: Instant? {
         var next = replacement.lookAgainAt
-        for index in links.indices {
-            guard let end = links[index].machine.requests.nextQuarantineEnd else { continue }
+        func consider(_ link: Link?) {
+            guard let end = link?.state.machine.requests.nextQuarantineEnd else { return }
             next = min(next ?? end, end)
         }
+        consider(ready)
+        consider(handshaking)
+        for link in links.draining { consider(link) }
         return next
     }
 
     /// Releases the serials whose quarantine is over.
     func endQuarantines() {
         let now = loop.turnTime
-        for index in links.indices { links[index].machine.endQuarantine(at: now) }
+        for link in links.all { link.state.machine.endQuarantine(at: now) }
     }
 
     // MARK: Counts
@@ -379,9 +381,9 @@ extension Connection {
     /// The number of abandoned requests and the number of serials in use, on all links that are not handshaking.
     var held: (Int, Int) {
         var (abandoned, serials) = (0, 0)
-        for link in links where link.handshake == nil {
-            abandoned += link.machine.requests.abandonedCount
-            if !isInOrder { serials += link.machine.requests.heldCount }
+        for link in links.all where !link.isInHandshake {
+            abandoned += link.state.machine.requests.abandonedCount
+            if !isInOrder { serials += link.state.machine.requests.heldCount }
         }
         return (abandoned, serials)
     }

@@ -8,7 +8,7 @@ struct Security {
 /// TLS between the socket and the handshake.
 extension Connection {
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    var tlsSession: TLSSession? { ready.flatMap { (links[$0].transport as? SecuredTransport)?.session } }
+    var tlsSession: TLSSession? { ready.flatMap { ($0.state.transport as? SecuredTransport)?.session } }
 
     /// Reads what TLS needs, unless that has been done, and continues `attempt`.
     func prepareSecurity(for attempt: ReconnectMachine.Attempt) {
@@ -46,7 +46,7 @@ extension Connection {
 
     /// Checks the TLS files of the ready link at regular intervals.
     func watchFiles() {
-        guard let interval = options.tls.rotationCheck, let ready, links[ready].transport is SecuredTransport,
+        guard let interval = options.tls.rotationCheck, let ready, ready.state.transport is SecuredTransport,
             !options.tls.files.isEmpty
         else { return }
         let timer = rotationTimer ?? ConnectionTimer(self, "rotation") { $0.lookAtFiles() }
@@ -59,7 +59,7 @@ extension Connection {
     }
 
     private func lookAtFiles() {
-        guard let known = ready.flatMap({ links[$0].fileVersions }) else { return }
+        guard let known = ready.flatMap({ $0.fileVersions }) else { return }
         // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
         // too late has no effect.
         Task(executorPreference: loop.callbackExecutor) { [weak self, options] in

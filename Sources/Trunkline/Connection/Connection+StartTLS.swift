@@ -19,15 +19,15 @@ extension Connection {
     /// ends. Otherwise returns the error.
     private func beginUpgrade(_ session: UInt64, _ continuation: Continuation<Outcome>) -> ClientError? {
         // Pongs normally go out at the end of the turn.
-        if let index = handshaking(session), !links[index].machine.outbound.isEmpty { flush(session) }
-        guard let index = handshaking(session), let handshake = links[index].handshake else { return .handshakeIsOver }
+        if let link = handshaking(session), !link.state.machine.outbound.isEmpty { flush(session) }
+        guard let link = handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
-        let machine = links[index].machine
-        guard machine.count == 0, machine.outbound.isEmpty, !(links[index].transport is SecuredTransport) else {
+        let machine = link.state.machine
+        guard machine.count == 0, machine.outbound.isEmpty, !(link.state.transport is SecuredTransport) else {
             let message = "startTLS() needs a link in plaintext with no request in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }
-        guard links[index].received.isEmpty, handshake.inbox.isEmpty, !handshake.hasStray else {
+        guard link.state.received.isEmpty, handshake.inbox.isEmpty, !handshake.hasStray else {
             let violation = FrameError.plaintextBehindAgreement
             attemptFailed(session, violation)
             return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
@@ -37,10 +37,10 @@ extension Connection {
         // Each was set before. A codec that now refuses one is left with the others.
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         do throws(TransportError) {
-            let engine = try makeEngine(for: links[index].endpoint)
-            links[index].codec = fresh
-            links[index].transport = SecuredTransport(engine, on: loop, handler: self, over: links[index].transport)
-            links[index].handshake?.securing = continuation
+            let engine = try makeEngine(for: link.endpoint)
+            link.state.codec = fresh
+            link.state.transport = SecuredTransport(engine, on: loop, handler: self, over: link.state.transport)
+            link.handshake?.securing = continuation
             updateReading()
             return nil
         } catch {
@@ -49,13 +49,13 @@ extension Connection {
         }
     }
 
-    func upgraded(_ index: Int) {
-        links[index].handshake?.securing.take()?.resume(returning: .success(.none))
+    func upgraded(_ link: Link) {
+        link.handshake?.securing.take()?.resume(returning: .success(.none))
     }
 
-    func upgradeFailed(_ index: Int, _ error: TransportError) {
-        guard links[index].handshake != nil else { return }
-        let session = links[index].session
+    func upgradeFailed(_ link: Link, _ error: TransportError) {
+        guard link.isInHandshake else { return }
+        let session = link.session
         attemptFailed(session, error.code == .tls(.notTLS) ? FrameError.plaintextBehindAgreement : error)
     }
 }

@@ -30,12 +30,8 @@ public actor Connection {
 
     /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
-    /// Every link that is not closed, in the order of their start. The last one may be handshaking. The last one before
-    /// that may be ready. All others are draining. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var links: [Link] = []
+    /// Every link that is not closed.
+    var links = Links()
     /// The attempt under way, while it has no link yet.
     var attempt: Attempt?
     /// The number of links established so far, ready or not.
@@ -234,8 +230,8 @@ public actor Connection {
             default: .connecting(attempt.endpoint, attempt: attempt.number)
             }
         case .ready(let session):
-            guard let index = index(of: session) else { return .idle }
-            return .ready(links[index].endpoint, session: session)
+            guard let link = links[session] else { return .idle }
+            return .ready(link.endpoint, session: session)
         case .waiting(let until, let attempt, let cause):
             return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
         case .noNetwork(let cause): return .noNetwork(cause: cause)
@@ -272,26 +268,11 @@ public actor Connection {
 
     // MARK: Links
 
-    /// The index of the link that is not ready yet.
-    var handshaking: Int? {
-        let last = links.count - 1
-        return last >= 0 && links[last].handshake != nil ? last : nil
-    }
+    /// The link that is not ready yet.
+    var handshaking: Link? { links.handshaking }
 
-    /// The index of the link that takes requests.
-    var ready: Int? {
-        var index = links.count - 1
-        // During a planned change the next link stands behind it.
-        if index > 0, links[index].isInHandshake { index -= 1 }
-        return index >= 0 && links[index].draining == nil && links[index].machine.phase == .ready ? index : nil
-    }
-
-    // A loop: the runtime checks the isolation of a closure, and a closure that takes a link gets a copy of its 1,400
-    // bytes.
-    func index(of session: UInt64) -> Int? {
-        for index in links.indices where links[index].session == session { return index }
-        return nil
-    }
+    /// The link that takes requests.
+    var ready: Link? { links.ready }
 
     // MARK: The timer
 

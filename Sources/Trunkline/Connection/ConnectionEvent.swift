@@ -59,11 +59,11 @@ struct LinkLoss: Sendable {
     /// Whether the link took new requests until it ended.
     let wasReady: Bool
 
-    init(_ link: Link, _ remains: LinkMachine.Remains, _ cause: any Error, at now: Instant) {
+    init(_ link: Link, _ remains: LinkMachine.Remains, _ cause: any Error, wasReady: Bool, at now: Instant) {
         self.remains = remains
-        self.link = link.described(at: now, inFlight: remains.lost.count + remains.unsent.count, hasFailed: true)
+        self.link = link.state.described(at: now, inFlight: remains.lost.count + remains.unsent.count, hasFailed: true)
         self.cause = cause
-        wasReady = link.draining == nil
+        self.wasReady = wasReady
     }
 }
 

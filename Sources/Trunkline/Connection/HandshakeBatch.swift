@@ -129,13 +129,13 @@ extension Connection {
 
     /// Sends as many requests of `batch` as may go out now.
     private func fill(_ batch: HandshakeBatch) {
-        guard let index = handshaking(batch.session) else { return batch.failRest(.handshakeIsOver) }
-        if let loss = links[index].handshake?.loss {
+        guard let link = handshaking(batch.session) else { return batch.failRest(.handshakeIsOver) }
+        if let loss = link.handshake?.loss {
             return batch.failRest(.failure(.lostDuringHandshake(loss, .notSent)))
         }
-        while let (number, frame) = batch.takeNext(&links[index].codec) {
+        while let (number, frame) = batch.takeNext(&link.state.codec) {
             let waiter = Waiter(.handshake(batch, index: number))
-            if addToHandshake(frame, index, waiter, expectsResponse: true) { continue }
+            if addToHandshake(frame, link, waiter, expectsResponse: true) { continue }
             guard batch.putBack() else {
                 waiter.resume(.failure(.noSerialLeft))
                 continue

@@ -1,6 +1,6 @@
 /// The handshake of a link before it is ready. Its requests go directly to the link, ahead of the requests that wait in
 /// the client. It ends when each of them has a response, or with the link.
-struct HandshakeState {
+final class HandshakeState {
     /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
     /// The option that has set `deadline`.
@@ -83,25 +83,25 @@ struct HandshakeState {
 
     // MARK: Frames that were not requested
 
-    mutating func append(_ frame: Frame) {
+    func append(_ frame: Frame) {
         inbox.append(frame)
         inboxBytes += frame.byteCount
     }
 
-    mutating func popFirst() -> Frame? {
+    func popFirst() -> Frame? {
         guard let frame = inbox.popFirst() else { return nil }
         inboxBytes -= frame.byteCount
         return frame
     }
 
-    mutating func takeAll() -> [Frame] {
+    func takeAll() -> [Frame] {
         var frames: [Frame] = []
         while let frame = popFirst() { frames.append(frame) }
         return frames
     }
 
     /// Removes the pushes and returns them, in order.
-    mutating func takePushes() -> [Frame] {
+    func takePushes() -> [Frame] {
         let frames = takeAll()
         for frame in frames where frame.kind != .push { append(frame) }
         return frames.filter { $0.kind == .push }
@@ -124,7 +124,7 @@ struct HandshakeState {
     }
 
     /// Resumes all callers that wait for a frame or for TLS, with `error`.
-    mutating func failReaders(_ error: ClientError) {
+    func failReaders(_ error: ClientError) {
         for (_, reader) in readers.sorted(by: { $0.key < $1.key }) { reader.resume(returning: .failure(error)) }
         readers = [:]
         securing.take()?.resume(returning: .failure(error))

@@ -207,9 +207,9 @@ public struct Handshaker: Sendable {
 
 extension Connection {
     fileprivate func learn(in session: UInt64, _ change: @Sendable (inout HandshakeState.Learned) -> Void) {
-        guard let index = handshaking(session), var learned = links[index].handshake?.learned else { return }
+        guard let link = handshaking(session), var learned = link.handshake?.learned else { return }
         change(&learned)
-        links[index].handshake?.learned = learned
+        link.handshake?.learned = learned
     }
 
     /// Applies what the handshake has learned. Its link is about to be ready.
@@ -226,11 +226,11 @@ extension Connection {
 
     /// Sets the fields of `frame` as default values of the link's codec.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
-        guard let index = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
-        if let loss = links[index].handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
+        guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
+        if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {
-            try links[index].codec.setDefaults(from: frame)
-            links[index].handshake?.defaults.append(frame)
+            try link.state.codec.setDefaults(from: frame)
+            link.handshake?.defaults.append(frame)
             return .success(())
         } catch {
             return .failure(ClientError(.invalidArgument, .notSent, "the field cannot be set", cause: error))

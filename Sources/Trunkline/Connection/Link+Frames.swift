@@ -24,7 +24,7 @@ struct LinkRules: Sendable {
 
 // MARK: - Requests
 
-extension Link {
+extension Link.State {
     /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
     mutating func admit(
         from queue: inout RequestQueue,
@@ -47,9 +47,9 @@ extension Link {
                 by: rules,
                 into: &events
             )
-            queue.went(id, to: place, on: session)
+            queue.went(id, to: place, on: machine.session)
             if parts.awaitsLink(id) { parts.noteOnLink(id) }
-            rules.stepObservation?.add(.requestAdmitted(id: id, session: session), at: now)
+            rules.stepObservation?.add(.requestAdmitted(id: id, session: machine.session), at: now)
             count += 1
         }
         return count
@@ -78,7 +78,7 @@ extension Link {
                 by: rules,
                 into: &events
             )
-            queue.went(id, to: place, on: session)
+            queue.went(id, to: place, on: machine.session)
         }
         return most
     }
@@ -117,12 +117,12 @@ extension Link {
 
     /// Queues the next held part whose request has started on this link. Returns whether there was one.
     mutating func releasePart(of parts: inout RequestParts) -> Bool {
-        let next = parts.releaseNext(on: session, before: machine.outbound.firstUnstarted) { entry in
+        let next = parts.releaseNext(on: machine.session, before: machine.outbound.firstUnstarted) { entry in
             machine.requests[entry.serial]?.id == entry.request
         }
         guard let next else { return false }
         let position = machine.send(part: next.part.frame, id: next.part.id, of: next.serial)
-        parts.noteQueued(next.part.id, at: position, on: session)
+        parts.noteQueued(next.part.id, at: position, on: machine.session)
         return true
     }
 
@@ -165,20 +165,23 @@ extension Link {
             if !pushes.isEmpty { events.append(.pushes(exchange(&pushes, with: []))) }
         }
     }
+}
 
+extension Link.State {
     /// Handles frames of a link that is ready or draining, up to a frame that ends the link.
     mutating func take(
         _ frames: inout [Frame],
+        isDraining: Bool,
         by rules: LinkRules,
         at now: Instant,
         into events: inout [ConnectionEvent]
-    ) -> Taken {
-        var taken = Taken(rules: rules, now: now, events: exchange(&events, with: []))
+    ) -> Link.Taken {
+        var taken = Link.Taken(rules: rules, now: now, events: exchange(&events, with: []))
         for index in frames.indices where taken.violation == nil {
             // The usual cases. The frame is moved: each copy of a frame costs two retains.
             if frames[index].kind == .push {
                 var push = exchange(&frames[index], with: Frame(.pong))
-                push.session = session
+                push.session = machine.session
                 taken.pushes.append(push)
                 continue
             }
@@ -200,14 +203,14 @@ extension Link {
                 if rules.checksResponses, failMismatch(frame, &taken) { continue }
                 takePart(frame, &taken)
             // A draining link sends no pings, so its pongs mean nothing.
-            case .pong where draining != nil: break
+            case .pong where isDraining: break
             case .ping, .pong:
                 let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: now)
                 if hasToWrite { taken.hasToWrite = true }
                 if meaning == .answer { taken.hasPong = true }
             case .goAway:
                 if frame.endsLink { taken.isLast = true }
-                if draining == nil { taken.lastFrame = frame }
+                if !isDraining { taken.lastFrame = frame }
             case .push: break  // handled above
             case .request, .cancel: taken.events.append(.unexpected)
             }
@@ -218,7 +221,7 @@ extension Link {
     }
 
     @inline(__always)
-    private mutating func answer(_ frame: consuming Frame, _ taken: inout Taken) {
+    private mutating func answer(_ frame: consuming Frame, _ taken: inout Link.Taken) {
         switch machine.answer(frame.serial) {
         case .request(let id, let position):
             taken.answers += 1
@@ -231,7 +234,7 @@ extension Link {
         }
     }
 
-    private mutating func takePart(_ frame: Frame, _ taken: inout Taken) {
+    private mutating func takePart(_ frame: Frame, _ taken: inout Link.Taken) {
         switch machine.match(frame.serial, at: taken.now) {
         case .request(let entry, let number):
             taken.answers += 1
@@ -259,7 +262,7 @@ extension Link {
 
     /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
     /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
-    private mutating func failMismatch(_ frame: Frame, _ taken: inout Taken) -> Bool {
+    private mutating func failMismatch(_ frame: Frame, _ taken: inout Link.Taken) -> Bool {
         guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
             let mismatch = mismatch(of: frame, with: number)
         else { return false }
@@ -278,7 +281,7 @@ extension Link {
         _ number: SerialNumber,
         _ message: String,
         _ cause: FrameError,
-        _ taken: inout Taken
+        _ taken: inout Link.Taken
     ) {
         let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)

@@ -1,48 +1,101 @@
-/// One established socket and everything that belongs to it, from the handshake to the end. A new link is a new value:
+/// One established socket and everything that belongs to it, from the handshake to the end. A new link is a new object:
 /// nothing of the old one remains.
-struct Link {
+///
+///     handshaking ──becomeReady──► ready ──drain──► draining
+///          └───────────────────────────┴── close ──────┴──► closed
+///
+/// Confined to the event loop of its connection.
+final class Link {
     /// The number of the attempt that established it: see `ReconnectMachine.Attempt`.
     let attempt: Int
-    let endpoint: Endpoint
     /// The position of this link among all links of the connection, counted from 1.
     let number: Int
+    /// When its handshake began, if it has one.
+    let establishedAt: Instant
+    private(set) var phase: Phase
+    /// When the link became ready.
+    private(set) var readySince: Instant?
     /// The versions of the files from which its TLS settings were made.
     var fileVersions: [FileVersion?]?
     /// The path of its packets to the server.
     var path: LinkPath
-    /// The requests and frames on it.
-    var machine: LinkMachine
-    /// Replaced when the handshake starts TLS.
-    var transport: any Transport
-    /// Encodes and decodes for this link alone.
-    var codec: LinkCodec
-    var received = ReceiveBuffer()
-    /// Whether `received` may hold complete frames. These come before everything that the socket has.
-    var holdsFrames = false
-    /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
-    var mayHaveMore = false
-    /// The requests whose last byte TLS has encrypted and the socket has not taken yet, each with the `sentMark` at
-    /// which the socket has taken it.
-    var heldWrites = Deque<(id: RequestID, mark: Int)>()
-    /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier is
-    /// read to its end, one share in each turn.
-    var finalReads: FinalReads?
-    /// Whether the outbound queue has reached the high watermark and is not below the low one again.
-    var isAboveWatermark = false
-    /// The frames received while the owner was paused.
-    var held = Held()
-    /// The handshake, until the link is ready.
-    var handshake: HandshakeState?
-    /// When its handshake began, if it has one.
-    let establishedAt: Instant
-    /// When the link became ready.
-    var readySince: Instant?
-    /// Set when the link takes no new requests any more.
-    var draining: Draining?
+    /// What a turn works on. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var state: State
 
-    /// The draining of a link: it takes no new requests, and those that have started finish there or meet their
-    /// deadline.
-    struct Draining {
+    /// The phases of a link. Each is entered from the one before it, or from any of them to `closed`.
+    enum Phase {
+        case handshaking(HandshakeState)
+        case ready
+        case draining(Draining)
+        case closed
+    }
+
+    init(
+        _ attempt: ReconnectMachine.Attempt,
+        _ transport: any Transport,
+        _ codec: ProtocolCodec,
+        _ handshake: HandshakeState,
+        number: Int,
+        path: LinkPath,
+        quarantine: Duration,
+        at now: Instant
+    ) {
+        establishedAt = now
+        phase = .handshaking(handshake)
+        self.attempt = attempt.number
+        self.number = number
+        self.path = path
+        let machine = LinkMachine(
+            session: attempt.id,
+            matching: codec.matching,
+            quarantine: quarantine,
+            firstSerial: codec.matching.firstHandshakeSerial
+        )
+        state = State(attempt.endpoint, path.remote, machine, transport, LinkCodec(codec.base))
+    }
+
+    var session: UInt64 { state.machine.session }
+    var endpoint: Endpoint { state.endpoint }
+
+    // MARK: Phases
+
+    /// The handshake, until the link is ready.
+    var handshake: HandshakeState? { if case .handshaking(let handshake) = phase { handshake } else { nil } }
+
+    /// The draining, once the link takes no new requests any more.
+    var draining: Draining? { if case .draining(let draining) = phase { draining } else { nil } }
+
+    var isInHandshake: Bool { if case .handshaking = phase { true } else { false } }
+    var isReady: Bool { if case .ready = phase { true } else { false } }
+    var isDraining: Bool { if case .draining = phase { true } else { false } }
+
+    /// Ends the handshake, with no request in flight.
+    func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
+        precondition(isInHandshake, "only a link in its handshake becomes ready")
+        phase = .ready
+        readySince = now
+        state.machine.becomeReady(policy, at: now)
+    }
+
+    /// Lets the link take no more requests. Returns, in order, those of which nothing was written. The others finish on
+    /// this link.
+    func drain(_ draining: Draining) -> [QueuedRequest] {
+        precondition(isReady, "only a ready link drains")
+        phase = .draining(draining)
+        return state.machine.drain()
+    }
+
+    /// Ends the link, and returns everything that is left on it. Its transport is to be closed separately.
+    func close() -> LinkMachine.Remains {
+        phase = .closed
+        return state.machine.close()
+    }
+
+    /// The draining of a link: those requests that have started finish there, or meet their deadline.
+    final class Draining {
         /// Requests that are still in flight then are lost.
         let deadline: Instant
         let cause: DisconnectCause
@@ -53,12 +106,56 @@ struct Link {
         /// Whether the socket has taken none of `rest` within its time, so that the link closes without it.
         var isStalled = false
 
+        init(until deadline: Instant, _ cause: DisconnectCause) { (self.deadline, self.cause) = (deadline, cause) }
+
         /// The earliest instant at which the link may have to be closed.
         var nextLook: Instant { min(deadline, rest?.until ?? deadline) }
 
         struct Rest {
             let left: Left
             let until: Instant
+        }
+    }
+
+    // MARK: What a turn works on
+
+    struct State {
+        let endpoint: Endpoint
+        /// The address of the server; `nil` for a Unix domain socket.
+        let remote: SocketAddress?
+        /// The requests and frames on it.
+        var machine: LinkMachine
+        /// Replaced when the handshake starts TLS.
+        var transport: any Transport
+        /// Encodes and decodes for this link alone.
+        var codec: LinkCodec
+        var received = ReceiveBuffer()
+        /// Whether `received` may hold complete frames. These come before everything that the socket has.
+        var holdsFrames = false
+        /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
+        var mayHaveMore = false
+        /// The requests whose last byte TLS has encrypted and the socket has not taken yet, each with the `sentMark` at
+        /// which the socket has taken it.
+        var heldWrites = Deque<(id: RequestID, mark: Int)>()
+        /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
+        /// is read to its end, one share in each turn. This may happen in every phase.
+        var finalReads: FinalReads?
+        /// Whether the outbound queue has reached the high watermark and is not below the low one again.
+        var isAboveWatermark = false
+        /// The frames received while the owner was paused.
+        var held = Held()
+
+        init(
+            _ endpoint: Endpoint,
+            _ remote: SocketAddress?,
+            _ machine: LinkMachine,
+            _ transport: any Transport,
+            _ codec: LinkCodec
+        ) {
+            (self.endpoint, self.remote) = (endpoint, remote)
+            self.machine = machine
+            self.transport = transport
+            self.codec = codec
         }
     }
 
@@ -72,45 +169,36 @@ struct Link {
         var byteCount = 0
     }
 
-    init(
-        _ attempt: ReconnectMachine.Attempt,
-        _ transport: any Transport,
-        _ codec: ProtocolCodec,
-        number: Int,
-        path: LinkPath,
-        quarantine: Duration,
-        at now: Instant
-    ) {
-        establishedAt = now
-        self.attempt = attempt.number
-        self.number = number
-        self.path = path
-        endpoint = attempt.endpoint
-        self.transport = transport
-        self.codec = LinkCodec(codec.base)
-        machine = LinkMachine(
-            session: attempt.id,
-            matching: codec.matching,
-            quarantine: quarantine,
-            firstSerial: codec.matching.firstHandshakeSerial
-        )
-    }
-
-    var session: UInt64 { machine.session }
-
-    /// Whether the handshake is not over. After its requests have failed, the phase is `closed` until its closure returns.
-    /// Reading `handshake` instead would copy it.
-    var isInHandshake: Bool { machine.phase == .handshaking || machine.phase == .closed }
-
     /// Whether the server closed a TLS link between two frames without `close_notify`, as many servers do.
     func isCutShort(by cause: any Error) -> Bool {
-        (cause as? TransportError)?.code == .tls(.truncated) && received.isEmpty
+        (cause as? TransportError)?.code == .tls(.truncated) && state.received.isEmpty
+    }
+
+    /// Whether there is more to read than the socket's readiness says.
+    var isToBeReadOn: Bool {
+        if state.finalReads != nil, !isDraining { return true }
+        return state.transport.isReading && (state.mayHaveMore || state.holdsFrames || state.finalReads != nil)
+    }
+
+    /// Whether the link is draining, with nothing in flight and nothing left that can be written.
+    var isDrained: Bool {
+        guard let draining else { return false }
+        return state.machine.count == 0 && (state.machine.outbound.isEmpty || draining.isStalled)
+    }
+
+    /// Writes as much as the socket takes. If that is not all, waits until it is writable.
+    ///
+    /// - Parameters:
+    ///   - completed: An empty list, for the requests that were written; `nil` if that is not observed.
+    ///   - recorder: Records the frames whose first byte was written.
+    func write(completed: consuming [RequestID]?, _ recorder: FlightRecorder?) -> WriteResult {
+        state.write(completed: consume completed, recorder, isHandshake: isInHandshake)
     }
 }
 
 // MARK: - Timelines
 
-extension Link {
+extension Link.State {
     /// What the link knows at `now` about the attempt whose frame is, or was, at `position`.
     func attempt(at position: OutboundPosition, now: Instant, hasFailed: Bool) -> AttemptOnLink {
         attempt(machine.writeTimes(of: position), now: now, hasFailed: hasFailed)
@@ -130,7 +218,7 @@ extension Link {
             isPingUnanswered: rules.isProbing,
             othersInFlight: max(0, inFlight - 1)
         )
-        return Timeline.Link(endpoint, path.remote, session: session, hasFailed ? condition : nil)
+        return Timeline.Link(endpoint, remote, session: machine.session, hasFailed ? condition : nil)
     }
 }
 
@@ -158,14 +246,21 @@ extension Link {
         /// The number of bytes that were written, and of frames whose last byte was among them.
         var (byteCount, frameCount) = (0, 0)
     }
+}
 
+extension Link.State {
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     ///
     /// - Parameters:
     ///   - completed: An empty list, for the requests that were written; `nil` if that is not observed.
     ///   - recorder: Records the frames whose first byte was written.
-    mutating func write(completed: consuming [RequestID]?, _ recorder: FlightRecorder?) -> WriteResult {
-        var result = WriteResult()
+    ///   - isHandshake: Whether they are those of the handshake.
+    mutating func write(
+        completed: consuming [RequestID]?,
+        _ recorder: FlightRecorder?,
+        isHandshake: Bool
+    ) -> Link.WriteResult {
+        var result = Link.WriteResult()
         let observing = completed != nil
         if let completed { result.completed = completed }
         guard finalReads == nil else { return result }
@@ -193,7 +288,7 @@ extension Link {
                     in: machine.outbound,
                     within: written,
                     session: machine.session,
-                    isHandshake: machine.phase == .handshaking
+                    isHandshake: isHandshake
                 )
                 codec.noteSent(from: machine.outbound, within: written)
                 let firstNew = result.wrote.count
@@ -237,7 +332,7 @@ extension Link {
 
 // MARK: - Reading
 
-extension Link {
+extension Link.State {
     /// Reads once, unless complete frames are left from the last time, and decodes at most `maximumFrames`.
     mutating func readAndDecode(
         into frames: inout [Frame],

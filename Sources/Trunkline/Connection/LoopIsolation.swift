@@ -69,7 +69,7 @@ extension Connection {
             guard let ready = connection.openLink else { return 0 }
             defer { connection.scheduleFlushUnlessFull(ready) }
             let (requests, first, room, expectsResponse) = call
-            return connection.links[ready].admit(
+            return ready.state.admit(
                 requests,
                 first: first,
                 atMost: room,

@@ -116,14 +116,14 @@ extension Client {
 extension Connection {
     fileprivate func note(in load: inout LogRules.Load, at now: Instant) {
         (load.inFlight, load.abandoned) = (requestCount, held.0)
-        load.silence = ready.flatMap { links[$0].described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
+        load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
     }
 
     /// The limit because of which a request must wait; `nil` if there is none.
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
         if room <= 0 { return .maximumInFlight }
-        if links[ready].machine.requests.isExhausted { return .serials }
-        return links[ready].isAboveWatermark ? .highWatermark : nil
+        if ready.state.machine.requests.isExhausted { return .serials }
+        return ready.state.isAboveWatermark ? .highWatermark : nil
     }
 }

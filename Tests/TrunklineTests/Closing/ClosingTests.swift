@@ -357,6 +357,8 @@ extension Connection {
 
 extension Client {
     /// When the client is going to check its requests again.
-    fileprivate var unwrittenBytes: Int { connection.assumeIsolated { $0.links[0].machine.outbound.byteCount } }
+    fileprivate var unwrittenBytes: Int {
+        connection.assumeIsolated { $0.links.all[0].state.machine.outbound.byteCount }
+    }
     fileprivate var nextDeadline: Instant? { timer?.deadline ?? requests.nextDeadline }
 }

@@ -153,7 +153,7 @@ extension HeavyTests {
 
 extension Client {
     /// Whether there are draining links.
-    fileprivate var hasDrainingLinks: Bool { connection.assumeIsolated { $0.links.contains { $0.draining != nil } } }
+    fileprivate var hasDrainingLinks: Bool { connection.assumeIsolated { !$0.links.draining.isEmpty } }
     /// Whether the user's probe is running for a link that was lost.
     fileprivate var isProbing: Bool { connection.assumeIsolated { $0.networkProbe != nil } }
 }

@@ -153,5 +153,5 @@ extension Client {
 
 extension Client {
     /// The number of draining links.
-    fileprivate var drainingLinkCount: Int { connection.assumeIsolated { $0.links.count { $0.draining != nil } } }
+    fileprivate var drainingLinkCount: Int { connection.assumeIsolated { $0.links.draining.count } }
 }

@@ -82,8 +82,8 @@ extension Client {
             guard let ready = connection.ready, connection.links.count == 1, connection.machine.attempt == nil else {
                 return false
             }
-            return connection.links[ready].machine.count == 0
-                && connection.links[ready].machine.requests.abandonedCount == 0
+            return ready.state.machine.count == 0
+                && ready.state.machine.requests.abandonedCount == 0
         } && requests.count == 0
     }
 

@@ -1,18 +1,10 @@
-/// The state of one link, from its handshake to its end: its requests and its outbound frames.
+/// The requests and the outbound frames of one link, from its handshake to its end.
 ///
-///     handshaking ──ready──► ready ──drain──► draining
-///          └────────────────────┴── close ──────┴──► closed
-///
-/// In every phase, requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`,
-/// `refused`, `drain` (if nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing
-/// of their callers. A new link is a new value: it keeps nothing of an earlier link except what `drain` or `close`
-/// returned.
+/// Requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`, `refused`, `drain` (if
+/// nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing of their callers. It does
+/// not know the phase of the link either: the link decides what is allowed in which phase. A new link is a new value: it
+/// keeps nothing of an earlier link except what `drain` or `close` returned.
 package struct LinkMachine: Sendable {
-    /// The phase of the link. The caller of the machine decides what is allowed in which phase.
-    package enum Phase: Sendable {
-        case handshaking, ready, draining, closed
-    }
-
     /// The place of a request on its link.
     package enum Place: Sendable, Equatable {
         /// It waits for the response with this number, which is its serial number if responses are matched by serial.
@@ -23,7 +15,6 @@ package struct LinkMachine: Sendable {
 
     /// The session number of the link. Greater than that of every earlier link; 0 for none.
     package let session: UInt64
-    package private(set) var phase = Phase.handshaking
     package private(set) var outbound = OutboundQueue()
     package private(set) var requests: InFlightTable
     /// When the frames that are in flight were written.
@@ -61,7 +52,6 @@ package struct LinkMachine: Sendable {
 
     /// Makes the link ready. The handshake is complete, with no request in flight.
     package mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
-        phase = .ready
         readyFrom = outbound.firstUnstarted
         givenUp = GivenUp()
         requests.startOver()
@@ -71,7 +61,6 @@ package struct LinkMachine: Sendable {
     /// Drains the link: it takes no new requests. Returns, in order, the requests of which nothing was written. The
     /// others finish on this link.
     package mutating func drain() -> [QueuedRequest] {
-        phase = .draining
         givenUp.stalls = 0
         return takeUnstarted()
     }
@@ -95,7 +84,6 @@ package struct LinkMachine: Sendable {
 
     /// Ends the link. Returns everything that is left on it.
     package mutating func close() -> Remains {
-        phase = .closed
         var remains = Remains()
         if isInOrder { (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered()) }
         remains.unwrittenBytes = outbound.unwrittenCount

@@ -1,0 +1,75 @@
+/// The links of a connection that are not closed: at most one in its handshake, at most one that is ready, and those that
+/// drain.
+///
+/// Confined to the event loop of its connection, as its links are.
+struct Links {
+    private(set) var handshaking: Link?
+    private(set) var ready: Link?
+    /// Those that drain, oldest first.
+    private(set) var draining: [Link] = []
+
+    var isEmpty: Bool { count == 0 }
+
+    var count: Int { draining.count + (ready == nil ? 0 : 1) + (handshaking == nil ? 0 : 1) }
+
+    /// All links, oldest first.
+    var all: [Link] {
+        var all = draining
+        if let ready { all.append(ready) }
+        if let handshaking { all.append(handshaking) }
+        return all
+    }
+
+    /// The ready link, if there is no other one. This is the usual case, in which nothing has to be allocated.
+    var onlyReady: Link? { draining.isEmpty && handshaking == nil ? ready : nil }
+
+    /// The link of `session`; `nil` if it has ended.
+    subscript(_ session: UInt64) -> Link? {
+        if let ready, ready.session == session { return ready }
+        if let handshaking, handshaking.session == session { return handshaking }
+        return draining.first { $0.session == session }
+    }
+
+    /// The link whose transport has this ID.
+    func link(ofTransport id: UInt64) -> Link? {
+        if let ready, ready.state.transport.id == id { return ready }
+        if let handshaking, handshaking.state.transport.id == id { return handshaking }
+        return draining.first { $0.state.transport.id == id }
+    }
+
+    // MARK: Changes
+
+    /// Adds a link that begins with its handshake.
+    mutating func begin(_ link: Link) {
+        precondition(handshaking == nil && link.isInHandshake, "only one link is in its handshake")
+        handshaking = link
+    }
+
+    /// Moves the link whose handshake has ended to its place as the ready link.
+    mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
+        guard let link = handshaking else { preconditionFailure("no link is in its handshake") }
+        precondition(ready == nil, "only one link is ready")
+        link.becomeReady(policy, at: now)
+        (handshaking, ready) = (nil, link)
+    }
+
+    /// Lets the ready link drain. Returns, in order, the requests of which nothing was written.
+    mutating func drainReady(_ draining: Link.Draining) -> [QueuedRequest] {
+        guard let link = ready else { preconditionFailure("no link is ready") }
+        let unsent = link.drain(draining)
+        ready = nil
+        self.draining.append(link)
+        return unsent
+    }
+
+    /// Removes a link, which is to be closed.
+    mutating func remove(_ link: Link) {
+        if link === ready {
+            ready = nil
+        } else if link === handshaking {
+            handshaking = nil
+        } else {
+            draining.removeAll { $0 === link }
+        }
+    }
+}

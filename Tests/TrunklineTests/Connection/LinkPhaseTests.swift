@@ -1,0 +1,124 @@
+import Testing
+
+@testable import Trunkline
+
+/// The phases of links, and the places of links in their connection.
+@Suite struct LinkPhaseTests {
+    private func at(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
+
+    private func link(_ session: UInt64) -> Link {
+        let attempt = ReconnectMachine.Attempt(id: session, number: 1, endpoint: "10.0.0.1:7000")
+        let path = LinkPath(local: nil, remote: nil, .unknown, fresh: .unknown)
+        let handshake = HandshakeState(deadline: .distantFuture, .handshake(.seconds(1)))
+        return Link(
+            attempt,
+            NoTransport(id: session + 100),
+            ProtocolCodec(FrameLayout.standard),
+            handshake,
+            number: Int(session),
+            path: path,
+            quarantine: .seconds(1),
+            at: at(0)
+        )
+    }
+
+    private func draining() -> Link.Draining { Link.Draining(until: at(9), .goAway) }
+
+    /// Everything that is known about where `link` is.
+    private func places(of link: Link, in links: Links) -> String {
+        var places: [String] = []
+        if links.handshaking === link { places.append("handshaking") }
+        if links.ready === link { places.append("ready") }
+        if links.draining.contains(where: { $0 === link }) { places.append("draining") }
+        let isThere = links[link.session] === link && links.link(ofTransport: link.session + 100) === link
+        #expect(isThere == !places.isEmpty && links.all.contains { $0 === link } == isThere)
+        #expect(link.isInHandshake == (link.handshake != nil) && link.isDraining == (link.draining != nil))
+        switch link.phase {
+        case .handshaking: places.append("in its handshake")
+        case .ready: places.append("ready")
+        case .draining: places.append("draining")
+        case .closed: places.append("closed")
+        }
+        return places.joined(separator: ", ")
+    }
+
+    @Test func aLinkPassesItsPhasesInOrder() {
+        var links = Links()
+        let first = link(1)
+        #expect(links.isEmpty && links[1] == nil)
+        links.begin(first)
+        #expect(places(of: first, in: links) == "handshaking, in its handshake" && first.readySince == nil)
+        links.becomeReady(Liveness.Policy(), at: at(3))
+        #expect(places(of: first, in: links) == "ready, ready" && first.readySince == at(3))
+        #expect(links.onlyReady === first)
+        _ = first.state.machine.send(7, Frame(.request, type: 1), expectsResponse: true)
+        #expect(links.drainReady(draining()).map(\.id) == [7])
+        #expect(places(of: first, in: links) == "draining, draining" && first.readySince == at(3))
+        #expect(links.onlyReady == nil && first.draining?.nextLook == at(9))
+        links.remove(first)
+        _ = first.close()
+        #expect(places(of: first, in: links) == "closed" && links.isEmpty)
+    }
+
+    @Test func aPlannedChangeReplacesTheReadyLink() {
+        var links = Links()
+        let all = (1...4).map { link($0) }
+        for link in all.dropLast() {
+            links.begin(link)
+            #expect(places(of: link, in: links) == "handshaking, in its handshake")
+            if links.ready != nil { _ = links.drainReady(draining()) }
+            links.becomeReady(Liveness.Policy(), at: at(1))
+        }
+        links.begin(all[3])
+        #expect(links.all.map(\.session) == [1, 2, 3, 4] && links.draining.map(\.session) == [1, 2])
+        #expect(links.count == 4 && links.ready === all[2] && links.handshaking === all[3])
+        // The oldest, the ready one, and the one in its handshake end.
+        for index in [0, 2, 3] {
+            links.remove(all[index])
+            links.remove(all[index])
+            #expect(places(of: all[index], in: links) != "" && links[all[index].session] == nil)
+        }
+        #expect(links.all.map(\.session) == [2] && places(of: all[1], in: links) == "draining, draining")
+    }
+
+    /// Each phase is entered from the one before it.
+    @Test func aPhaseIsNotEnteredFromAnotherOne() async {
+        await #expect(processExitsWith: .failure) {
+            let link = LinkPhaseTests().link(1)
+            _ = link.drain(LinkPhaseTests().draining())
+        }
+        await #expect(processExitsWith: .failure) {
+            let link = LinkPhaseTests().link(1)
+            link.becomeReady(Liveness.Policy(), at: .distantPast)
+            link.becomeReady(Liveness.Policy(), at: .distantPast)
+        }
+        await #expect(processExitsWith: .failure) {
+            var links = Links()
+            links.begin(LinkPhaseTests().link(1))
+            links.begin(LinkPhaseTests().link(2))
+        }
+        await #expect(processExitsWith: .failure) {
+            var links = Links()
+            for session in 1...2 as ClosedRange<UInt64> {
+                links.begin(LinkPhaseTests().link(session))
+                links.becomeReady(Liveness.Policy(), at: .distantPast)
+            }
+        }
+    }
+}
+
+/// A transport on which nothing happens.
+private final class NoTransport: Transport {
+    let id: UInt64
+    var handler: (any TransportHandler)?
+    var (isReading, awaitsWritable) = (false, false)
+    var hasFailed: Bool { false }
+
+    init(id: UInt64) { self.id = id }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome { .wouldBlock }
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome { .wouldBlock }
+    func finishWriting() {}
+    func close() {}
+    func reset() {}
+}
