@@ -116,7 +116,10 @@ extension Connection {
         lateLookups.drop()
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
-            if link.isDraining, !link.state.machine.outbound.isEmpty { write(link) }
+            if link.isDraining, !link.state.machine.outbound.isEmpty {
+                var result = Link.WriteResult()  // nobody waits for it
+                write(link, &result)
+            }
             Lingering.close(link.state.transport, on: loop)
             let wasDraining = link.isDraining
             let remains = link.close()
@@ -125,7 +128,7 @@ extension Connection {
                 .lost(LinkLoss(link, remains, TransportError.closedByUs, wasReady: !wasDraining, at: loop.now))
             )
         }
-        links = Links()
+        links.removeAll()
         armDraining()
         events.append(.closed)
         publishState()

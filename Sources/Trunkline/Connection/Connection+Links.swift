@@ -152,7 +152,8 @@ extension Connection {
         guard let link = links[session], !isLostInHandshake(link), link.state.finalReads == nil else { return }
         let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
         if wasReady, link.state.machine.willWrite(at: loop.turnTime) { armLiveness() }
-        let result = write(link)
+        var result = Link.WriteResult()
+        write(link, &result)
         if let failure = result.failure { beginFinalReads(failure, link) }
         take(result, link)
         guard result.failure == nil else { return }
@@ -174,13 +175,13 @@ extension Connection {
     }
 
     /// Writes as much as the socket takes, and counts it.
-    @discardableResult
-    func write(_ link: Link) -> Link.WriteResult {
-        let result = link.write(completed: rules.stepObservation?.spareIDs(), recorder)
+    func write(_ link: Link, _ result: inout Link.WriteResult) {
+        let observation = rules.stepObservation
+        if let observation { result.completed = observation.spareIDs() }
+        link.write(into: &result, isObserved: observation != nil, recorder)
         counts.bytesSent += result.byteCount
         counts.framesSent += result.frameCount
         if isOwned { link.state.machine.noteWrites(at: loop.now) }
-        return result
     }
 
     /// Removes what was written, or cannot be encoded, from the link.
@@ -301,7 +302,8 @@ extension Connection {
             return
         }
         link.state.machine.send(closingFrame)
-        let result = write(link)
+        var result = Link.WriteResult()
+        write(link, &result)
         noteUnencodable(result.refused)
         // The peer can no longer receive anything.
         if result.failure != nil || link.state.finalReads != nil { link.state.machine.dropOutbound() }

@@ -239,7 +239,8 @@ extension Connection {
     /// Handles frames of a link that is ready or draining.
     func take(_ frames: inout [Frame], _ link: Link) {
         let (session, count) = (link.session, frames.count)
-        let taken = link.state.take(&frames, isDraining: link.isDraining, by: rules, at: loop.now, into: &events)
+        var taken = Link.Taken(at: loop.now)
+        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
         answers &+= taken.answers
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
@@ -359,14 +360,12 @@ extension Connection {
 
     /// When to check again for serials whose quarantine ends, and for a link to be replaced; `nil` for never.
     var nextLook: Instant? {
-        var next = replacement.lookAgainAt
-        func consider(_ link: Link?) {
-            guard let end = link?.state.machine.requests.nextQuarantineEnd else { return }
-            next = min(next ?? end, end)
+        var next = ready?.state.machine.requests.nextQuarantineEnd
+        if let again = replacement.lookAgainAt { next = min(next ?? again, again) }
+        guard links.onlyReady == nil else { return next }
+        for link in links.all {
+            if let end = link.state.machine.requests.nextQuarantineEnd { next = min(next ?? end, end) }
         }
-        consider(ready)
-        consider(handshaking)
-        for link in links.draining { consider(link) }
         return next
     }
 

@@ -31,7 +31,7 @@ public actor Connection {
     /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
     /// Every link that is not closed.
-    var links = Links()
+    let links = Links()
     /// The attempt under way, while it has no link yet.
     var attempt: Attempt?
     /// The number of links established so far, ready or not.

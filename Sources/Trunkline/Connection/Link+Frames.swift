@@ -140,9 +140,8 @@ extension Link.State {
 extension Link {
     /// The result of a batch of frames, apart from its events.
     struct Taken {
-        fileprivate let rules: LinkRules
         fileprivate let now: Instant
-        fileprivate var events: [ConnectionEvent]
+        fileprivate var events: [ConnectionEvent] = []
         /// The pushes since the last other frame, which are not an event yet.
         fileprivate var pushes: [Frame] = []
         /// The number of responses and parts for known requests, abandoned ones included.
@@ -159,6 +158,8 @@ extension Link {
         /// Whether a ping was answered.
         var hasPong = false
 
+        init(at now: Instant) { self.now = now }
+
         /// Makes an event of the pushes.
         @inline(__always)
         fileprivate mutating func endPushes() {
@@ -171,12 +172,12 @@ extension Link.State {
     /// Handles frames of a link that is ready or draining, up to a frame that ends the link.
     mutating func take(
         _ frames: inout [Frame],
+        _ taken: inout Link.Taken,
         isDraining: Bool,
         by rules: LinkRules,
-        at now: Instant,
         into events: inout [ConnectionEvent]
-    ) -> Link.Taken {
-        var taken = Link.Taken(rules: rules, now: now, events: exchange(&events, with: []))
+    ) {
+        taken.events = exchange(&events, with: [])
         for index in frames.indices where taken.violation == nil {
             // The usual cases. The frame is moved: each copy of a frame costs two retains.
             if frames[index].kind == .push {
@@ -193,19 +194,19 @@ extension Link.State {
             let frame = frames[index]
             switch frame.kind {
             case .response:
-                if rules.checksResponses, failMismatch(frame, &taken) { continue }
+                if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
                 if frame.endsLink {
                     taken.isLast = true
                     if taken.lastFrame == nil { taken.lastFrame = frame }
                 }
                 answer(frame, &taken)
             case .part:
-                if rules.checksResponses, failMismatch(frame, &taken) { continue }
+                if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
                 takePart(frame, &taken)
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where isDraining: break
             case .ping, .pong:
-                let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: now)
+                let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: taken.now)
                 if hasToWrite { taken.hasToWrite = true }
                 if meaning == .answer { taken.hasPong = true }
             case .goAway:
@@ -217,7 +218,6 @@ extension Link.State {
         }
         taken.endPushes()
         events = exchange(&taken.events, with: [])
-        return taken
     }
 
     @inline(__always)
@@ -262,11 +262,11 @@ extension Link.State {
 
     /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
     /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
-    private mutating func failMismatch(_ frame: Frame, _ taken: inout Link.Taken) -> Bool {
+    private mutating func failMismatch(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
         guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
             let mismatch = mismatch(of: frame, with: number)
         else { return false }
-        if taken.rules.isInOrder {
+        if rules.isInOrder {
             taken.violation = mismatch
         } else {
             // It may belong to another request, and the right one may still come: the serial is quarantined.

@@ -189,10 +189,11 @@ final class Link {
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     ///
     /// - Parameters:
-    ///   - completed: An empty list, for the requests that were written; `nil` if that is not observed.
+    ///   - result: Empty.
+    ///   - isObserved: Whether `result.completed` is wanted.
     ///   - recorder: Records the frames whose first byte was written.
-    func write(completed: consuming [RequestID]?, _ recorder: FlightRecorder?) -> WriteResult {
-        state.write(completed: consume completed, recorder, isHandshake: isInHandshake)
+    func write(into result: inout WriteResult, isObserved: Bool, _ recorder: FlightRecorder?) {
+        state.write(into: &result, isObserved: isObserved, recorder, isHandshake: isInHandshake)
     }
 }
 
@@ -252,24 +253,23 @@ extension Link.State {
     /// Writes as much as the socket takes. If that is not all, waits until it is writable.
     ///
     /// - Parameters:
-    ///   - completed: An empty list, for the requests that were written; `nil` if that is not observed.
+    ///   - result: Empty.
+    ///   - isObserved: Whether `result.completed` is wanted.
     ///   - recorder: Records the frames whose first byte was written.
     ///   - isHandshake: Whether they are those of the handshake.
     mutating func write(
-        completed: consuming [RequestID]?,
+        into result: inout Link.WriteResult,
+        isObserved: Bool,
         _ recorder: FlightRecorder?,
         isHandshake: Bool
-    ) -> Link.WriteResult {
-        var result = Link.WriteResult()
-        let observing = completed != nil
-        if let completed { result.completed = completed }
-        guard finalReads == nil else { return result }
+    ) {
+        guard finalReads == nil else { return }
         if !heldWrites.isEmpty {
             // Bytes that TLS holds go first.
             if case .failed(let error) = unsafe transport.write([]) {
                 result.failure = error
                 transport.awaitsWritable = false
-                return result
+                return
             }
             releaseWrites(&result.wrote)
         }
@@ -294,7 +294,7 @@ extension Link.State {
                 let firstNew = result.wrote.count
                 result.byteCount += written
                 result.frameCount +=
-                    observing
+                    isObserved
                     ? machine.didWrite(written, reporting: &result.wrote, requests: &result.completed)
                     : machine.didWrite(written, reporting: &result.wrote)
                 if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
@@ -308,7 +308,6 @@ extension Link.State {
         if result.failure == nil { releaseWrites(&result.wrote) }
         // Set once: every change is a system call.
         transport.awaitsWritable = result.failure == nil && !(machine.outbound.isEmpty && heldWrites.isEmpty)
-        return result
     }
 
     /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.

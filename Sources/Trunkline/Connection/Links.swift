@@ -1,11 +1,12 @@
 /// The links of a connection that are not closed: at most one in its handshake, at most one that is ready, and those that
 /// drain.
 ///
-/// Confined to the event loop of its connection, as its links are.
-struct Links {
+/// Confined to the event loop of its connection, as its links are. A class, because the runtime checks every access to a
+/// value in an actor, and a turn with one request finds its link fifteen times.
+final class Links {
     private(set) var handshaking: Link?
     private(set) var ready: Link?
-    /// Those that drain, oldest first.
+    /// Those that drain, oldest first. Only assigned as a whole: then the compiler needs no check at run time.
     private(set) var draining: [Link] = []
 
     var isEmpty: Bool { count == 0 }
@@ -40,13 +41,13 @@ struct Links {
     // MARK: Changes
 
     /// Adds a link that begins with its handshake.
-    mutating func begin(_ link: Link) {
+    func begin(_ link: Link) {
         precondition(handshaking == nil && link.isInHandshake, "only one link is in its handshake")
         handshaking = link
     }
 
     /// Moves the link whose handshake has ended to its place as the ready link.
-    mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
+    func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         guard let link = handshaking else { preconditionFailure("no link is in its handshake") }
         precondition(ready == nil, "only one link is ready")
         link.becomeReady(policy, at: now)
@@ -54,22 +55,25 @@ struct Links {
     }
 
     /// Lets the ready link drain. Returns, in order, the requests of which nothing was written.
-    mutating func drainReady(_ draining: Link.Draining) -> [QueuedRequest] {
+    func drainReady(_ draining: Link.Draining) -> [QueuedRequest] {
         guard let link = ready else { preconditionFailure("no link is ready") }
         let unsent = link.drain(draining)
         ready = nil
-        self.draining.append(link)
+        self.draining = self.draining + [link]
         return unsent
     }
 
     /// Removes a link, which is to be closed.
-    mutating func remove(_ link: Link) {
+    func remove(_ link: Link) {
         if link === ready {
             ready = nil
         } else if link === handshaking {
             handshaking = nil
         } else {
-            draining.removeAll { $0 === link }
+            draining = draining.filter { $0 !== link }
         }
     }
+
+    /// Removes all links, which are to be closed.
+    func removeAll() { (handshaking, ready, draining) = (nil, nil, []) }
 }

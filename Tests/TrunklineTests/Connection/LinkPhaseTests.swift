@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test func aLinkPassesItsPhasesInOrder() {
-        var links = Links()
+        let links = Links()
         let first = link(1)
         #expect(links.isEmpty && links[1] == nil)
         links.begin(first)
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func aPlannedChangeReplacesTheReadyLink() {
-        var links = Links()
+        let links = Links()
         let all = (1...4).map { link($0) }
         for link in all.dropLast() {
             links.begin(link)
@@ -93,12 +93,12 @@ import Testing
             link.becomeReady(Liveness.Policy(), at: .distantPast)
         }
         await #expect(processExitsWith: .failure) {
-            var links = Links()
+            let links = Links()
             links.begin(LinkPhaseTests().link(1))
             links.begin(LinkPhaseTests().link(2))
         }
         await #expect(processExitsWith: .failure) {
-            var links = Links()
+            let links = Links()
             for session in 1...2 as ClosedRange<UInt64> {
                 links.begin(LinkPhaseTests().link(session))
                 links.becomeReady(Liveness.Policy(), at: .distantPast)

@@ -48,7 +48,13 @@ package struct RequestTable<Waiter> {
 
     /// Forgets the request `id`, which has ended, and returns its waiter; `nil` if it was forgotten before.
     @discardableResult
-    package mutating func forget(_ id: RequestID) -> Waiter? { records.remove(id)?.waiter }
+    package mutating func forget(_ id: RequestID) -> Waiter? {
+        let record = records.remove(id)
+        switch consume record {  // moved, not copied
+        case .some(let record): return record.waiter
+        case nil: return nil
+        }
+    }
 
     /// Forgets all requests, wherever they are, and returns them in ascending order of the IDs.
     package mutating func forgetAll() -> [(id: RequestID, place: RequestFacts.Place, waiter: Waiter)] {
