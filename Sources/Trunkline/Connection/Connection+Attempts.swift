@@ -81,8 +81,9 @@ extension Connection {
     private func dropHandshaking(_ error: ClientError) {
         guard let link = handshaking else { return }
         endHandshake(error)
-        link.state.transport.close()
         links.remove(link)
+        link.state.transport.close()
+        _ = link.close()  // what was left has failed
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {

@@ -165,10 +165,11 @@ extension Connection {
         }
         guard let handshake = link.handshake else { return }
         if !expired, loop.turnTime < handshake.deadline { return arm(at: handshake.nextDeadline) }
+        let (isFull, unaskedCount) = (!handshake.mayRead, handshake.inbox.count)
         // No progress was possible while the reader of a push stream kept reading suspended.
-        if !expired, handshake.restoring != nil, handshake.loss == nil, !handshake.mayRead {
+        if !expired, handshake.restoring != nil, handshake.loss == nil, isFull {
             spillInbox()
-            if isPaused || link.handshake?.mayRead == true {
+            if isPaused || handshake.mayRead {
                 updateReading()
                 extendRestoring(link)
                 return arm(at: link.handshake?.nextDeadline)
@@ -179,8 +180,8 @@ extension Connection {
             expired
             ? "deadline exceeded for a request of the handshake"
             : handshake.timeoutMessage(options.handshake.timeout)
-        if !handshake.mayRead {
-            message += "; before that, \(handshake.inbox.count) frames arrived that were not requested"
+        if isFull {
+            message += "; before that, \(unaskedCount) frames arrived that were not requested"
         }
         attemptFailed(session, TransportError(.timedOut, message))
     }

@@ -80,19 +80,19 @@ extension FrameLayout {
         /// If a `goAway` has a type of pushes, use ``kind`` to distinguish it.
         public var goAway: Role?
 
-        /// The named field of a ``goAway`` frame that holds the retry delay; by default, there is none.
+        /// The named field of a ``goAway`` frame that holds the retry delay. Default: none.
         ///
         /// Requires a way to recognize such frames: `goAway`, ``kind``, or a kind field that lists `goAway`.
         public var retryAfter: RetryAfterField?
 
-        /// The type of the final frame before an orderly close, such as SMPP's `unbind`; by default, there is none.
+        /// The type of the final frame before an orderly close, such as SMPP's `unbind`. Default: none.
         ///
         /// The frame is a request with an empty body; its serial is 1 if ``serials`` begins above 1, and otherwise 0.
         /// The client does not wait for an answer. See ``ClosingCodec/closingFrame()``.
         public var closing: UInt32?
 
         /// The type of the frame by which the client accepts more bytes of the reply to the request with the same
-        /// serial; by default, there is none. See ``WindowedCodec/isWindowUpdate(_:)``.
+        /// serial. Default: none. See ``WindowedCodec/isWindowUpdate(_:)``.
         ///
         /// Requires a serial field.
         public var window: UInt32?
@@ -120,7 +120,7 @@ extension FrameLayout {
         /// The statuses of responses that are not error responses; 0 by default. Requires a status field.
         public var success: Statuses?
 
-        /// The mark of an error response, in addition to its status; by default, there is none.
+        /// The mark of an error response, in addition to its status. Default: none.
         ///
         /// In a layout without a status field, the number that the mark tests (`.bits`, `.field`) becomes the
         /// ``Frame/status`` of the error response.
