@@ -120,16 +120,8 @@ extension Connection {
                 var result = Link.WriteResult()  // nobody waits for it
                 write(link, &result)
             }
-            Lingering.close(link.state.transport, on: loop)
-            let wasDraining = link.isDraining
-            let remains = link.close()
-            if wasDraining { report(link, .closedLocally, nil, remains, requestsLost: 0) }
-            events.append(
-                .lost(LinkLoss(link, remains, TransportError.closedByUs, wasReady: !wasDraining, at: loop.now))
-            )
+            end(link, .closed)
         }
-        links.removeAll()
-        armDraining()
         events.append(.closed)
         publishState()
         endReader()

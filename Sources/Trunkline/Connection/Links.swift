@@ -73,7 +73,4 @@ final class Links {
             draining = draining.filter { $0 !== link }
         }
     }
-
-    /// Removes all links, which are to be closed.
-    func removeAll() { (handshaking, ready, draining) = (nil, nil, []) }
 }

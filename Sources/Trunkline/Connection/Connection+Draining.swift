@@ -1,0 +1,110 @@
+/// Draining: a link that takes no new requests stays until those that have started on it have ended.
+extension Connection {
+    /// The maximum number of draining links. Beyond it the oldest is closed, in case a server sends goAway on every
+    /// link.
+    private static let maximumDraining = 64
+
+    /// Makes the link take no more requests. Those that have started on it finish there, or meet their deadline. The
+    /// others go out on the next link.
+    func drain(_ link: Link, _ cause: DisconnectCause) {
+        let session = link.session
+        guard isOwned else { return lose(session, TransportError.closedByUs) }
+        deliverHeld(link)
+        // A held frame may have ended the link.
+        guard link.isReady else { return }
+        stopLiveness()
+        let unsent = links.drainReady(Link.Draining(until: loop.now.advanced(by: options.failover.drainTimeout), cause))
+        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
+        events.append(.returned(unsent))
+        link.state.mayHaveMore = true  // reading may have stopped half-way
+        if links.count > Self.maximumDraining, let oldest = links.draining.first {
+            lose(oldest.session, TransportError.closedByUs)
+        }
+        armDraining()
+        updateReading()
+        scheduleFlush()
+        // At once: there may be nothing in flight on it.
+        scheduleReading()
+    }
+
+    /// Closes the draining links with nothing in flight and nothing left to write.
+    func closeDrained() {
+        var isAnyDrained = false
+        for link in links.draining where link.state.machine.count == 0 {
+            if link.isDrained {
+                isAnyDrained = true
+                if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }
+            }
+            if !link.isDrained, link.state.finalReads == nil { watchRest(link) }
+        }
+        guard isAnyDrained else { return }
+        let drained = links.draining.filter(\.isDrained)  // a closing frame may still have to be written
+        guard !drained.isEmpty else { return }
+        for link in drained { end(link, .drained) }
+        // Abandoned requests on these links no longer count.
+        events.append(.room)
+    }
+
+    /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
+    /// cancel frames, the rest of abandoned requests, the closing frame.
+    private func watchRest(_ link: Link) {
+        let left = link.left
+        if let rest = link.draining?.rest, !left.isLess(than: rest.left) { return }
+        link.draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Self.stallLimit))
+        armDraining()
+    }
+
+    /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
+    private func sendClosingFrame(_ link: Link) {
+        link.draining?.hasSentClosingFrame = true
+        guard link.draining?.isStalled == false, let closingFrame = link.state.codec.closingFrame() else {
+            return
+        }
+        link.state.machine.send(closingFrame)
+        var result = Link.WriteResult()
+        write(link, &result)
+        noteUnencodable(result.refused)
+        // The peer can no longer receive anything.
+        if result.failure != nil || link.state.finalReads != nil { link.state.machine.dropOutbound() }
+    }
+
+    /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
+    /// §9.6 requires the client to close, too).
+    func endDraining(_ session: UInt64) {
+        if let link = links[session], link.isDraining { end(link, .endedByServer) }
+    }
+
+    /// Ends every draining link; requests in flight on them are lost.
+    func loseDraining(_ cause: any Error) {
+        for link in links.draining { lose(link.session, cause) }
+    }
+
+    func armDraining() {
+        openHeldAttempt()
+        guard let next = links.draining.compactMap({ $0.draining?.nextLook }).min() else {
+            if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
+            return
+        }
+        let timer = drainingTimer ?? ConnectionTimer(self, "draining") { $0.drainingTimedOut() }
+        drainingTimer = timer
+        loop.arm(timer.timer, at: next)
+    }
+
+    /// Ends the draining links whose time is over; requests in flight on them are lost. Closes those with nothing in
+    /// flight whose socket has taken nothing for a while.
+    private func drainingTimedOut() {
+        if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
+        let now = loop.turnTime
+        forEachLink(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
+            flush(session)  // the socket may take bytes before it reports that it is writable
+            guard let link = links[session], let rest = link.draining?.rest else { return }
+            let isStalled = !link.left.isLess(than: rest.left)
+            link.draining?.isStalled = isStalled
+        }
+        closeDrained()
+        forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
+            lose(session, links[session]?.state.finalReads?.failure ?? .closedByUs)
+        }
+        armDraining()
+    }
+}

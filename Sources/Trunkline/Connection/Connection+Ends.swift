@@ -1,0 +1,124 @@
+/// The ends of links. A link that was ready ends in `end`, whatever the reason. A link in its handshake ends with its
+/// attempt (`attemptFailed`), or with the connection.
+extension Connection {
+    /// Why a link ends.
+    enum LinkEnd {
+        /// It has failed, or the client gives it up.
+        case lost(any Error)
+        /// It drains, and the server answers nothing more on it.
+        case endedByServer
+        /// It drains, with nothing in flight and nothing left to write.
+        case drained
+        /// The connection closes.
+        case closed
+    }
+
+    /// Ends a link, whatever its phase. Requests that had started are lost. The others go out on the next link.
+    func lose(_ session: UInt64, _ cause: any Error) {
+        if let link = links[session] { deliverHeld(link) }
+        // A held frame may have ended the link, or made it drain.
+        guard let link = links[session] else { return }
+        switch link.phase {
+        case .handshaking: handshakeLost(session, cause)
+        case .ready: loseReady(link, cause)
+        case .draining: end(link, .lost(cause))
+        case .closed: break
+        }
+    }
+
+    private func loseReady(_ link: Link, _ error: any Error) {
+        let cause = DisconnectCause(error)
+        let isClosedLocally = (error as? TransportError)?.code == .closedLocally
+        // A server may accept links and never answer on any of them.
+        let wasNeverHeard = cause == .halfOpen && !link.state.machine.liveness.rules.hasHeard
+        let hasUnanswered = isOwned ? link.state.machine.hasUnanswered : link.state.machine.hasStartedMessage
+        let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
+        let isOrderly = cause == .closedByServer || wasQuiet && link.isCutShort(by: error)
+        stopLiveness()
+        lastCause = error
+        let remains = end(link, .lost(error))
+        // If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
+        if isClosedLocally { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
+        if !isOwned { direct.dropUnasked(of: link.session, beyond: heldLimitOfAllLinks) }
+        let action = machine.linkLost(
+            link.session,
+            cause,
+            isOrderly: isOrderly,
+            wasQuiet: wasQuiet,
+            demand: remains.unsent.isEmpty ? demand : .request,
+            countsAgainstEndpoint: wasNeverHeard,
+            isOurNetwork: cause == .pathLost || cause.mayBeOurNetwork && !hasRoute,
+            at: loop.now
+        )
+        if lifecycle == .closing { finishClosing() } else { perform(action) }
+        publishState()
+    }
+
+    /// Ends a link, reports it, and tells the owner what is left on it.
+    @discardableResult
+    func end(_ link: Link, _ end: LinkEnd) -> LinkMachine.Remains {
+        let draining = link.draining
+        links.remove(link)
+        if mayLinger(link, end) {
+            Lingering.close(link.state.transport, on: loop)
+        } else {
+            link.state.transport.close()
+        }
+        let remains = link.close()
+        let lostCount = remains.lost.count
+        var error: any Error = TransportError.closedByUs
+        switch end {
+        case .lost(let failure):
+            error = failure
+            let phase: DisconnectReport.Phase = draining == nil && lifecycle == .open ? .ready : .draining
+            report(link, DisconnectCause(error), error, remains, requestsLost: lostCount, phase: phase)
+        case .endedByServer:
+            error = TransportError.endedByServer
+            report(link, draining?.cause ?? .closedByServer, nil, remains, requestsLost: lostCount)
+        case .drained: report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0)
+        case .closed:
+            // Others have been reported already.
+            if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0) }
+        }
+        if case .drained = end {
+            events.append(.drained(session: link.session))
+        } else {
+            events.append(.lost(LinkLoss(link, remains, error, wasReady: draining == nil, at: loop.now)))
+        }
+        if draining != nil { armDraining() }
+        return remains
+    }
+
+    /// Whether the socket stays until the peer has read everything, or closed its side.
+    private func mayLinger(_ link: Link, _ end: LinkEnd) -> Bool {
+        let isHoldingBytes = link.state.transport.isHoldingBytes
+        return switch end {
+        // What TLS holds counts as written.
+        case .lost(let error): link.isReady && isHoldingBytes && (error as? TransportError)?.code == .closedLocally
+        // The server does not read what TLS holds.
+        case .drained: !(isHoldingBytes && link.draining?.isStalled == true)
+        case .endedByServer, .closed: true
+        }
+    }
+
+    /// Reports the end of a link that was ready.
+    func report(
+        _ link: Link,
+        _ cause: DisconnectCause,
+        _ error: (any Error)?,
+        _ remains: LinkMachine.Remains,
+        requestsLost: Int,
+        phase: DisconnectReport.Phase = .draining
+    ) {
+        report(
+            phase,
+            cause,
+            error,
+            (link.endpoint, link.session, link.attempt),
+            pathsAtEnd(of: link),
+            lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
+            requestsLost: requestsLost,
+            bytesUnsent: remains.unwrittenBytes
+        )
+    }
+}
