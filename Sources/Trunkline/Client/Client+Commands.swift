@@ -188,9 +188,8 @@ extension Client: LoopActor, CommandQueueOwner {
             &requests.queue
         )
         directRoom -= admitted
-        var index = 0
-        requests.registerAdmissions(accepted: options.accepted, at: batchTime) { _ in
-            defer { index += 1 }
+        requests.registerAdmissions(accepted: options.accepted, at: batchTime) { id in
+            let index = Int(id - first)
             return (batched[index].type, Waiter(.batch(batch, index: index)))
         }
         return admitted

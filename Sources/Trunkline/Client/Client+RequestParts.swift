@@ -13,7 +13,6 @@ extension Client {
     /// Looks up the places of requests with held parts.
     func placeParts() {
         guard parts.hasUnplaced else { return }
-        let requests = requests
         parts.place { id in
             switch requests[id]?.place {
             case nil: return .none

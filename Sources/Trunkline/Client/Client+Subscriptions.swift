@@ -136,7 +136,7 @@ extension Client {
 
 extension Connection {
     /// The number of the earliest link on which a request made now can go out.
-    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking).map { $0.number } ?? linksBegun + 1 }
+    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? linksBegun + 1 }
 
     /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`, for
     /// every link that is not ready yet.
@@ -162,7 +162,7 @@ extension Connection {
     }
 
     /// Whether the link of `session` is the one that takes requests.
-    fileprivate func isReady(_ session: UInt64) -> Bool { ready.map { $0.session == session } ?? false }
+    fileprivate func isReady(_ session: UInt64) -> Bool { ready?.session == session }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.

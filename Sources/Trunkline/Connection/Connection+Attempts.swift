@@ -219,6 +219,7 @@ extension Connection {
         }
         failures = []
         lastCause = nil
+        links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         startLiveness(link)
         updateReading()
         events.append(.ready(session: session, link.endpoint))

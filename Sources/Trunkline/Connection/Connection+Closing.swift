@@ -74,7 +74,7 @@ extension Connection {
     }
 
     func closingTimerFired() {
-        guard let end = closing, loop.turnTime < end.deadline, let session = ready.map({ $0.session }) else {
+        guard let end = closing, loop.turnTime < end.deadline, let session = ready?.session else {
             return finishClosing()
         }
         flush(session)  // the socket may take bytes before it reports that it is writable

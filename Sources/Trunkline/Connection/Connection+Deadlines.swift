@@ -59,7 +59,7 @@ extension Connection {
     func prolongAttempt() {
         guard let attempt, !attempt.isProlonged else { return }
         let now = loop.turnTime
-        let handshake = handshaking.flatMap { $0.handshake }
+        let handshake = handshaking?.handshake
         let timeout = handshake == nil ? options.connecting.timeout : options.handshake.timeout
         let late = now.since(handshake?.deadline ?? attempt.deadline)
         guard late > max(timeout / 10, .milliseconds(100)) else { return }

@@ -13,7 +13,8 @@ extension Connection {
         // A held frame may have ended the link.
         guard link.isReady else { return }
         stopLiveness()
-        let unsent = links.drainReady(Link.Draining(until: loop.now.advanced(by: options.failover.drainTimeout), cause))
+        let deadline = loop.now.advanced(by: options.failover.drainTimeout)
+        let unsent = links.drain(link, Link.Draining(until: deadline, cause))
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
         events.append(.returned(unsent))
         link.state.mayHaveMore = true  // reading may have stopped half-way

@@ -103,9 +103,7 @@ extension Connection {
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned)
         var early = endHandshake(.handshakeIsOver)
-        if let link = links[session] {
-            counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
-        }
+        counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
         becomeReady(session, afterHandshake: handshake.hasHeard)
         // These frames were received before everything that is read from now on.
         if let ready, ready.session == session { deliver(&early, ready) }
@@ -124,7 +122,8 @@ extension Connection {
         failWaiters(link) { .lostDuringHandshake(cause, $0) }
     }
 
-    /// Ends the handshake: everything that waits fails with `error`. Returns the frames that were not requested.
+    /// Fails everything that waits in the handshake with `error`. Returns the frames that were not requested. The link
+    /// must then become ready, or be removed.
     @discardableResult
     func endHandshake(_ error: ClientError) -> [Frame] {
         guard let link = handshaking else { return [] }

@@ -52,7 +52,7 @@ extension Connection {
     }
 
     private func isLostInHandshake(_ link: Link) -> Bool {
-        link.isInHandshake && link.handshake?.loss != nil
+        link.handshake?.loss != nil
     }
 
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
@@ -178,7 +178,12 @@ extension Connection {
     func write(_ link: Link, _ result: inout Link.WriteResult) {
         let observation = rules.stepObservation
         if let observation { result.completed = observation.spareIDs() }
-        link.write(into: &result, isObserved: observation != nil, recorder)
+        link.state.write(
+            into: &result,
+            isObserved: observation != nil,
+            recorder,
+            isHandshake: link.isInHandshake
+        )
         counts.bytesSent += result.byteCount
         counts.framesSent += result.frameCount
         if isOwned { link.state.machine.noteWrites(at: loop.now) }

@@ -8,8 +8,8 @@ extension Connection {
 
     // MARK: Starting and stopping
 
-    /// Makes the link ready, and starts to watch it. Its silence counts from now.
-    func startLiveness(_ link: Link) {
+    /// The rules by which a link that becomes ready is watched.
+    func livenessPolicy(for link: Link) -> Liveness.Policy {
         var policy = Liveness.Policy()
         policy.interval = options.liveness.interval
         policy.deadline = options.liveness.deadline
@@ -20,7 +20,11 @@ extension Connection {
         // A codec that has no ping now may have one later.
         let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? options.liveness.heartbeat : .none
-        links.becomeReady(policy, at: loop.now)
+        return policy
+    }
+
+    /// Starts to watch a link that has become ready. Its silence counts from now.
+    func startLiveness(_ link: Link) {
         // The handshake may have left an incomplete frame.
         if !link.state.received.isEmpty { received(0, hasFrames: false, link) }
         armLiveness()

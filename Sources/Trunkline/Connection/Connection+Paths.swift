@@ -193,7 +193,6 @@ extension Connection {
     private func examine(_ session: UInt64, _ change: NetworkChange) {
         guard let link = links[session], let remote = link.path.remote, !remote.isLoopback else { return }
         link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
-        let isReady = !link.isDraining && !link.isInHandshake
         if isGone(link.path.local) {
             // Its attempt is restarted: see `isAttemptConcerned`.
             guard !link.isInHandshake else { return }
@@ -206,7 +205,7 @@ extension Connection {
         let before = link.path
         if let path = path(from: before.local, to: remote) { link.path.saw(path, at: loop.now) }
         link.path.fresh = path(to: remote)
-        guard isReady, options.network.onRouteChange != .ignore else { return }
+        guard link.isReady, options.network.onRouteChange != .ignore else { return }
         let path = link.path
         let isAnother = path.latest != before.latest
         if isAnother || change == .wake { probe(session) }

@@ -266,7 +266,7 @@ extension Connection {
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
     private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
-        let hint = links[session].flatMap { $0.state.codec.retryAfter(in: lastFrame) }
+        let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
         if lastFrame.kind == .goAway, !lastFrame.endsLink {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
         } else if let ready {

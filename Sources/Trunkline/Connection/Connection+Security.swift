@@ -59,7 +59,7 @@ extension Connection {
     }
 
     private func lookAtFiles() {
-        guard let known = ready.flatMap({ $0.fileVersions }) else { return }
+        guard let known = ready?.fileVersions else { return }
         // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
         // too late has no effect.
         Task(executorPreference: loop.callbackExecutor) { [weak self, options] in

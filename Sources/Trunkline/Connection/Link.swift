@@ -10,7 +10,7 @@ final class Link {
     let attempt: Int
     /// The position of this link among all links of the connection, counted from 1.
     let number: Int
-    /// When its handshake began, if it has one.
+    /// When its socket was connected.
     let establishedAt: Instant
     private(set) var phase: Phase
     /// When the link became ready.
@@ -25,7 +25,7 @@ final class Link {
     #endif
     @safe var state: State
 
-    /// The phases of a link. Each is entered from the one before it, or from any of them to `closed`.
+    /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
     enum Phase {
         case handshaking(HandshakeState)
         case ready
@@ -184,16 +184,6 @@ final class Link {
     var isDrained: Bool {
         guard let draining else { return false }
         return state.machine.count == 0 && (state.machine.outbound.isEmpty || draining.isStalled)
-    }
-
-    /// Writes as much as the socket takes. If that is not all, waits until it is writable.
-    ///
-    /// - Parameters:
-    ///   - result: Empty.
-    ///   - isObserved: Whether `result.completed` is wanted.
-    ///   - recorder: Records the frames whose first byte was written.
-    func write(into result: inout WriteResult, isObserved: Bool, _ recorder: FlightRecorder?) {
-        state.write(into: &result, isObserved: isObserved, recorder, isHandshake: isInHandshake)
     }
 }
 

@@ -46,17 +46,16 @@ final class Links {
         handshaking = link
     }
 
-    /// Moves the link whose handshake has ended to its place as the ready link.
-    func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
-        guard let link = handshaking else { preconditionFailure("no link is in its handshake") }
-        precondition(ready == nil, "only one link is ready")
+    /// Makes the link in its handshake the ready one.
+    func becomeReady(_ link: Link, _ policy: Liveness.Policy, at now: Instant) {
+        precondition(link === handshaking && ready == nil, "only one link is ready")
         link.becomeReady(policy, at: now)
         (handshaking, ready) = (nil, link)
     }
 
     /// Lets the ready link drain. Returns, in order, the requests of which nothing was written.
-    func drainReady(_ draining: Link.Draining) -> [QueuedRequest] {
-        guard let link = ready else { preconditionFailure("no link is ready") }
+    func drain(_ link: Link, _ draining: Link.Draining) -> [QueuedRequest] {
+        precondition(link === ready, "only the ready link drains")
         let unsent = link.drain(draining)
         ready = nil
         self.draining = self.draining + [link]

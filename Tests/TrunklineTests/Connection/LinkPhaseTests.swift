@@ -48,11 +48,11 @@ import Testing
         #expect(links.isEmpty && links[1] == nil)
         links.begin(first)
         #expect(places(of: first, in: links) == "handshaking, in its handshake" && first.readySince == nil)
-        links.becomeReady(Liveness.Policy(), at: at(3))
+        links.becomeReady(first, Liveness.Policy(), at: at(3))
         #expect(places(of: first, in: links) == "ready, ready" && first.readySince == at(3))
         #expect(links.onlyReady === first)
         _ = first.state.machine.send(7, Frame(.request, type: 1), expectsResponse: true)
-        #expect(links.drainReady(draining()).map(\.id) == [7])
+        #expect(links.drain(first, draining()).map(\.id) == [7])
         #expect(places(of: first, in: links) == "draining, draining" && first.readySince == at(3))
         #expect(links.onlyReady == nil && first.draining?.nextLook == at(9))
         links.remove(first)
@@ -66,8 +66,8 @@ import Testing
         for link in all.dropLast() {
             links.begin(link)
             #expect(places(of: link, in: links) == "handshaking, in its handshake")
-            if links.ready != nil { _ = links.drainReady(draining()) }
-            links.becomeReady(Liveness.Policy(), at: at(1))
+            if let ready = links.ready { _ = links.drain(ready, draining()) }
+            links.becomeReady(link, Liveness.Policy(), at: at(1))
         }
         links.begin(all[3])
         #expect(links.all.map(\.session) == [1, 2, 3, 4] && links.draining.map(\.session) == [1, 2])
@@ -100,8 +100,9 @@ import Testing
         await #expect(processExitsWith: .failure) {
             let links = Links()
             for session in 1...2 as ClosedRange<UInt64> {
-                links.begin(LinkPhaseTests().link(session))
-                links.becomeReady(Liveness.Policy(), at: .distantPast)
+                let link = LinkPhaseTests().link(session)
+                links.begin(link)
+                links.becomeReady(link, Liveness.Policy(), at: .distantPast)
             }
         }
     }

@@ -96,9 +96,9 @@ package struct InFlightTable: Sendable {
     package mutating func keep(_ frame: Frame, for number: SerialNumber) { kept[number] = frame }
 
     /// The request with `number`, if it was kept.
-    package func request(_ number: SerialNumber) -> Frame? { kept[number] }
+    package func kept(_ number: SerialNumber) -> Frame? { kept[number] }
 
-    /// Notes that the request with `number` is no longer in flight.
+    /// Forgets the kept request with `number`, which is no longer in flight.
     @inline(__always)
     private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
 
@@ -151,7 +151,7 @@ package struct InFlightTable: Sendable {
         case unknown
     }
 
-    /// The request to which a complete response belongs. It has left.
+    /// The request to which a complete response belongs, and which has left the table.
     package enum Answered: Sendable, Equatable {
         /// This request, with its frame at this position.
         case request(RequestID, OutboundPosition)

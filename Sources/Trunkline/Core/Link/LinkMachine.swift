@@ -48,9 +48,9 @@ package struct LinkMachine: Sendable {
         requests = InFlightTable(matching: matching, firstSerial: firstSerial)
     }
 
-    // MARK: Phases
+    // MARK: From the handshake to the end
 
-    /// Makes the link ready. The handshake is complete, with no request in flight.
+    /// Begins to serve the requests of the client. The handshake is complete, with no request in flight.
     package mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         readyFrom = outbound.firstUnstarted
         givenUp = GivenUp()
@@ -58,8 +58,8 @@ package struct LinkMachine: Sendable {
         liveness = LinkLiveness(policy, startedAt: now)
     }
 
-    /// Drains the link: it takes no new requests. Returns, in order, the requests of which nothing was written. The
-    /// others finish on this link.
+    /// Takes back, in order, the requests of which nothing was written. The others finish on this link, which takes no
+    /// new ones.
     package mutating func drain() -> [QueuedRequest] {
         givenUp.stalls = 0
         return takeUnstarted()
@@ -82,7 +82,7 @@ package struct LinkMachine: Sendable {
         package func mayReceive(_ id: RequestID) -> Bool { !isReceiverKnown || id == receiver }
     }
 
-    /// Ends the link. Returns everything that is left on it.
+    /// Takes everything that is left on a link that ends.
     package mutating func close() -> Remains {
         var remains = Remains()
         if isInOrder { (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered()) }

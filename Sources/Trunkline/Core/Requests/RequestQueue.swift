@@ -107,7 +107,7 @@ package struct RequestQueue: Sendable {
         return slots.isEmpty ? nil : slots[0].request?.expectsResponse
     }
 
-    /// Removes and returns the next request, to be put on a link. A call of `went` must follow.
+    /// Removes and returns the next request. If it is put on a link, a call of `went` must follow.
     package mutating func popFirst() -> QueuedRequest? {
         while let slot = popSlot() {
             // Not `if let`, which copies the request.

@@ -61,6 +61,7 @@ package struct RequestTable<Waiter> {
         let all = records.sorted.map { (id: $0.key, place: $0.value.facts.place, waiter: $0.value.waiter) }
         (records, deadlines) = (SequentialMap(), DeadlineQueue())
         _ = queue.removeAll()
+        queue.takeAdmissions { _ in }
         return all
     }
 
@@ -77,8 +78,7 @@ package struct RequestTable<Waiter> {
     ) {
         let (id, type) = (request.id, request.frame.type)
         let turn = queue.append(consume request)
-        var facts = RequestFacts(place: .waiting(turn), type: type, accepted: accepted)
-        facts.hasWaited = true
+        let facts = RequestFacts(place: .waiting(turn), type: type, hasWaited: true, accepted: accepted)
         records.insert(Record(facts: facts, waiter: waiter), for: id)
         if let deadline { watch(id, deadline) }
     }
