@@ -1,5 +1,5 @@
 /// The handshake of a link before it is ready. Its requests go directly to the link, ahead of the requests that wait in
-/// the client. It ends when each of them has a response, or with the link.
+/// the client. It ends when each of them has a response, or with the link. Confined to the event loop of its connection.
 final class HandshakeState {
     /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
