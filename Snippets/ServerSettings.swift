@@ -77,7 +77,7 @@ func hasManySubscriptions() -> ClientOptions {
 /// A server that closes its link after a number of responses, such as nginx, with requests pipelined.
 func endsLinksOften() -> ClientOptions {
     ClientOptions { options in
-        options.requests.retry = .idempotent(attempts: 10)
+        options.requests.retry = .idempotent(tries: 10)
         var budget = RetryBudget()
         budget.share = 1
         budget.perSecond = 1_000

@@ -34,7 +34,7 @@ extension Metric {
         ) { metrics in
             [
                 (["queue"], .durations(metrics.queueDurations)),
-                (["attempt"], .durations(metrics.attemptDurations)),
+                (["try"], .durations(metrics.tryDurations)),
                 (["connect"], .durations(metrics.connection.connectDurations)),
                 (["handshake"], .durations(metrics.connection.handshakeDurations)),
                 (["ping"], .durations(metrics.connection.pingDurations)),

@@ -214,7 +214,7 @@ private let secret = "s3cr3t-T0k3n"
     /// Types that hold only values of the types above, or those in their state, which is behind a lock or an actor.
     private static let holders: Set<String> = [
         "ClientCall", "ClientEvent", "ClientEvent.Content", "Handshaker", "OpenRequest", "PushStream.AsyncIterator",
-        "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Attempt", "Timeline.Condition",
+        "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try", "Timeline.Condition",
         "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState", "ReconnectFailure",
         "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
         "HTTP1ReplyStream", "HTTP1ReplyStream.AsyncIterator", "HTTP1Codec",

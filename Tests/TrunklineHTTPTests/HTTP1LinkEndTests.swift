@@ -78,7 +78,7 @@ struct HTTP1LinkEndTests {
             // Requests that wait for the next link get it without a back-off.
             let began = network.clock.now
             try await withThrowingTaskGroup(of: String.self) { group in
-                for _ in 0..<20 { group.addTask { try await get("/", by: client, retry: .idempotent(attempts: 50)) } }
+                for _ in 0..<20 { group.addTask { try await get("/", by: client, retry: .idempotent(tries: 50)) } }
                 for try await body in group { #expect(body == "x") }
             }
             #expect(began.duration(to: network.clock.now) < .seconds(30))

@@ -523,7 +523,7 @@ struct ArgumentValueTests {
                 "ClientEvent.Content.requestAdmitted(id: UInt64, session: UInt64)",
                 "ClientEvent.Content.requestFailed(id: UInt64, after: Duration)",
                 "ClientEvent.Content.requestFirstPart(id: UInt64)",
-                "ClientEvent.Content.requestRetrying(id: UInt64, attempt: Int, delay: Duration)",
+                "ClientEvent.Content.requestRetrying(id: UInt64, tryNumber: Int, delay: Duration)",
                 "ClientEvent.Content.requestWaiting(id: UInt64)",
                 "ClientEvent.Content.requestsWritten(ids: [UInt64], session: UInt64)",
                 "ClientEvent.Content.linkDraining(session: UInt64)",
@@ -536,10 +536,10 @@ struct ArgumentValueTests {
                             .lateResponse(id: id), .messageWritten(id: id, after: duration), .pushesDropped(.max),
                             .requestAdmitted(id: id, session: id), .requestFirstPart(id: id),
                             .requestFailed(id: id, ClientError(.timedOut, .unknown, "a"), after: duration),
-                            .requestRetrying(id: id, attempt: .min, delay: duration),
+                            .requestRetrying(id: id, tryNumber: .min, delay: duration),
                             .requestWaiting(id: id, for: .link),
                             .requestsWritten(ids: [id], session: id), .linkDraining("a:1", session: id, .goAway),
-                            .requestRetrying(id: id, attempt: .max, delay: duration), .pushesDropped(.min),
+                            .requestRetrying(id: id, tryNumber: .max, delay: duration), .pushesDropped(.min),
                         ]
                         for content in contents { _ = ClientEvent(content, at: Instant(nanoseconds: .max)).fields }
                     }

@@ -94,10 +94,10 @@ extension OptionValueTests {
         option("ClientOptions.Inbound.maximumUndecoded: Int", \.inbound.maximumUndecoded),
         option("ClientOptions.Cache.maximumBytes: Int", \.cache.maximumBytes),
         option("ClientOptions.Cache.maximumCount: Int", \.cache.maximumCount),
-        ValueCase("RetryPolicy.idempotent(attempts: Int)") {
+        ValueCase("RetryPolicy.idempotent(tries: Int)") {
             for attempts in Int.extremes {
                 let backoff = Backoff(base: .milliseconds(1))
-                try await useClient { $0.requests.retry = .idempotent(attempts: attempts, backoff: backoff) }
+                try await useClient { $0.requests.retry = .idempotent(tries: attempts, backoff: backoff) }
             }
         },
     ]

@@ -50,8 +50,8 @@ struct ValueCoverageTests {
             "Cache | var maximumBytes: Int": "Cache.maximumBytes: Int",
             "GoAwayCodec | requirement func retryAfter(in goAway: Frame) -> Duration?":
                 "GoAwayCodec.retryAfter -> Duration?",
-            "RetryPolicy | indirect case idempotent(attempts: Int = 3, backoff: Backoff = Backoff())":
-                "RetryPolicy.idempotent(attempts: Int)",
+            "RetryPolicy | indirect case idempotent(tries: Int = 3, backoff: Backoff = Backoff())":
+                "RetryPolicy.idempotent(tries: Int)",
             "RecorderOptions | static func ring(bytes: Int = 1 << 20) -> RecorderOptions":
                 "RecorderOptions.ring(bytes: Int)",
             "PushKey | case number(UInt64)": "PushKey.number(_: UInt64)",

@@ -1,4 +1,4 @@
-// A call whose first attempt is lost, and one that times out; their spans, and the context that the server received.
+// A call whose first try is lost, and one that times out; their spans, and the context that the server received.
 import InMemoryTracing
 import Synchronization
 import Tracing
@@ -71,7 +71,7 @@ func attribute(_ span: FinishedInMemorySpan, _ name: String) -> String? {
     span.attributes.get(name).map { "\($0)" }
 }
 let spans = tracer.popFinishedSpans()
-let (caller, calls) = (spans.filter { $0.operationName == "caller" }, spans.filter { $0.kind == .client && $0.operationName != "attempt" })
+let (caller, calls) = (spans.filter { $0.operationName == "caller" }, spans.filter { $0.kind == .client && $0.operationName != "try" })
 precondition(tracer.activeSpans.isEmpty)
 precondition(calls.map(\.operationName) == ["trunkline/2", "trunkline/3"], "\(spans)")
 precondition(calls[0].parentSpanID == caller[0].spanID && calls[1].parentSpanID == nil)
@@ -82,23 +82,23 @@ for call in calls {
 precondition(calls[0].status == nil && attribute(calls[0], "error.type") == nil)
 precondition(calls[1].status?.code == .error && attribute(calls[1], "error.type")?.contains("timedOut") == true)
 
-// The retried call has two attempts, one after the other, within it. The first one failed.
-let attempts = spans.filter { $0.operationName == "attempt" && $0.parentSpanID == calls[0].spanID }
-precondition(attempts.count == 2 && attempts.allSatisfy { $0.kind == .client && $0.traceID == calls[0].traceID })
-let times = attempts.map { ($0.startInstant.nanosecondsSinceEpoch, $0.endInstant.nanosecondsSinceEpoch) }
+// The retried call has two tries, one after the other, within it. The first one failed.
+let tries = spans.filter { $0.operationName == "try" && $0.parentSpanID == calls[0].spanID }
+precondition(tries.count == 2 && tries.allSatisfy { $0.kind == .client && $0.traceID == calls[0].traceID })
+let times = tries.map { ($0.startInstant.nanosecondsSinceEpoch, $0.endInstant.nanosecondsSinceEpoch) }
 precondition(times[0].0 == calls[0].startInstant.nanosecondsSinceEpoch)
 precondition(times[0].0 < times[0].1 && times[0].1 <= times[1].0 && times[1].0 < times[1].1, "\(times)")
 precondition(times[1].1 <= calls[0].endInstant.nanosecondsSinceEpoch)
-precondition(attempts[0].status?.code == .error && attempts[1].status == nil)
+precondition(tries[0].status?.code == .error && tries[1].status == nil)
 for name in ["server.address", "network.peer.address"] {
-    precondition(attempts.allSatisfy { attribute($0, name)?.contains("\"127.0.0.1\"") == true }, "\(attempts)")
+    precondition(tries.allSatisfy { attribute($0, name)?.contains("\"127.0.0.1\"") == true }, "\(tries)")
 }
 let port = "\(server.endpoint.port ?? 0)"
-precondition(attempts.allSatisfy { attribute($0, "server.port")?.contains(port) == true }, "\(attempts)")
-let lost = spans.filter { $0.operationName == "attempt" && $0.parentSpanID == calls[1].spanID }
+precondition(tries.allSatisfy { attribute($0, "server.port")?.contains(port) == true }, "\(tries)")
+let lost = spans.filter { $0.operationName == "try" && $0.parentSpanID == calls[1].spanID }
 precondition(lost.count == 1 && lost[0].status?.code == .error)
 
-// Both attempts of the first call sent its context.
+// Both tries of the first call sent its context.
 let contexts = calls.map { "00-\($0.traceID)-\($0.spanID)-01" }
 precondition(received.withLock { $0 } == [contexts[0], contexts[0], contexts[1]], "\(received.withLock { $0 })")
 await server.stop()

@@ -253,7 +253,7 @@ extension Client: LoopActor, CommandQueueOwner {
             return end(id, unsentError(code, message))
         }
         let now = loop.now
-        let onLink = connection.inCallOfOwner { $0.attempt(id, session, linkPlace, at: now) }
+        let onLink = connection.inCallOfOwner { $0.tryOnLink(id, session, linkPlace, at: now) }
         switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.

@@ -141,7 +141,7 @@ extension Client: ConnectionOwner {
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        let onLink = attempt(of: request, at: position, now)
+        let onLink = lastTry(of: request, at: position, now)
         waiter.resume(.failure(noted(error, of: id, request, waiter, onLink, at: now)))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
@@ -184,7 +184,7 @@ extension Client: ConnectionOwner {
         after first: Int,
         at now: Instant
     ) {
-        var onLink: AttemptOnLink?
+        var onLink: TryOnLink?
         search: for index in (first + 1)..<events.count {
             switch events[index] {
             case .answered(reply.id, let frame, let position):
@@ -196,7 +196,7 @@ extension Client: ConnectionOwner {
                 return fail(reply.id, request, waiter, answeredBy: frame.serial, error, position, at: now)
             case .lost(let loss):
                 guard let lost = loss.remains.lost.first(where: { $0.id == reply.id }) else { continue }
-                onLink = AttemptOnLink(link: loss.link, times: lost.written)
+                onLink = TryOnLink(link: loss.link, times: lost.written)
                 break search
             default: continue
             }
@@ -231,7 +231,7 @@ extension Client: ConnectionOwner {
         for (id, times) in loss.remains.lost {
             guard let place = requests[id]?.place else { continue }
             let isInnocent = error.code == .overloaded && !(place.isForResponse && loss.remains.mayReceive(id))
-            fail(id, isInnocent ? error.ofOthers : error, AttemptOnLink(link: loss.link, times: times))
+            fail(id, isInnocent ? error.ofOthers : error, TryOnLink(link: loss.link, times: times))
         }
         callDurations.end(loss.link.session)
         parts.forgetLink(loss.link.session)
@@ -254,8 +254,8 @@ extension Client: ConnectionOwner {
 
     /// Ends the request of `id` with a final error, unless it has ended already.
     ///
-    /// - Parameter onLink: What is known about its last attempt, if it was on a link.
-    func end(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+    /// - Parameter onLink: What is known about its last try, if it was on a link.
+    func end(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         guard let request = requests[id], let waiter = requests.forget(id) else { return }
         counters.failed += 1
         let now = loop.now

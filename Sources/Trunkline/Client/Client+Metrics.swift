@@ -60,9 +60,9 @@ extension Client {
         public var queueDurations = LatencyHistogram()
         /// How long each try of a request was on its link: from the moment it was put there to its response, to its last
         /// byte for a one-way message, or to its failure. A try that was on no link is not counted.
-        public var attemptDurations = LatencyHistogram()
+        public var tryDurations = LatencyHistogram()
         /// The number of times that a failed request was scheduled to be sent again. See
-        /// ``RetryPolicy/idempotent(attempts:backoff:)``.
+        /// ``RetryPolicy/idempotent(tries:backoff:)``.
         public var retries = 0
         /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
         public var retriesRefused = 0
@@ -206,9 +206,9 @@ extension Client {
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
         (metrics.failures, metrics.refusals) = (failures, refusals)
         metrics.durationsByEndpoint = callDurations.byEndpoint
-        metrics.attemptDurations = attemptDurations.histogram
+        metrics.tryDurations = tryDurations.histogram
         metrics.queueDurations = queueDurations
-        let atOnce = metrics.attemptDurations.count - counters.triesQueued
+        let atOnce = metrics.tryDurations.count - counters.triesQueued
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
         (metrics.pushesDelivered, metrics.pushesDropped) = (channels.deliveredCount, channels.droppedCount)
@@ -236,14 +236,14 @@ extension Client {
         expect("pending", metrics.pending, "the number of requests on links and waiting", places)
         expect("callDurations.count", metrics.callDurations.count, "responses + written + failed", ended)
         let tries = ended + metrics.retries
-        let onLink = metrics.attemptDurations.count + counters.triesWithoutLink
-        expect("attemptDurations.count + tries without a link", onLink, "responses + written + failed + retries", tries)
+        let onLink = metrics.tryDurations.count + counters.triesWithoutLink
+        expect("tryDurations.count + tries without a link", onLink, "responses + written + failed + retries", tries)
         let queued = metrics.queueDurations.count + counters.triesInBackOff
         expect("queueDurations.count + tries in back-off", queued, "responses + written + failed + retries", tries)
         if metrics.pending == 0,
-            metrics.queueDurations.sum + metrics.attemptDurations.sum > metrics.callDurations.sum
+            metrics.queueDurations.sum + metrics.tryDurations.sum > metrics.callDurations.sum
         {
-            contradictions.append("queueDurations and attemptDurations are longer than callDurations")
+            contradictions.append("queueDurations and tryDurations are longer than callDurations")
         }
         expect("the number of failures that were not answered", unanswered, "failed", metrics.failed)
         let timed = metrics.failureDurations.values.reduce(0) { $0 + $1.count }

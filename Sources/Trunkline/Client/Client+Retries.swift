@@ -2,20 +2,20 @@
 extension Client {
     /// Handles a request that left its link or the table because of a failure: retries it, or ends it with `error`.
     ///
-    /// - Parameter onLink: What is known about the attempt, if it was on a link.
-    func fail(_ id: RequestID, _ error: ClientError, _ onLink: AttemptOnLink? = nil) {
+    /// - Parameter onLink: What is known about the try, if it was on a link.
+    func fail(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         if !retry(id, after: error, onLink) { end(id, error, onLink) }
     }
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
-    private func retry(_ id: RequestID, after error: ClientError, _ onLink: AttemptOnLink?) -> Bool {
+    private func retry(_ id: RequestID, after error: ClientError, _ onLink: TryOnLink?) -> Bool {
         guard let request = requests[id], let waiter = requests.waiter(of: id), let extras = waiter.extras,
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let attempt = attempt(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
-        guard let next = call.next(after: error, attempt, at: now, using: &generator), let until = next.delayedUntil,
+        let failed = lastTry(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        guard let next = call.next(after: error, failed, at: now, using: &generator), let until = next.delayedUntil,
             until < waiter.coalesced?.end ?? .distantFuture
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
@@ -36,7 +36,7 @@ extension Client {
         extras.begin(next)
         requests.delay(queued, until: until)
         parts.noteOffLink(id)
-        tell(.steps, .requestRetrying(id: id, attempt: next.attempt, delay: until.since(now)))
+        tell(.steps, .requestRetrying(id: id, tryNumber: next.tryNumber, delay: until.since(now)))
         return true
     }
 

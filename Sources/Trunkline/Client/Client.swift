@@ -67,7 +67,7 @@ public actor Client {
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    @safe var attemptDurations = DurationCounter()
+    @safe var tryDurations = DurationCounter()
     /// How long tries waited, without those that went to a link at once.
     var queueDurations = LatencyHistogram()
     /// Exclusive access: see `LoopActor`.

@@ -36,7 +36,7 @@ struct TrackedCall: Sendable {
     /// written.
     let frame: Frame
     /// The number of the current try, counted from 1.
-    private(set) var attempt = 1
+    private(set) var tryNumber = 1
     /// The fate of the earlier tries.
     private(set) var earlierFate: ClientError.Fate
     /// The end of the back-off before the next try; `nil` during a try.
@@ -44,7 +44,7 @@ struct TrackedCall: Sendable {
     /// The end of the back-off before this try; `nil` for the first one.
     private(set) var rested: Instant?
     /// The latest earlier tries.
-    private(set) var failedAttempts: [Timeline.Attempt] = []
+    private(set) var failedTries: [Timeline.Try] = []
 
     /// The maximum number of earlier tries that are kept.
     private static let maximumKept = 8
@@ -60,27 +60,27 @@ struct TrackedCall: Sendable {
     /// - Parameter failed: The present try.
     func next(
         after error: ClientError,
-        _ failed: Timeline.Attempt,
+        _ failed: Timeline.Try,
         at now: Instant,
         using generator: inout SeededGenerator
     ) -> TrackedCall? {
         guard let backoff = backoff(after: error) else { return nil }
-        let wait = Int64.random(in: backoff.waits(round: attempt - 1), using: &generator)
+        let wait = Int64.random(in: backoff.waits(round: tryNumber - 1), using: &generator)
         let until = now.advanced(by: .nanoseconds(wait))
         if let deadline = options.deadline, until >= deadline { return nil }
         var next = self
-        next.attempt += 1
+        next.tryNumber += 1
         next.earlierFate = error.fate.after(earlierFate)
         next.delayedUntil = until
         next.rested = until
-        if next.failedAttempts.count == Self.maximumKept { next.failedAttempts.removeFirst() }
-        next.failedAttempts.append(failed)
+        if next.failedTries.count == Self.maximumKept { next.failedTries.removeFirst() }
+        next.failedTries.append(failed)
         return next
     }
 
     /// Returns the back-off after `error`; `nil` if the request is not retried.
     private func backoff(after error: ClientError) -> Backoff? {
-        guard case .idempotent(let attempts, let backoff) = options.retry, attempt < attempts else { return nil }
+        guard case .idempotent(let tries, let backoff) = options.retry, tryNumber < tries else { return nil }
         switch error.code {
         case .connectionLost, .protocolViolation: return backoff
         // A call that does not wait for a link is not retried because there is none.
@@ -101,7 +101,7 @@ struct TrackedCall: Sendable {
     /// Returns the error as the caller must see it, with the fate and the number of all tries.
     func amended(_ error: ClientError) -> ClientError {
         let error = error.after(earlierFate)
-        guard attempt > 1 else { return error }
-        return error.changed { $0.tries = attempt }
+        guard tryNumber > 1 else { return error }
+        return error.changed { $0.tries = tryNumber }
     }
 }

@@ -194,7 +194,7 @@ extension Connection {
         noteUnencodable(result.refused)
         if link.isInHandshake { return takeInHandshake(result, link) }
         for refusal in result.refused where refusal.item.id != 0 {
-            let onLink = link.state.attempt(WriteLog.Times(), now: loop.now, hasFailed: true)
+            let onLink = link.state.tryOnLink(WriteLog.Times(), now: loop.now, hasFailed: true)
             if link.state.machine.refused(refusal) {
                 events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
             } else {

@@ -211,22 +211,22 @@ extension Connection {
     }
 
     /// What is known about the request `id` on its link; `nil` if it has left the link.
-    func attempt(
+    func tryOnLink(
         _ id: RequestID,
         _ session: UInt64,
         _ place: LinkMachine.Place,
         at now: Instant
-    ) -> AttemptOnLink? {
+    ) -> TryOnLink? {
         guard let link = links[session], let times = link.state.machine.writeTimes(of: id, at: place) else {
             return nil
         }
-        return link.state.attempt(times, now: now, hasFailed: true)
+        return link.state.tryOnLink(times, now: now, hasFailed: true)
     }
 
     /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
     /// if that link has ended.
-    func attempt(_ session: UInt64, at position: OutboundPosition, now: Instant) -> AttemptOnLink? {
-        links[session].map { $0.state.attempt(at: position, now: now, hasFailed: false) }
+    func tryOnLink(_ session: UInt64, at position: OutboundPosition, now: Instant) -> TryOnLink? {
+        links[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
     }
 
     /// Whether the server may have received the request.

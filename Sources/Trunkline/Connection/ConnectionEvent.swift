@@ -8,7 +8,7 @@ enum ConnectionEvent: Sendable {
     /// A part of a response was received. Its request stays on its link.
     case part(RequestID, Frame)
     /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
-    indirect case failed(RequestID, ClientError, AttemptOnLink)
+    indirect case failed(RequestID, ClientError, TryOnLink)
     /// The kernel has accepted the last byte of a message. It has left its link, on which its frame was at this
     /// position.
     case wrote(RequestID, OutboundPosition)

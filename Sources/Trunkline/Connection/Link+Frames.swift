@@ -283,7 +283,7 @@ extension Link.State {
         _ cause: FrameError,
         _ taken: inout Link.Taken
     ) {
-        let onLink = attempt(at: request.position, now: taken.now, hasFailed: true)
+        let onLink = tryOnLink(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let serial, let type) = cancellation else { return }
         if let frame = codec.cancelFrame(for: serial, type: type) { machine.send(frame) }

@@ -190,15 +190,15 @@ final class Link {
 // MARK: - Timelines
 
 extension Link.State {
-    /// What the link knows at `now` about the attempt whose frame is, or was, at `position`.
-    func attempt(at position: OutboundPosition, now: Instant, hasFailed: Bool) -> AttemptOnLink {
-        attempt(machine.writeTimes(of: position), now: now, hasFailed: hasFailed)
+    /// What the link knows at `now` about the try whose frame is, or was, at `position`.
+    func tryOnLink(at position: OutboundPosition, now: Instant, hasFailed: Bool) -> TryOnLink {
+        tryOnLink(machine.writeTimes(of: position), now: now, hasFailed: hasFailed)
     }
 
-    /// What the link knows at `now` about an attempt that was written at `times`.
-    func attempt(_ times: WriteLog.Times, now: Instant, hasFailed: Bool) -> AttemptOnLink {
+    /// What the link knows at `now` about a try that was written at `times`.
+    func tryOnLink(_ times: WriteLog.Times, now: Instant, hasFailed: Bool) -> TryOnLink {
         let link = described(at: now, inFlight: machine.count, hasFailed: hasFailed)
-        return AttemptOnLink(link: link, times: times)
+        return TryOnLink(link: link, times: times)
     }
 
     /// The link at `now`, with its condition if one of its requests, of which there are `inFlight`, has failed.

@@ -26,7 +26,7 @@ extension Client {
         of id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
-        _ onLink: AttemptOnLink?,
+        _ onLink: TryOnLink?,
         at now: Instant
     ) -> ClientError {
         let failure = Metrics.Failure(error.code, error.fate)
@@ -47,7 +47,7 @@ extension Client {
     func noteTry(of request: RequestFacts, from rested: Instant?, at now: Instant) {
         guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
         if request.hasWaited { noteWait(of: request, from: rested) }
-        attemptDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
+        tryDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
     }
 
     @inline(never)
@@ -74,19 +74,19 @@ extension Client {
     ) {
         let recorder = waiter.tracked?.options.recorder
         guard isSlow || recorder != nil else { return }
-        let timeline = timeline(of: id, request, waiter, attempt(of: request, at: position, now), nil, at: now)
+        let timeline = timeline(of: id, request, waiter, lastTry(of: request, at: position, now), nil, at: now)
         if isSlow { slowest.add(timeline, at: now) }
         recorder?.add(timeline)
     }
 
-    /// What is known about the last attempt of a request that was answered.
-    func attempt(
+    /// What is known about the last try of a request that was answered.
+    func lastTry(
         of request: RequestFacts,
         at position: OutboundPosition,
         _ now: Instant
-    ) -> AttemptOnLink? {
+    ) -> TryOnLink? {
         guard case .onLink(let session, _) = request.place else { return nil }
-        return connection.inCallOfOwner { $0.attempt(session, at: position, now: now) }
+        return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }
 
     /// The timeline of a request that ends at `now`.
@@ -94,32 +94,32 @@ extension Client {
         of id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
-        _ onLink: AttemptOnLink?,
+        _ onLink: TryOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
     ) -> Timeline {
-        let last = attempt(request, waiter, onLink, failure, at: now)
+        let last = lastTry(request, waiter, onLink, failure, at: now)
         let call = waiter.tracked
         return Timeline(
             id: id,
             type: request.type,
-            attemptCount: call?.attempt ?? 1,
-            attempts: (call?.failedAttempts ?? []) + [last]
+            tryCount: call?.tryNumber ?? 1,
+            tries: (call?.failedTries ?? []) + [last]
         )
     }
 
-    /// The last attempt of a request, which ends at `now`.
-    func attempt(
+    /// The last try of a request, which ends at `now`.
+    func lastTry(
         _ request: RequestFacts,
         _ waiter: Waiter,
-        _ onLink: AttemptOnLink?,
+        _ onLink: TryOnLink?,
         _ failure: Metrics.Failure?,
         at now: Instant
-    ) -> Timeline.Attempt {
+    ) -> Timeline.Try {
         let call = waiter.tracked
-        let started = call?.failedAttempts.last?.endedAt ?? request.accepted
+        let started = call?.failedTries.last?.endedAt ?? request.accepted
         let rested = call?.rested.map { min($0, now) }
-        return Timeline.Attempt(
+        return Timeline.Try(
             request.accepted,
             started: started,
             rested: rested,

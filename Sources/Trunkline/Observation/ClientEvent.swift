@@ -113,8 +113,8 @@ public struct ClientEvent: Sendable {
         case messageWritten(id: UInt64, after: Duration)
         /// The request ended without a valid response. `after` is the time since its call.
         case requestFailed(id: UInt64, ClientError, after: Duration)
-        /// The request failed and will be sent again after `delay`, as try number `attempt`.
-        case requestRetrying(id: UInt64, attempt: Int, delay: Duration)
+        /// The request failed and will be sent again after `delay`, as try number `tryNumber`.
+        case requestRetrying(id: UInt64, tryNumber: Int, delay: Duration)
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
@@ -232,8 +232,8 @@ extension ClientEvent {
             return [("id", number(id)), ("duration", .seconds(duration.inSeconds))]
         case .requestFailed(let id, let failure, let duration):
             return [("id", number(id)), ("duration", .seconds(duration.inSeconds))] + error(failure)
-        case .requestRetrying(let id, let attempt, let delay):
-            return [("id", number(id)), ("attempt", number(attempt)), ("delay", .seconds(delay.inSeconds))]
+        case .requestRetrying(let id, let tryNumber, let delay):
+            return [("id", number(id)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
         case .stateChanged(let state): return state.fields
         case .linkDraining(let endpoint, let session, let cause):

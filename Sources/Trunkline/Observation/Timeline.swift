@@ -7,7 +7,7 @@ public struct Timeline: Sendable, Hashable {
     /// request.
     ///
     /// All durations are counted from the call, unless they say otherwise.
-    public struct Attempt: Sendable, Hashable {
+    public struct Try: Sendable, Hashable {
         /// When the request was made.
         fileprivate let accepted: Instant
         /// When the try before failed; for the first try, when the request was made.
@@ -17,7 +17,7 @@ public struct Timeline: Sendable, Hashable {
         let admitted: Instant?
         /// How long no link was ready while the request waited, in nanoseconds.
         let withoutLink: Int64
-        let onLink: AttemptOnLink?
+        let onLink: TryOnLink?
         let firstPartAt: Instant?
         let endedAt: Instant
 
@@ -62,7 +62,7 @@ public struct Timeline: Sendable, Hashable {
             rested: Instant?,
             withoutLink: Int64,
             admitted: Instant?,
-            _ onLink: AttemptOnLink?,
+            _ onLink: TryOnLink?,
             firstPart: Instant?,
             ended: Instant,
             _ failure: Client.Metrics.Failure?
@@ -79,7 +79,7 @@ public struct Timeline: Sendable, Hashable {
         }
     }
 
-    /// The link of an attempt.
+    /// The link of a try.
     public struct Link: Sendable, Hashable {
         /// The server's endpoint.
         public let endpoint: Endpoint
@@ -91,7 +91,7 @@ public struct Timeline: Sendable, Hashable {
         let socketAddress: SocketAddress?
         /// The session number of the link.
         public let session: UInt64
-        /// The state of the link when the attempt failed; `nil` for an attempt that succeeded.
+        /// The state of the link when the try failed; `nil` for a try that succeeded.
         public let condition: Condition?
 
         init(_ endpoint: Endpoint, _ address: SocketAddress?, session: UInt64, _ condition: Condition?) {
@@ -117,28 +117,28 @@ public struct Timeline: Sendable, Hashable {
     /// The type number of the request; 0 if the protocol has none.
     public let type: UInt32
     /// The number of tries.
-    public let attemptCount: Int
+    public let tryCount: Int
     /// The latest tries, at most nine, in order. The last one ended the request.
-    public let attempts: [Attempt]
+    public let tries: [Try]
     /// When the task of the caller continued, counted from the call. `nil` unless the call has a ``TimelineRecorder``
     /// and returns when the request has ended.
     public private(set) var resumption: Duration?
 
     /// The time from the call to the end of the request.
-    public var duration: Duration { attempts.last?.end ?? .zero }
+    public var duration: Duration { tries.last?.end ?? .zero }
     /// Why the request failed; `nil` if it was answered or, for a one-way message, written.
-    public var failure: Client.Metrics.Failure? { attempts.last?.failure }
+    public var failure: Client.Metrics.Failure? { tries.last?.failure }
 
-    init(id: UInt64, type: UInt32, attemptCount: Int, attempts: [Attempt]) {
-        (self.id, self.type, self.attemptCount, self.attempts) = (id, type, attemptCount, attempts)
+    init(id: UInt64, type: UInt32, tryCount: Int, tries: [Try]) {
+        (self.id, self.type, self.tryCount, self.tries) = (id, type, tryCount, tries)
     }
 
     /// Notes that the task of the caller continued at `now`.
-    mutating func noteResumption(at now: Instant) { resumption = attempts.first.map { now.since($0.accepted) } }
+    mutating func noteResumption(at now: Instant) { resumption = tries.first.map { now.since($0.accepted) } }
 }
 
-/// What a link knows about an attempt.
-struct AttemptOnLink: Sendable, Hashable {
+/// What a link knows about a try of a request.
+struct TryOnLink: Sendable, Hashable {
     let link: Timeline.Link
     let times: WriteLog.Times
 }
@@ -154,13 +154,13 @@ extension Timeline: CustomStringConvertible {
     /// that link for 7.9 s; ping unanswered; 3 other requests in flight
     /// ```
     public var description: String {
-        guard let last = attempts.last else { return "" }
-        let count = attemptCount > 1 ? "\(attemptCount) attempts, the last one " : ""
+        guard let last = tries.last else { return "" }
+        let count = tryCount > 1 ? "\(tryCount) tries, the last one " : ""
         return "after \(duration.text): \(count)\(last)"
     }
 }
 
-extension Timeline.Attempt: CustomStringConvertible {
+extension Timeline.Try: CustomStringConvertible {
     /// What the request waited for, where it was written, and the state of the link, in one line.
     public var description: String {
         let waits = [

@@ -193,7 +193,7 @@ struct NginxTests {
     @Test func requestsBehindTheLastResponseAreSentAgain() async throws {
         try await withServer({ ($0.requests.maximumInFlight, $0.requests.retryBudget) = (16, nil) }) { _, client in
             let requests = try (0..<10_000).map { try number($0, at: "/few") }
-            let results = await client.send(all: requests, options: CallOptions(retry: .idempotent(attempts: 100)))
+            let results = await client.send(all: requests, options: CallOptions(retry: .idempotent(tries: 100)))
             for (index, result) in results.enumerated() { #expect(try text(result) == "\(index)") }
             let metrics = await client.metrics
             #expect(metrics.connection.disconnects[.goAway] == 100, "\(metrics)")
@@ -209,7 +209,7 @@ struct NginxTests {
                     all: try (0..<2000).map { try number($0) },
                     options: CallOptions(
                         retry: .idempotent(
-                            attempts: 100,
+                            tries: 100,
                             backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(50))
                         )
                     )

@@ -15,8 +15,8 @@ import Testing
         return TrackedCall(options, Frame(.request))
     }
 
-    private var failed: Timeline.Attempt {
-        Timeline.Attempt(
+    private var failed: Timeline.Try {
+        Timeline.Try(
             now,
             started: now,
             rested: nil,
@@ -36,7 +36,7 @@ import Testing
         return call.next(after: ClientError(code, fate, "failed"), failed, at: now, using: &generator)
     }
 
-    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: .min)], codes)
+    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(tries: 1), .idempotent(tries: .min)], codes)
     func onlyIdempotentRequestsAreRetried(_ retry: RetryPolicy, _ code: ClientError.Code) {
         #expect(next(call(retry), code) == nil)
         #expect(next(call(retry), code, .notSent) == nil)
@@ -54,13 +54,13 @@ import Testing
     }
 
     @Test func retriesAreLimited() {
-        var call = call(.idempotent(attempts: 4))
-        for attempt in 2...4 {
+        var call = call(.idempotent(tries: 4))
+        for tryNumber in 2...4 {
             guard let next = next(call.awake, .connectionLost) else {
-                Issue.record("not retried: attempt \(attempt)")
+                Issue.record("not retried: tryNumber \(tryNumber)")
                 return
             }
-            #expect(next.attempt == attempt)
+            #expect(next.tryNumber == tryNumber)
             call = next
         }
         #expect(next(call.awake, .connectionLost) == nil)
@@ -77,7 +77,7 @@ import Testing
         let backoff = Backoff(base: .milliseconds(10), cap: .milliseconds(40))
         for seed in 0..<200 as Range<UInt64> {
             var generator = SeededGenerator(seed: seed)
-            var call = call(.idempotent(attempts: .max, backoff: backoff))
+            var call = call(.idempotent(tries: .max, backoff: backoff))
             for longest in [10, 20, 40, 40, 40] as [Int64] {
                 let error = ClientError(.connectionLost, .unknown, "lost")
                 guard let next = call.next(after: error, failed, at: now, using: &generator),

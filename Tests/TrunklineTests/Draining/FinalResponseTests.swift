@@ -128,7 +128,7 @@ struct FinalResponseTests {
             let results = await client.send(
                 all: (0..<400).map { ask("\($0)") },
                 timeout: .seconds(60),
-                options: CallOptions(retry: .idempotent(attempts: 100))
+                options: CallOptions(retry: .idempotent(tries: 100))
             )
             for (index, result) in results.enumerated() {
                 #expect((try? result.get())?.body == Bytes("\(index)"))
@@ -233,7 +233,7 @@ struct FinalResponseTests {
             for index in 0..<300 {
                 let padding = String(repeating: "x", count: index % 50 == 7 ? 200_000 : index % 7)
                 handles.append(
-                    client.start(ask("\(index)\(padding)"), options: CallOptions(retry: .idempotent(attempts: 50)))
+                    client.start(ask("\(index)\(padding)"), options: CallOptions(retry: .idempotent(tries: 50)))
                 )
                 if index % 5 == Int(seed % 5) { handles[index / 2].cancel() }
                 if index % 40 == 39 { try await network.clock.sleep(for: .microseconds(50 * Int64(seed))) }

@@ -116,7 +116,7 @@ extension HeavyTests {
         }
 
         /// Requests in flight fail or are retried. All others wait.
-        @Test(arguments: Mechanism.allCases, [RetryPolicy.ifUnsent, .idempotent(attempts: 1000)])
+        @Test(arguments: Mechanism.allCases, [RetryPolicy.ifUnsent, .idempotent(tries: 1000)])
         func suspendingUnderLoadLosesOnlyRequestsInFlight(_ mechanism: Mechanism, _ policy: RetryPolicy) async throws {
             let outcome = try await withCrowd(by: mechanism, policy: policy) { client, servers, ledger in
                 for round in 1...Self.rounds {

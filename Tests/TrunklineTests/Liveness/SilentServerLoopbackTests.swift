@@ -50,7 +50,7 @@ struct SilentServerLoopbackTests {
                 var reports = client.disconnects.makeAsyncIterator()
                 try await client.connect()
                 let lost = client.start(ask("lost"))
-                let kept = client.start(ask("kept"), options: CallOptions(retry: .idempotent(attempts: 1000)))
+                let kept = client.start(ask("kept"), options: CallOptions(retry: .idempotent(tries: 1000)))
                 let error = await failure(of: lost)
                 #expect(error?.code == .connectionLost && error?.fate == .unknown)
                 #expect((error?.cause as? TransportError)?.code == .halfOpen)

@@ -80,7 +80,7 @@ struct ResponseCheckTests {
             let retried = await failure { () throws(ClientError) in
                 try await client.send(
                     request("type"),
-                    options: CallOptions(retry: .idempotent(attempts: 2), waitsForReady: false)
+                    options: CallOptions(retry: .idempotent(tries: 2), waitsForReady: false)
                 )
             }
             #expect(retried?.code == .protocolViolation)

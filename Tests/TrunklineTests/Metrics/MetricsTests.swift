@@ -72,7 +72,7 @@ struct MetricsTests {
     /// One request, whatever the number of its tries, with the fate of all of them.
     @Test(arguments: [true, false])
     func aRetriedRequestIsCountedOnce(succeeds: Bool) throws {
-        let options = ClientOptions { $0.requests.retry = .idempotent(attempts: 3) }
+        let options = ClientOptions { $0.requests.retry = .idempotent(tries: 3) }
         try simulate(options: options, handler: { $0.body == "a" ? .noReply : .echo }) { service, client in
             try await client.connect()
             let handle = client.start(ask(succeeds ? "b" : "a"), timeout: .seconds(5))
@@ -205,7 +205,7 @@ struct MetricsTests {
     @Test func requestsAreCountedByWhatTheyWaitFor() throws {
         let options = ClientOptions {
             $0.requests.maximumInFlight = 1
-            $0.requests.retry = .idempotent(attempts: 3, backoff: Backoff(minimum: .seconds(2)))
+            $0.requests.retry = .idempotent(tries: 3, backoff: Backoff(minimum: .seconds(2)))
         }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             try await client.connect()
@@ -286,7 +286,7 @@ struct MetricsTests {
             let results = await client.send(all: (0..<4).map { ask($0) }, timeout: .seconds(60))
             #expect(results.allSatisfy { $0.error == nil })
             let metrics = await client.metrics
-            let (queueing, attempts) = (metrics.queueDurations, metrics.attemptDurations)
+            let (queueing, attempts) = (metrics.queueDurations, metrics.tryDurations)
             #expect(queueing.count == 4 && attempts.count == 4)
             #expect(try #require(queueing.percentile(25)) < .milliseconds(100))
             #expect(try #require(queueing.percentile(100)) >= .seconds(3))
@@ -299,7 +299,7 @@ struct MetricsTests {
 
     @Test func everyTryIsMeasuredWithoutItsBackOff() throws {
         let options = ClientOptions {
-            $0.requests.retry = .idempotent(attempts: 2, backoff: Backoff(minimum: .seconds(4)))
+            $0.requests.retry = .idempotent(tries: 2, backoff: Backoff(minimum: .seconds(4)))
         }
         try simulate(options: options, handler: { $0.body == "a" ? .noReply : .echo }) { service, client in
             try await client.connect()
@@ -308,13 +308,13 @@ struct MetricsTests {
             try await service.pass(.seconds(1))
             service.network.reset("db")
             try await service.server.waitForRequests(2)
-            #expect(await client.metrics.attemptDurations.count == 1)
+            #expect(await client.metrics.tryDurations.count == 1)
             handle.cancel()
             _ = await failure(of: handle)
             let metrics = await client.metrics
-            #expect(metrics.attemptDurations.count == 2 && metrics.queueDurations.count == 2)
+            #expect(metrics.tryDurations.count == 2 && metrics.queueDurations.count == 2)
             #expect(try #require(metrics.queueDurations.percentile(100)) < .seconds(1))
-            let tries = metrics.queueDurations.sum + metrics.attemptDurations.sum
+            let tries = metrics.queueDurations.sum + metrics.tryDurations.sum
             #expect(metrics.callDurations.sum - tries >= .seconds(4))
             #expect(await client.diagnostics.audit() == [])
         }
@@ -329,7 +329,7 @@ struct MetricsTests {
             #expect(await client.metrics.waitingBytes >= 1000)
             _ = await failure(of: handle)
             let metrics = await client.metrics
-            #expect(metrics.attemptDurations.count == 0 && metrics.waitingBytes == 0)
+            #expect(metrics.tryDurations.count == 0 && metrics.waitingBytes == 0)
             #expect(try #require(metrics.queueDurations.mean) >= .seconds(5))
             #expect(await client.diagnostics.audit() == [])
         }
@@ -338,7 +338,7 @@ struct MetricsTests {
     /// A retry that is cancelled in its back-off has neither waited nor been on a link.
     @Test func aTryThatEndsInItsBackOffIsNotMeasured() throws {
         let options = ClientOptions {
-            $0.requests.retry = .idempotent(attempts: 2, backoff: Backoff(minimum: .seconds(10)))
+            $0.requests.retry = .idempotent(tries: 2, backoff: Backoff(minimum: .seconds(10)))
         }
         try simulate(options: options, handler: { _ in .noReply }) { service, client in
             let handle = client.start(ask("a"), timeout: .seconds(60))
@@ -348,7 +348,7 @@ struct MetricsTests {
             handle.cancel()
             _ = await failure(of: handle)
             let metrics = await client.metrics
-            #expect(metrics.attemptDurations.count == 1 && metrics.queueDurations.count == 1 && metrics.retries == 1)
+            #expect(metrics.tryDurations.count == 1 && metrics.queueDurations.count == 1 && metrics.retries == 1)
             #expect(await client.diagnostics.audit() == [])
         }
     }

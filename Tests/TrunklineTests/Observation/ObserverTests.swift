@@ -107,7 +107,7 @@ struct ObserverTests {
         let options = ClientOptions {
             $0.observers = [collector]
             $0.requests.maximumInFlight = 1
-            $0.requests.retry = .idempotent(attempts: 2)
+            $0.requests.retry = .idempotent(tries: 2)
         }
         let handler: LoopbackServer.Handler = { request in
             request.body == "slow" ? .after(.seconds(2), .echo) : request.body == "never" ? .noReply : .echo
@@ -249,7 +249,7 @@ struct ObserverTests {
                 "requests.answered ids=1 durations=0.005"
             ),
             (.messageWritten(id: 1, after: .milliseconds(5)), "message.written id=1 duration=0.005"),
-            (.requestRetrying(id: 1, attempt: 2, delay: .seconds(1)), "request.retrying id=1 attempt=2 delay=1.0"),
+            (.requestRetrying(id: 1, tryNumber: 2, delay: .seconds(1)), "request.retrying id=1 try=2 delay=1.0"),
             (.lateResponse(id: 1), "request.late_response id=1"),
             (.stateChanged(.ready("db:1", session: 4)), "connection.ready endpoint=db:1 session=4"),
             (.stateChanged(.noNetwork(cause: .unreachable)), "connection.no_network cause=unreachable"),

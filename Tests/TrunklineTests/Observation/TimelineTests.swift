@@ -19,18 +19,18 @@ struct TimelineTests {
                 await failure { () throws(ClientError) in try await client.send(ask("late"), timeout: .seconds(8)) }
             )
             let timeline = try #require(error.timeline)
-            let attempt = try #require(timeline.attempts.first)
-            #expect(timeline.attemptCount == 1 && timeline.duration >= .seconds(8) && timeline.type == 0x410)
+            let tried = try #require(timeline.tries.first)
+            #expect(timeline.tryCount == 1 && timeline.duration >= .seconds(8) && timeline.type == 0x410)
             #expect(timeline.failure == Client.Metrics.Failure(.timedOut, .unknown))
-            let link = try #require(attempt.link)
+            let link = try #require(tried.link)
             #expect(link.endpoint == Wire.endpoint("db:7000") && link.session > 0)
             #expect(link.address?.hasSuffix(":7000") == true)
             let condition = try #require(link.condition)
             #expect(condition.isPingUnanswered && condition.othersInFlight == 3 && condition.silence >= .seconds(8))
-            #expect(attempt.timeWithoutLink == .zero && attempt.timeQueued == .zero)
-            let written = try #require(attempt.lastByteWritten)
-            #expect(written < .milliseconds(10) && attempt.firstByteWritten == written && attempt.encoding == written)
-            #expect(attempt.admission.map { $0 <= written } == true)
+            #expect(tried.timeWithoutLink == .zero && tried.timeQueued == .zero)
+            let written = try #require(tried.lastByteWritten)
+            #expect(written < .milliseconds(10) && tried.firstByteWritten == written && tried.encoding == written)
+            #expect(tried.admission.map { $0 <= written } == true)
             let text = "\(error)"
             #expect(
                 text.hasPrefix("timedOut (fate unknown): deadline exceeded after 8 s: written on session"),
@@ -48,9 +48,9 @@ struct TimelineTests {
             let error = try #require(
                 await failure { () throws(ClientError) in try await client.send(ask("a"), timeout: .seconds(2)) }
             )
-            let attempt = try #require(error.timeline?.attempts.first)
-            #expect(attempt.link == nil && attempt.admission == nil && attempt.lastByteWritten == nil)
-            #expect(attempt.timeWithoutLink == .seconds(2) && attempt.timeQueued == .zero)
+            let tried = try #require(error.timeline?.tries.first)
+            #expect(tried.link == nil && tried.admission == nil && tried.lastByteWritten == nil)
+            #expect(tried.timeWithoutLink == .seconds(2) && tried.timeQueued == .zero)
             #expect("\(error)".contains("after 2 s: waited 2 s for a link"), "\(error)")
         }
     }
@@ -63,8 +63,8 @@ struct TimelineTests {
             let error = try #require(
                 await failure { () throws(ClientError) in try await client.send(ask("b"), timeout: .seconds(2)) }
             )
-            let attempt = try #require(error.timeline?.attempts.first)
-            #expect(attempt.link == nil && attempt.timeQueued == .seconds(2) && attempt.timeWithoutLink == .zero)
+            let tried = try #require(error.timeline?.tries.first)
+            #expect(tried.link == nil && tried.timeQueued == .seconds(2) && tried.timeWithoutLink == .zero)
             #expect(
                 "\(error)".contains("(requests.maximumInFlight); ended after 2 s: waited 2 s for its turn"),
                 "\(error)"
@@ -86,14 +86,14 @@ struct TimelineTests {
             for handle in handles { _ = try await handle.value }
             let timelines = recorder.timelines
             try #require(timelines.count == 2)
-            let (first, second) = (timelines[0].attempts[0], timelines[1].attempts[0])
+            let (first, second) = (timelines[0].tries[0], timelines[1].tries[0])
             #expect(first.timeWithoutLink >= .seconds(5) && first.timeQueued < .milliseconds(10))
             #expect(
                 second.timeWithoutLink >= .seconds(5)
                     && second.timeWithoutLink < first.timeWithoutLink + .milliseconds(10)
             )
             #expect(second.timeQueued >= .seconds(1) && second.timeQueued < .seconds(1.1))
-            #expect(timelines.allSatisfy { $0.failure == nil && $0.attempts[0].link?.condition == nil })
+            #expect(timelines.allSatisfy { $0.failure == nil && $0.tries[0].link?.condition == nil })
             #expect(timelines.allSatisfy { $0.resumption == nil })
         }
     }
@@ -110,14 +110,14 @@ struct TimelineTests {
             await client.renewLink()
             _ = await failure(of: first)
             _ = try await second.value
-            let attempt = try #require(recorder.timelines.first?.attempts.first)
-            #expect(attempt.timeQueued >= .seconds(4) && attempt.timeWithoutLink < .seconds(1), "\(attempt)")
+            let tried = try #require(recorder.timelines.first?.tries.first)
+            #expect(tried.timeQueued >= .seconds(4) && tried.timeWithoutLink < .seconds(1), "\(tried)")
         }
     }
 
     @Test func everyTryOfARetriedRequestIsOnTheTimeline() throws {
         let options = ClientOptions {
-            $0.requests.retry = .idempotent(attempts: 3, backoff: Backoff(minimum: .seconds(2)))
+            $0.requests.retry = .idempotent(tries: 3, backoff: Backoff(minimum: .seconds(2)))
         }
         let answers = Lock(0)
         let handler: LoopbackServer.Handler = { _ in
@@ -133,15 +133,15 @@ struct TimelineTests {
             service.network.reset("db")
             #expect(try await reply.body == "a")
             let timeline = try #require(recorder.takeAll().first)
-            #expect(timeline.attemptCount == 2 && timeline.attempts.count == 2 && timeline.failure == nil)
-            let (first, second) = (timeline.attempts[0], timeline.attempts[1])
+            #expect(timeline.tryCount == 2 && timeline.tries.count == 2 && timeline.failure == nil)
+            let (first, second) = (timeline.tries[0], timeline.tries[1])
             #expect(first.failure == Client.Metrics.Failure(.connectionLost, .unknown) && first.begin == .zero)
             #expect(first.lastByteWritten != nil && first.link?.condition != nil)
             #expect(second.begin == first.end && second.timeInBackOff >= .seconds(2) && second.failure == nil)
             #expect(try #require(second.link?.session) > (try #require(first.link?.session)))
             #expect(try #require(second.admission) >= second.begin + second.timeInBackOff)
             #expect(try #require(timeline.resumption) >= timeline.duration)
-            #expect(timeline.description.contains("2 attempts, the last one waited"), "\(timeline)")
+            #expect(timeline.description.contains("2 tries, the last one waited"), "\(timeline)")
             #expect(recorder.timelines.isEmpty)
         }
     }
@@ -164,13 +164,13 @@ struct TimelineTests {
             #expect(timelines.count == 9 && Set(timelines.map(\.id)).count == 9)
             #expect(timelines.map { $0.resumption != nil } == [true, true, true, true, true, true, false, false, true])
             for timeline in timelines {
-                let attempt = try #require(timeline.attempts.last)
-                let admitted = try #require(attempt.admission)
-                let written = try #require(attempt.lastByteWritten)
-                #expect(admitted <= written && written <= attempt.end, "\(timeline)")
+                let tried = try #require(timeline.tries.last)
+                let admitted = try #require(tried.admission)
+                let written = try #require(tried.lastByteWritten)
+                #expect(admitted <= written && written <= tried.end, "\(timeline)")
             }
             for timeline in timelines.suffix(2) {
-                let first = try #require(timeline.attempts[0].firstPart)
+                let first = try #require(timeline.tries[0].firstPart)
                 #expect(first < timeline.duration, "\(timeline)")
             }
         }

@@ -10,7 +10,7 @@ extension HeavyTests {
         private static func policy(_ caller: Int) -> RetryPolicy {
             switch caller % 4 {
             case 0: .never
-            case 1: .idempotent(attempts: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
+            case 1: .idempotent(tries: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
             default: .ifUnsent
             }
         }
@@ -85,7 +85,7 @@ extension HeavyTests {
             let endpoints = servers.map(\.endpoint)
             let client = Client(to: endpoints, speaking: .standard, options: options, on: mechanism.loops)
             let crowd = Crowd(of: max(20, crowdSize / 4), on: client) { _ in
-                .idempotent(attempts: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
+                .idempotent(tries: 10_000, backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(10)))
             }
             let reports = reports(of: client)
             let ends = try await crowd.ask {

@@ -155,7 +155,7 @@ struct RequestPartCancellationTests {
                 _ = client.start(whole(filled(1_000_000)))
                 try await service.pass(.seconds(1))
             }
-            let retry = RetryPolicy.idempotent(attempts: 2, backoff: Backoff(base: .seconds(60), cap: .seconds(60)))
+            let retry = RetryPolicy.idempotent(tries: 2, backoff: Backoff(base: .seconds(60), cap: .seconds(60)))
             let stream = client.open(piece("b"), options: CallOptions(retry: retry)).responses
             if request == "rests" {
                 try await service.server.waitForRequests(2)
@@ -202,7 +202,7 @@ struct RequestPartCancellationTests {
 
     @Test func aRequestIsRetriedOnlyIfNoPartWasAdded() throws {
         try simulate(handler: Self.joining) { service, client in
-            let policy = RetryPolicy.idempotent(attempts: 5)
+            let policy = RetryPolicy.idempotent(tries: 5)
             let alone = client.open(piece("a"), options: CallOptions(retry: policy)).responses
             try await service.server.waitForRequest { $0.body == "a" }
             await service.server.disconnectAll(reset: true)

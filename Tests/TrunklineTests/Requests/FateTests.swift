@@ -206,7 +206,7 @@ struct FateTests {
     @Test(arguments: 0..<3 as Range<UInt64>)
     func idempotentRequestsSurviveFiftyDisconnects(_ seed: UInt64) throws {
         let policy = RetryPolicy.idempotent(
-            attempts: 51,
+            tries: 51,
             backoff: Backoff(base: .milliseconds(1), cap: .milliseconds(5))
         )
         for (times, error) in try disconnectFiftyTimes(seed: seed, policy) {

@@ -285,7 +285,7 @@ struct QueueingTests {
     }
 
     @Test func aCallThatDoesNotWaitIsRetriedOnlyIfThereIsALink() throws {
-        let policy = RetryPolicy.idempotent(attempts: 3, backoff: Backoff(base: .seconds(4), cap: .seconds(4)))
+        let policy = RetryPolicy.idempotent(tries: 3, backoff: Backoff(base: .seconds(4), cap: .seconds(4)))
         try simulate(handler: { _ in .noReply }) { service, client in
             try await client.connect()
             let handle = client.start(ask("a"), options: CallOptions(retry: policy, waitsForReady: false))

@@ -36,7 +36,7 @@ struct RetryTests {
 
     @Test func anIdempotentRequestIsRetriedWhenItsLinkIsLost() throws {
         try simulate(handler: resetting(2)) { service, client in
-            let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
+            let reply = try await client.send(ask("a"), options: CallOptions(retry: .idempotent(tries: 3)))
             #expect(reply.body == "a")
             #expect(await service.server.journal.requestCount == 3)
             let metrics = await client.metrics
@@ -49,7 +49,7 @@ struct RetryTests {
     @Test func afterItsLastAttemptARequestFailsWithTheLastError() throws {
         try simulate(handler: resetting(5)) { service, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(tries: 3)))
             }
             #expect(error?.code == .connectionLost)
             #expect(error?.fate == .unknown)
@@ -60,7 +60,7 @@ struct RetryTests {
         }
     }
 
-    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(attempts: 1), .idempotent(attempts: -1)])
+    @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(tries: 1), .idempotent(tries: -1)])
     func otherRequestsFailWithTheirLink(_ policy: RetryPolicy) throws {
         try simulate(handler: resetting(1)) { service, client in
             let error = await failure { () throws(ClientError) in
@@ -85,7 +85,7 @@ struct RetryTests {
     }
 
     @Test func everyFormOfCallIsRetried() throws {
-        let options = ClientOptions { $0.requests.retry = .idempotent(attempts: 4) }
+        let options = ClientOptions { $0.requests.retry = .idempotent(tries: 4) }
         try simulate(options: options, handler: resetting(3)) { service, client in
             let handle = client.start(ask("handle"))
             let results = await client.send(all: [ask("x"), ask("y")])
@@ -123,7 +123,7 @@ struct RetryTests {
         let handler: LoopbackServer.Handler = { _ in .status(5) }
         try simulate(speaking: statusLayout, handler: handler) { service, client in
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 5)))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(tries: 5)))
             }
             #expect(error?.code == .rejected)
             #expect(await service.server.journal.requestCount == 1)
@@ -145,7 +145,7 @@ struct RetryTests {
                 try await client.send(
                     ask("a"),
                     timeout: .seconds(1),
-                    options: CallOptions(retry: .idempotent(attempts: .max, backoff: backoff))
+                    options: CallOptions(retry: .idempotent(tries: .max, backoff: backoff))
                 )
             }
             let took = service.now - began
@@ -158,14 +158,14 @@ struct RetryTests {
         }
     }
 
-    /// An attempt that cannot begin before the deadline would only hide the error and delay it.
+    /// A try that cannot begin before the deadline would only hide the error and delay it.
     @Test func aBackoffThatEndsAfterTheDeadlineIsNotBegun() throws {
         try simulate(handler: resetting(1)) { service, client in
             try await client.connect()
             let began = service.now
             let long = Backoff(base: .seconds(100_000), cap: .seconds(100_000))
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 5, backoff: long)))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(tries: 5, backoff: long)))
             }
             #expect(error?.code == .connectionLost)
             let took = service.now - began
@@ -174,16 +174,16 @@ struct RetryTests {
         }
     }
 
-    /// The request was written once, and its second attempt has not begun. The second attempt is unsent, but the server
+    /// The request was written once, and its second try has not begun. The second try is unsent, but the server
     /// may have handled the first.
     @Test func aRequestCancelledBetweenTwoAttemptsHasFateUnknown() throws {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         try simulate(seed: 3, handler: resetting(1)) { service, client in
-            let handle = client.start(ask("a"), options: CallOptions(retry: .idempotent(attempts: 2, backoff: long)))
+            let handle = client.start(ask("a"), options: CallOptions(retry: .idempotent(tries: 2, backoff: long)))
             let other = client.start(
                 ask("b"),
                 timeout: .seconds(600),
-                options: CallOptions(retry: .idempotent(attempts: 2, backoff: long))
+                options: CallOptions(retry: .idempotent(tries: 2, backoff: long))
             )
             try await service.server.waitForRequests(1)
             try await service.pass(.milliseconds(20))
@@ -203,7 +203,7 @@ struct RetryTests {
         let long = Backoff(base: .seconds(5), cap: .seconds(5))
         for closesNow in [true, false] {
             try simulate(handler: resetting(1)) { service, client in
-                let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
+                let policy = RetryPolicy.idempotent(tries: 2, backoff: long)
                 let handle = client.start(ask("a"), timeout: .seconds(60), options: CallOptions(retry: policy))
                 try await service.server.waitForRequests(1)
                 try await service.pass(.milliseconds(20))
@@ -236,7 +236,7 @@ struct RetryTests {
             async let results = client.send(
                 all: requests,
                 timeout: .seconds(30),
-                options: CallOptions(retry: .idempotent(attempts: 2))
+                options: CallOptions(retry: .idempotent(tries: 2))
             )
             try await service.server.waitForRequests(10)
             service.network.reset("db")
@@ -263,7 +263,7 @@ struct RetryTests {
             let error = await failure { () throws(ClientError) in try await client.send(ask("usual")) }
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
-            let policy = RetryPolicy.idempotent(attempts: 50, backoff: Backoff(base: .seconds(1), cap: .seconds(1)))
+            let policy = RetryPolicy.idempotent(tries: 50, backoff: Backoff(base: .seconds(1), cap: .seconds(1)))
             let handle = client.start(ask("patient"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.pass(.seconds(5))
             service.network.acceptConnections(to: "db")
@@ -279,7 +279,7 @@ struct RetryTests {
         try simulate(options: options) { service, client in
             service.network.refuseConnections(to: "db")
             let error = await failure { () throws(ClientError) in
-                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(attempts: 3)))
+                try await client.send(ask("a"), options: CallOptions(retry: .idempotent(tries: 3)))
             }
             #expect(error?.code == .unavailable)
             #expect(error?.fate == .notSent)
@@ -294,7 +294,7 @@ struct RetryTests {
         let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
         let long = Backoff(base: .seconds(20), cap: .seconds(20))
         try simulate(seed: 2, options: options, handler: resetting(1)) { service, client in
-            let policy = RetryPolicy.idempotent(attempts: 2, backoff: long)
+            let policy = RetryPolicy.idempotent(tries: 2, backoff: long)
             let handle = client.start(ask("delayed"), timeout: .seconds(60), options: CallOptions(retry: policy))
             try await service.server.waitForRequests(1)
             service.network.refuseConnections(to: "db")

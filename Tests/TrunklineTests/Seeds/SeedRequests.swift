@@ -10,7 +10,7 @@ extension SeedPlan {
     func retry(of number: UInt64) -> RetryPolicy {
         switch (number &+ seed) % 5 {
         case 0: .never
-        case 1: .idempotent(attempts: 3, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(20)))
+        case 1: .idempotent(tries: 3, backoff: Backoff(base: .milliseconds(5), cap: .milliseconds(20)))
         default: .ifUnsent
         }
     }

@@ -104,9 +104,9 @@ struct ReassemblyTests {
             #expect(error?.code == .overloaded && error?.fate == .answered)
             #expect(error?.message.contains("20000 bytes (maximumReplySize)") == true)
             let timeline = error?.timeline
-            #expect(timeline?.attempts.last?.link?.session == 1)
+            #expect(timeline?.tries.last?.link?.session == 1)
             #expect(timeline?.description.contains("has ended") == false, "\(timeline as Any)")
-            #expect(timeline?.attempts.last?.lastByteWritten != nil)
+            #expect(timeline?.tries.last?.lastByteWritten != nil)
             try await expectEcho("y", by: client)
             #expect(await service.server.totalConnections == 1)
             #expect(await service.server.received.count == 2)

@@ -43,10 +43,10 @@ public enum RetryPolicy: Sendable, Hashable {
     /// retry of a request that was never written takes none, because it adds no load to the server.
     ///
     /// - Parameters:
-    ///   - attempts: The maximum number of tries, including the first. Less than 1 counts as 1. Default 3.
+    ///   - tries: The maximum number of tries, including the first. Less than 1 counts as 1. Default 3.
     ///   - backoff: How long to wait before each further try, with full jitter. Default 50 ms, doubling up to 1 s. If
     ///     the next try could not begin before the request's deadline, the request fails at once with its last error.
-    indirect case idempotent(attempts: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
+    indirect case idempotent(tries: Int = 3, backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1)))
 }
 
 extension RetryPolicy {
