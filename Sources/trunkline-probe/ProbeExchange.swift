@@ -101,7 +101,7 @@ extension ProbedLink {
             case .failed(let error): return end(error)
             }
         }
-        transport?.awaitsWritable = transport?.isHoldingBytes ?? false
+        transport?.awaitsWritable = (transport as? SecuredTransport)?.isHoldingBytes ?? false
     }
 
     // MARK: In

@@ -73,8 +73,14 @@ extension Connection {
     /// Ends the attempt under way, if there is one, and its link.
     func abandonAttempt() {
         reportEndOfAttempt()
-        endAttempt()
+        endDialling()
         dropHandshaking(ClientError(.connectionLost, .notSent, "the client ended the attempt"))
+    }
+
+    /// Ends the attempt, unless it has a link.
+    func endDialling() {
+        dialer.cancel()
+        attempt = nil
     }
 
     /// Closes the attempt's link. Requests that wait on it fail with `error`.
@@ -97,23 +103,35 @@ extension Connection {
             self.attempt?.isHeld = true
             return arm(at: nil)
         }
-        open(attempt)
+        dial(attempt)
     }
 
     /// Creates the attempt; its time starts now.
     private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
-        let now = loop.now
-        return Attempt(
-            attempt,
-            startedAt: now,
-            deadline: now.advanced(by: options.connecting.timeout),
-            initialPath: path(to: attempt.endpoint)
-        )
+        Attempt(attempt, startedAt: loop.now, initialPath: path(to: attempt.endpoint))
     }
 
-    private func open(_ attempt: ReconnectMachine.Attempt) {
-        arm(at: self.attempt?.deadline)
-        if attempt.endpoint.isSecured { prepareSecurity(for: attempt) } else { beginRace(attempt) }
+    private func dial(_ attempt: ReconnectMachine.Attempt) {
+        arm(at: nil)  // the dialer watches its time itself
+        dialer.dial(attempt.endpoint, for: self)
+        noteProgress()
+    }
+
+    /// Notes how far dialling has come.
+    private func noteProgress() {
+        guard let attempt else { return }
+        let progress = dialer.progress
+        // The addresses of an earlier attempt are kept until there are new ones.
+        if !progress.addresses.isEmpty, progress.addresses != attempt.addresses {
+            attempt.addresses = progress.addresses
+            pathView.addresses[attempt.attempt.endpoint] = progress.addresses
+            pathView.unresolved.remove(attempt.attempt.endpoint)
+            notePathsOfAttempt()
+        }
+        if attempt.firstPath == nil, let address = progress.firstAddress {
+            attempt.firstPath = (address, path(to: address))
+        }
+        publishState()
     }
 
     /// Whether an attempt may begin while other links exist.
@@ -126,7 +144,7 @@ extension Connection {
             guard let held = connection.attempt, held.isHeld, connection.mayOverlap else { return }
             connection.attempt = connection.makeAttempt(held.attempt)
             connection.notePathsOfAttempt()
-            connection.open(held.attempt)
+            connection.dial(held.attempt)
         }
     }
 
@@ -134,18 +152,17 @@ extension Connection {
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            handshaking != nil ? .handshaking : self.attempt?.phase ?? .connecting
+            handshaking != nil ? .handshaking : dialer.progress.phase ?? .connecting
         if phase == .resolving {
             // A look-up without an answer says nothing about the name, nor about the network of this host.
-            if self.attempt?.race?.rules.isResolved == true {
+            if dialer.progress.isResolved {
                 pathView.unresolved.insert(attempt.endpoint)
             } else {
                 pathView.unresolved.remove(attempt.endpoint)
             }
         }
         let paths = pathsOfAttempt
-        keepLookups()
-        endAttempt()
+        endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { lastCause = error }
         if failures.count == 8 { failures.removeFirst() }
@@ -176,13 +193,18 @@ extension Connection {
         }
     }
 
-    /// The attempt has a connected socket. Begins the handshake on it, if there is one.
-    func established(_ attempt: ReconnectMachine.Attempt, _ transport: any Transport, at address: SocketAddress) {
-        guard machine.attempt == attempt else { return transport.close() }
+    /// The attempt has a connected channel. Begins the handshake on it, if there is one.
+    private func established(_ channel: DialedChannel) {
+        let transport = channel.transport
+        guard let attempt = machine.attempt, let begun = self.attempt, begun.attempt == attempt else {
+            return transport.close()
+        }
+        transport.handler = self
+        begun.deadline = channel.deadline
         linksBegun += 1
         let now = loop.now
-        if let startedAt = self.attempt?.startedAt { counts.connectDurations.record(from: startedAt, to: now) }
-        let path = path(of: transport, to: address.family == nil ? nil : address)
+        counts.connectDurations.record(from: begun.startedAt, to: now)
+        let path = path(of: transport, to: channel.address.family == nil ? nil : channel.address)
         let link = Link(
             attempt,
             transport,
@@ -193,6 +215,7 @@ extension Connection {
             quarantine: options.requests.quarantine,
             at: now
         )
+        link.fileVersions = channel.fileVersions
         links.begin(link)
         if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
@@ -204,7 +227,7 @@ extension Connection {
         guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
         attempt = nil
-        lateLookups.drop()
+        dialer.forget(except: [])
         if let replaced = beginning.replaced, let link = links[replaced.session] {
             drain(link, replaced.reason.cause)
         }
@@ -223,36 +246,26 @@ extension Connection {
         startLiveness(link)
         updateReading()
         events.append(.ready(session: session, link.endpoint))
-        link.fileVersions = security?.versions
-        watchFiles()
+        watchFiles(of: link)
         takeBetterPath(link)
         publishState()
         scheduleFlush()
     }
 }
 
-extension Connection: TransportHandler {
-    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
-        var event = (id, event)
+extension Connection: DialerDelegate {
+    nonisolated func dialer(did event: DialEvent) {
+        var event = event
         onItsLoop(&event) { connection, event in
-            connection.heard(event.0, event.1)
+            switch event {
+            case .progressed: connection.noteProgress()
+            case .connected(let channel): connection.established(channel)
+            case .failed(let error, let isPermanent):
+                if let attempt = connection.machine.attempt {
+                    connection.attemptFailed(attempt.id, error, isPermanent: isPermanent)
+                }
+            }
             connection.deliverEvents()
-        }
-    }
-
-    private func heard(_ id: UInt64, _ event: TransportEvent) {
-        guard let link = links.link(ofTransport: id) else { return raceHears(of: id, event) }
-        switch event {
-        case .securing: return
-        // The sockets of a race are handled above, so this is TLS that the handshake has started (`startTLS`).
-        case .connected: upgraded(link)
-        case .connectFailed(let error): upgradeFailed(link, error)
-        // What is left from the last turn is read first, within this turn's share.
-        case .readable: if isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
-        case .writable:
-            if link.isReady { link.state.machine.socketTookBytes(at: loop.turnTime) }
-            flush(link.session)
-            scheduleFlush()  // it may have been the last frame of a draining link
         }
     }
 }
@@ -265,7 +278,7 @@ extension LinkLog.Ready {
             session: link.session,
             attempt: link.attempt,
             duration: now.since(startedAt ?? link.establishedAt),
-            tlsVersion: (link.state.transport as? SecuredTransport)?.session?.version
+            tlsVersion: link.state.secured?.session?.version
         )
     }
 }

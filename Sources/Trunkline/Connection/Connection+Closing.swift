@@ -58,7 +58,7 @@ extension Connection {
         closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
         guard let ready else { return finishClosing() }
         if let closingFrame = ready.state.codec.closingFrame() { ready.state.machine.send(closingFrame) }
-        guard !ready.state.machine.outbound.isEmpty || ready.state.transport.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
             return finishClosing()
         }
         closing?.left = ready.left
@@ -79,7 +79,7 @@ extension Connection {
         }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
-        guard !ready.state.machine.outbound.isEmpty || ready.state.transport.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
             return finishClosing()
         }
         let left = ready.left
@@ -112,8 +112,8 @@ extension Connection {
         stopWatchingFiles()
         if let pathTimer { loop.arm(pathTimer.timer, at: nil) }
         endHandshake(.connectionWasClosed(.notSent))
-        endAttempt()
-        lateLookups.drop()
+        endDialling()
+        dialer.forget(except: [])
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if link.isDraining, !link.state.machine.outbound.isEmpty {
@@ -157,7 +157,7 @@ extension Link {
         Left(
             position: state.machine.outbound.firstUnwritten,
             unwritten: state.machine.outbound.unwrittenCount,
-            sent: state.transport.takenMark > 0 ? state.transport.sentMark : nil
+            sent: state.secured.flatMap { $0.takenMark > 0 ? $0.sentMark : nil }
         )
     }
 }

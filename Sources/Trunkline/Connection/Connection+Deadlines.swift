@@ -47,33 +47,31 @@ extension Connection {
         if deadlineWait?.isOn == true, unreadCount == 0 { deadlineWait = nil }
     }
 
-    /// The number of links, and of sockets of the race, on which more can be read in the next turn.
+    /// The number of links on which more can be read in the next turn.
     private var unreadCount: Int {
-        var count = attempt?.race?.holdsUnread == true ? 1 : 0
+        var count = 0
         for link in links.all where link.isToBeReadOn || link.holdsMore { count += 1 }
         return count
     }
 
-    /// Gives the attempt under way its time again if its timer fires much later than its deadline: the process was
+    /// Gives the handshake under way its time again if its timer fires much later than its deadline: the process was
     /// stopped, or the machine slept, and neither this side nor the server could go on. Only once for an attempt.
-    func prolongAttempt() {
-        guard let attempt, !attempt.isProlonged else { return }
+    func prolongHandshake() {
+        guard let attempt, !attempt.isProlonged, let handshake = handshaking?.handshake else { return }
         let now = loop.turnTime
-        let handshake = handshaking?.handshake
-        let timeout = handshake == nil ? options.connecting.timeout : options.handshake.timeout
-        let late = now.since(handshake?.deadline ?? attempt.deadline)
-        guard late > max(timeout / 10, .milliseconds(100)) else { return }
+        let timeout = options.handshake.timeout
+        guard now.since(handshake.deadline) > max(timeout / 10, .milliseconds(100)) else { return }
         attempt.isProlonged = true
-        attempt.deadline = now.advanced(by: options.connecting.timeout)
-        guard let handshaking, let handshake else { return }
-        let end = now.advanced(by: options.handshake.timeout)
+        let endOfAttempt = now.advanced(by: options.connecting.timeout)
+        attempt.deadline = endOfAttempt
+        let end = now.advanced(by: timeout)
         let isRestoring = handshake.restoring != nil
-        handshaking.handshake?.deadline = isRestoring ? end : min(attempt.deadline, end)
-        handshaking.handshake?.limit = handshakeLimit(isAttempt: !isRestoring && attempt.deadline < end)
+        handshake.deadline = isRestoring ? end : min(endOfAttempt, end)
+        handshake.limit = handshakeLimit(isAttempt: !isRestoring && endOfAttempt < end)
     }
 }
 
 extension Link {
     /// Whether the transport itself holds bytes, which it reports in the next turn.
-    fileprivate var holdsMore: Bool { state.transport.isReading && state.transport.hasMore }
+    fileprivate var holdsMore: Bool { state.transport.isReading && state.secured?.hasMore == true }
 }

@@ -109,7 +109,7 @@ extension Connection {
         var metrics = counts
         var values = PresentValues(state: state, turnDurations: loop.turnDurations)
         for link in links.all {
-            values.bytesToWrite += link.state.machine.outbound.byteCount + link.state.transport.heldByteCount
+            values.bytesToWrite += link.state.machine.outbound.byteCount + (link.state.secured?.heldByteCount ?? 0)
         }
         if let ready {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
@@ -131,6 +131,9 @@ extension Connection {
             (self.state, self.turnDurations) = (state, turnDurations)
         }
     }
+
+    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
+    var tlsSession: TLSSession? { ready?.state.secured?.session }
 
     /// Returns each contradiction between the metrics as a line of text.
     func audit() -> [String] {
@@ -227,7 +230,7 @@ extension Connection {
         if let handshaking {
             reportEndByUs(.handshaking, handshaking)
         } else if let attempt {
-            let phase = attempt.phase ?? .connecting
+            let phase = dialer.progress.phase ?? .connecting
             let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
             report(phase, .closedLocally, nil, server, pathsOfAttempt)
         }

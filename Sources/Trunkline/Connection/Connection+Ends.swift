@@ -91,7 +91,7 @@ extension Connection {
 
     /// Whether the socket stays until the peer has read everything, or closed its side.
     private func mayLinger(_ link: Link, _ end: LinkEnd) -> Bool {
-        let isHoldingBytes = link.state.transport.isHoldingBytes
+        let isHoldingBytes = link.state.isHoldingBytes
         return switch end {
         // What TLS holds counts as written.
         case .lost(let error): link.isReady && isHoldingBytes && (error as? TransportError)?.code == .closedLocally

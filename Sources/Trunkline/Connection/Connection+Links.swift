@@ -7,10 +7,10 @@ extension Connection {
     func read(_ session: UInt64) {
         guard let link = links[session], !isLostInHandshake(link) else { return }
         defer { endDeadlineWait() }
-        let transport = link.state.transport
+        let secured = link.state.secured
         var share = ReadShare()
         share.limit(to: readBudget(link))
-        let before = transport.receivedCount
+        let before = secured?.receivedCount ?? 0
         var count = 0
         var ending: (any Error)?
         while true {
@@ -36,7 +36,7 @@ extension Connection {
         counts.framesReceived += decoded.count
         if !decoded.isEmpty { recorder?.received(decoded, session: session, at: loop.now) }
         // With TLS this includes bytes of records that are incomplete or have no content.
-        count = max(count, transport.receivedCount &- before)
+        if let secured { count = max(count, secured.receivedCount &- before) }
         if link.isReady, count > 0 || !decoded.isEmpty {
             received(count, hasFrames: !decoded.isEmpty, link)
         }
@@ -167,7 +167,7 @@ extension Connection {
         if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The bytes are encrypted and wait for the socket.
-        if link.state.transport.isHoldingBytes {
+        if link.state.isHoldingBytes {
             link.state.transport.awaitsWritable = true
         } else {
             finishClosing()
@@ -230,6 +230,32 @@ extension Connection {
         link.draining?.rest = nil
         link.state.mayHaveMore = true
         scheduleReading()
+    }
+}
+
+extension Connection: TransportHandler {
+    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
+        var event = (id, event)
+        onItsLoop(&event) { connection, event in
+            connection.heard(event.0, event.1)
+            connection.deliverEvents()
+        }
+    }
+
+    private func heard(_ id: UInt64, _ event: TransportEvent) {
+        guard let link = links.link(ofTransport: id) else { return }
+        switch event {
+        case .securing: return
+        // The dialer has heard of the socket's connection, so this is TLS that the handshake has started (`startTLS`).
+        case .connected: upgraded(link)
+        case .connectFailed(let error): upgradeFailed(link, error)
+        // What is left from the last turn is read first, within this turn's share.
+        case .readable: if isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
+        case .writable:
+            if link.isReady { link.state.machine.socketTookBytes(at: loop.turnTime) }
+            flush(link.session)
+            scheduleFlush()  // it may have been the last frame of a draining link
+        }
     }
 }
 

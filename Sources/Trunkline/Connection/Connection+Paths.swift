@@ -28,7 +28,7 @@ extension Connection {
         let endpoints = Set(machine.endpoints)
         pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
         pathView.unresolved.formIntersection(endpoints)
-        lateLookups.keep(only: endpoints)
+        dialer.forget(except: endpoints)
     }
 
     /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
@@ -46,7 +46,7 @@ extension Connection {
     func path(to address: SocketAddress) -> NetworkPath {
         if address.isLoopback { return .local }
         guard isMonitored else { return .unknown }
-        let source = pathView.hasForeignSource ? nil : socketOptions.sourceAddress
+        let source = pathView.hasForeignSource ? nil : options.connecting.source
         if let source, !loop.pathMonitor.isUsable(source) { return .noRoute }
         return loop.pathMonitor.path(to: address, from: source)
     }
@@ -99,7 +99,7 @@ extension Connection {
         guard let remote else { return LinkPath(local: nil, remote: nil, .local, fresh: .local) }
         var local = isMonitored && !remote.isLoopback ? transport.localAddress : nil
         // Only a socket bound to it can have an address that does not belong to this host.
-        if let address = local, socketOptions.sourceAddress != nil, !loop.pathMonitor.isUsable(address) {
+        if let address = local, options.connecting.source != nil, !loop.pathMonitor.isUsable(address) {
             pathView.hasForeignSource = true
             local = nil
         }
@@ -124,7 +124,7 @@ extension Connection {
 
     private func take(_ change: NetworkChange) {
         guard lifecycle < .closing else { return }
-        lateLookups.drop()
+        dialer.forget(except: [])
         let attempt = machine.attempt
         for session in links.all.map(\.session) { examine(session, change) }
         let look = currentLook
@@ -158,7 +158,7 @@ extension Connection {
             return change == .wake || isGone(path.local) || path.changed != nil
         }
         // An attempt that reads files, or waits for links to drain, has not begun to connect.
-        guard let attempt, !attempt.isHeld, attempt.preparing == nil else { return false }
+        guard let attempt, !attempt.isHeld, dialer.progress.phase != nil else { return false }
         return change == .wake || paths(to: attempt.attempt.endpoint) != attempt.paths
             || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
     }
@@ -174,7 +174,7 @@ extension Connection {
     /// that could not be resolved may be that of this host, and the system may find no route from a source address that
     /// does not belong to this host.
     var looksForRouteAgain: Bool {
-        mayLeadElsewhere || !pathView.unresolved.isEmpty || socketOptions.sourceAddress != nil
+        mayLeadElsewhere || !pathView.unresolved.isEmpty || options.connecting.source != nil
     }
 
     /// Moves a link that has just become ready, if a better path has appeared since its socket was connected.

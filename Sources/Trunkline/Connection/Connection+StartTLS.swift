@@ -1,15 +1,16 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
 extension Connection {
     /// Begins TLS on the link of `session` with the settings in `prepared`. On success the response is empty.
-    func startTLS(_ session: UInt64, _ prepared: Result<Security, TransportError>) async -> Outcome {
+    func startTLS(_ session: UInt64, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
+        let tls: LoadedTLS
         switch prepared {
-        case .success(let prepared): security = prepared
+        case .success(let loaded): tls = loaded
         case .failure(let error):
             entered { if $0.handshaking(session) != nil { $0.attemptFailed(session, error) } }
             return .failure(.tlsUnusable(error))
         }
         return await inHandshake(session) { connection, _, continuation in
-            if let refusal = connection.beginUpgrade(session, continuation) {
+            if let refusal = connection.beginUpgrade(session, tls, continuation) {
                 continuation.resume(returning: .failure(refusal))
             }
         }
@@ -17,13 +18,17 @@ extension Connection {
 
     /// Puts TLS between the link and its socket. If that succeeds, `continuation` is resumed when the TLS handshake
     /// ends. Otherwise returns the error.
-    private func beginUpgrade(_ session: UInt64, _ continuation: Continuation<Outcome>) -> ClientError? {
+    private func beginUpgrade(
+        _ session: UInt64,
+        _ tls: LoadedTLS,
+        _ continuation: Continuation<Outcome>
+    ) -> ClientError? {
         // Pongs normally go out at the end of the turn.
         if let link = handshaking(session), !link.state.machine.outbound.isEmpty { flush(session) }
         guard let link = handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = link.state.machine
-        guard machine.count == 0, machine.outbound.isEmpty, !(link.state.transport is SecuredTransport) else {
+        guard machine.count == 0, machine.outbound.isEmpty, link.state.secured == nil else {
             let message = "startTLS() needs a link in plaintext with no request in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }
@@ -37,9 +42,10 @@ extension Connection {
         // Each was set before. A codec that now refuses one is left with the others.
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         do throws(TransportError) {
-            let engine = try makeEngine(for: link.endpoint)
+            let secured = try dialer.secure(link.state.transport, to: link.endpoint, with: tls, handler: self)
             link.state.codec = fresh
-            link.state.transport = SecuredTransport(engine, on: loop, handler: self, over: link.state.transport)
+            link.state.transport = secured
+            link.fileVersions = tls.versions
             link.handshake?.securing = continuation
             updateReading()
             return nil

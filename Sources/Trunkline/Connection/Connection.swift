@@ -32,6 +32,8 @@ public actor Connection {
     var machine: ReconnectMachine
     /// Every link that is not closed.
     let links = Links()
+    /// Turns the endpoint of an attempt into a connected channel.
+    nonisolated let dialer: any Dialer
     /// The attempt under way, while it has no link yet.
     var attempt: Attempt?
     /// The number of links established so far, ready or not.
@@ -42,8 +44,6 @@ public actor Connection {
     var givenEndpoints: [Endpoint]
     /// The value that the handshake of the latest ready link has stored.
     var serverInfo: (any Sendable)?
-    /// The TLS settings for links to `tls://` endpoints; `nil` before the first such link.
-    var security: Security?
 
     // MARK: Judging the endpoint
 
@@ -65,14 +65,12 @@ public actor Connection {
     var networkProbe: NetworkProbe?
     /// The connection's view of the host's network.
     var pathView = PathView()
-    /// The look-ups that have outlasted their attempts.
-    var lateLookups = LateLookups()
     /// The metrics, without those that are read when they are asked for.
     var counts = Metrics()
 
     // MARK: Timers and turns
 
-    /// Fires at the end of an attempt's time or of a back-off.
+    /// Fires at the end of a handshake's time or of a back-off.
     var timer: LoopTimer?
     var livenessTimer: ConnectionTimer?
     /// The instant for which `livenessTimer` is armed.
@@ -181,6 +179,7 @@ public actor Connection {
         recorder = options.recorder.map { FlightRecorder($0, on: loop) }
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation)
+        dialer = SocketDialer(options, on: loop, recorder)
         givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
@@ -224,7 +223,7 @@ public actor Connection {
         case .idle: return .idle
         case .connecting(let attempt):
             if handshaking != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
-            return switch self.attempt?.phase {
+            return switch dialer.progress.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
             default: .connecting(attempt.endpoint, attempt: attempt.number)
@@ -286,9 +285,9 @@ public actor Connection {
         recorder?.timerFired(lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt")
         if lifecycle == .closing { return closingTimerFired() }
         if let attempt = machine.attempt {
-            prolongAttempt()
+            prolongHandshake()
             if mustReadFirst() { return arm(at: loop.nextTurn) }
-            if handshaking != nil { handshakeTimedOut(attempt.id) } else { raceTimerFired(attempt) }
+            handshakeTimedOut(attempt.id)
         } else {
             perform(machine.timerFired(at: loop.now))
         }

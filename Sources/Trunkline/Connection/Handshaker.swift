@@ -134,8 +134,8 @@ public struct Handshaker: Sendable {
     ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
         // Not on the connection's loop: reading files and asking for a passphrase would block it.
-        let security = await connection.options.tls.security(unlessChangedSince: connection.security)
-        _ = try await connection.startTLS(session, security).get()
+        let tls = await connection.dialer.loadTLS()
+        _ = try await connection.startTLS(session, tls).get()
     }
 
     /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted

@@ -7,6 +7,8 @@
 /// Unchecked Sendable: it lives on one loop, and its methods are called there only.
 package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
     private let transport: any Transport
+    /// `transport`, if that is TLS.
+    private let secured: SecuredTransport?
     private let executor: any EventLoop
     private var timer: LoopTimer?
     /// A reference to itself, which keeps it alive until it is done.
@@ -39,15 +41,18 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
 
     private init(_ transport: any Transport, _ loop: any EventLoop) {
         self.transport = transport
+        secured = transport as? SecuredTransport
         executor = loop
     }
+
+    private var isHoldingBytes: Bool { secured?.isHoldingBytes ?? false }
 
     package func transport(_ id: UInt64, did event: TransportEvent) {
         if isPeerDone { finishUnlessHolding() } else { readToEnd() }
     }
 
     package func timerFired() {
-        let isHolding = transport.isHoldingBytes
+        let isHolding = isHoldingBytes
         guard isHolding || wasHolding, rounds < Self.maximumRounds, let timer else { return finish() }
         rounds += 1
         wasHolding = isHolding
@@ -75,7 +80,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
 
     /// A peer that sends no more may still read.
     private func finishUnlessHolding() {
-        if transport.isHoldingBytes { transport.awaitsWritable = true } else { finish() }
+        if isHoldingBytes { transport.awaitsWritable = true } else { finish() }
     }
 
     private func finish() {

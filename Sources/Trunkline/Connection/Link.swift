@@ -15,7 +15,7 @@ final class Link {
     private(set) var phase: Phase
     /// When the link became ready.
     private(set) var readySince: Instant?
-    /// The versions of the files from which its TLS settings were made.
+    /// The versions of the files from which its TLS settings were made; `nil` in plaintext.
     var fileVersions: [FileVersion?]?
     /// The path of its packets to the server.
     var path: LinkPath
@@ -126,7 +126,9 @@ final class Link {
         /// The requests and frames on it.
         var machine: LinkMachine
         /// Replaced when the handshake starts TLS.
-        var transport: any Transport
+        var transport: any Transport { didSet { secured = transport as? SecuredTransport } }
+        /// `transport`, if that is TLS.
+        private(set) var secured: SecuredTransport?
         /// Encodes and decodes for this link alone.
         var codec: LinkCodec
         var received = ReceiveBuffer()
@@ -155,8 +157,12 @@ final class Link {
             (self.endpoint, self.remote) = (endpoint, remote)
             self.machine = machine
             self.transport = transport
+            secured = transport as? SecuredTransport
             self.codec = codec
         }
+
+        /// Whether TLS has accepted bytes that it has not passed to the socket yet.
+        var isHoldingBytes: Bool { secured?.isHoldingBytes ?? false }
     }
 
     /// Reading from a link that can no longer be written to.
@@ -302,8 +308,8 @@ extension Link.State {
 
     /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.
     private mutating func holdUnsent(_ wrote: inout [RequestID], from start: Int) {
-        let mark = transport.takenMark
-        guard mark > transport.sentMark else { return }
+        guard let secured, secured.takenMark > secured.sentMark else { return }
+        let mark = secured.takenMark
         for id in wrote[start...] { heldWrites.append((id, mark)) }
         wrote.removeSubrange(start...)
     }
@@ -311,7 +317,7 @@ extension Link.State {
     /// Moves the IDs of `heldWrites` whose bytes the kernel has accepted to `wrote`. More bytes may have been encrypted
     /// since then, so on a busy link some always wait.
     private mutating func releaseWrites(_ wrote: inout [RequestID]) {
-        let sent = transport.sentMark
+        guard let sent = secured?.sentMark else { return }
         while let first = heldWrites.first, first.mark <= sent {
             wrote.append(first.id)
             _ = heldWrites.popFirst()

@@ -149,13 +149,6 @@ package protocol Transport: AnyObject {
     /// Whether `handler` receives `.writable`. Initially false.
     var awaitsWritable: Bool { get set }
 
-    /// Whether the latest `read` has left bytes for a later one although its buffer was not full, as TLS may.
-    var hasMore: Bool { get }
-
-    /// The number of bytes received from the network, where it differs from what `read` returns, as with TLS records;
-    /// otherwise 0.
-    var receivedCount: Int { get }
-
     /// The state of the TCP connection; `nil` if this is none, or if the system does not report it.
     var tcpInformation: TCPInformation? { get }
 
@@ -172,20 +165,6 @@ package protocol Transport: AnyObject {
 
     /// Ends the outgoing direction after everything that was written. The peer then reads end of file.
     func finishWriting()
-
-    /// Whether the transport has accepted bytes that it has not passed to the socket yet. When it has passed them all,
-    /// `handler` receives `.writable` if `awaitsWritable` is set.
-    var isHoldingBytes: Bool { get }
-
-    /// The number of bytes, of those that `isHoldingBytes` refers to, that wait for the socket.
-    var heldByteCount: Int { get }
-
-    /// The number of bytes that TLS has passed to the socket. 0 without TLS, where no bytes wait for the socket.
-    var sentMark: Int { get }
-
-    /// The value of `sentMark` once the socket has everything accepted so far. It is never reached if the socket fails
-    /// first.
-    var takenMark: Int { get }
 
     /// Closes the socket. `handler` receives nothing more. Idempotent.
     func close()
@@ -209,12 +188,6 @@ extension Transport {
     }
 
     package var tcpInformation: TCPInformation? { nil }
-    package var receivedCount: Int { 0 }
-    package var hasMore: Bool { false }
-    package var isHoldingBytes: Bool { false }
-    package var heldByteCount: Int { 0 }
-    package var sentMark: Int { 0 }
-    package var takenMark: Int { 0 }
 }
 
 package enum ReadOutcome: Equatable, Sendable {

@@ -173,7 +173,7 @@ extension LoopbackServer {
             await withContinuation { (continuation: Continuation<CancellationError?>) in
                 // Checked here: before this point the part may have been written, or the exchange may have ended.
                 let isWritten = link.sentCount >= mark
-                if isWritten, link.transport.takenMark <= link.transport.sentMark {
+                if isWritten, link.secured.map({ $0.takenMark <= $0.sentMark }) ?? true {
                     return continuation.resume(returning: nil)
                 }
                 guard open.state != .ended, !link.isEnding, links[open.link] === link else {
@@ -199,15 +199,16 @@ extension LoopbackServer {
         let transport = link.transport
         guard let first = link.writers.first, first.mark <= link.sentCount else { return }
         // Bytes may be encrypted and waiting for the socket. If it has failed, the next read reports that.
-        if transport.takenMark > transport.sentMark, case .failed = unsafe transport.write([]) { return }
-        let taken = transport.takenMark
+        let secured = link.secured
+        if let secured, secured.takenMark > secured.sentMark, case .failed = unsafe transport.write([]) { return }
+        let taken = secured?.takenMark ?? 0
         for index in link.writers.indices {
             guard link.writers[index].mark <= link.sentCount else { break }
             if link.writers[index].takenMark == nil { link.writers[index].takenMark = taken }
         }
         // More bytes may have been encrypted since: on a busy link, some are always waiting.
         while let mark = link.writers.first?.takenMark {
-            guard mark <= transport.sentMark else { return transport.awaitsWritable = true }
+            guard mark <= secured?.sentMark ?? 0 else { return transport.awaitsWritable = true }
             link.writers.removeFirst().continuation.resume(returning: nil)
         }
     }

@@ -45,7 +45,7 @@ extension LoopbackServer: TransportHandler {
             case .connected:
                 link.isHandshaking = false
                 server.record.handshakeCount += 1
-                let session = (link.transport as? SecuredTransport)?.session
+                let session = link.secured?.session
                 if session?.isResumed == true { server.record.resumptionCount += 1 }
             case .securing: return
             }
@@ -186,7 +186,7 @@ extension LoopbackServer: TransportHandler {
 
     /// Puts TLS between `link` and its socket. A connection that is already secured cannot start TLS: it is closed.
     private func startTLS(_ link: ServerLink) {
-        guard let tls, link.received.isEmpty, link.backlog.isEmpty, !(link.transport is SecuredTransport) else {
+        guard let tls, link.received.isEmpty, link.backlog.isEmpty, link.secured == nil else {
             record.malformedCount += 1
             return close(link, .gone)
         }

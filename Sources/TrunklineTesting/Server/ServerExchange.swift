@@ -113,7 +113,7 @@ struct PartWriter {
     let open: OpenExchange
     /// The link's `sentCount` once this part is written.
     let mark: Int
-    /// The transport's `sentMark` at which the kernel has accepted this part; `nil` until it is written.
+    /// The `sentMark` of TLS at which the kernel has accepted this part; `nil` until it is written.
     var takenMark: Int?
     let continuation: Continuation<CancellationError?>
 }

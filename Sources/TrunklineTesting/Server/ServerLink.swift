@@ -3,6 +3,8 @@ import Trunkline
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {
     var transport: any Transport
+    /// `transport`, if that is TLS.
+    var secured: SecuredTransport? { transport as? SecuredTransport }
     var codec: LinkCodec
     var received = ReceiveBuffer()
     /// Frames that arrived before reading stopped, kept until it resumes.

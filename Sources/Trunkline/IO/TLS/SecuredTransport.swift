@@ -49,8 +49,11 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// these bounds.
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
+    /// Whether the latest `read` has left bytes for a later one although its buffer was not full.
     package internal(set) var hasMore = false
+    /// The number of bytes received from the network, which differs from what `read` returns.
     package internal(set) var receivedCount = 0
+    /// The number of bytes passed to the socket.
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
     package var localAddress: SocketAddress? { socket?.localAddress }
@@ -282,10 +285,15 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// Far more than an owner's bytes can come to, so two sides that both write first go on reading.
     var hasTooMuchToSend: Bool { engine.outgoing.count > 4 * Self.outputSize && writeFailure == nil }
 
-    /// Bytes of the handshake are not the owner's.
+    /// Whether bytes of the owner were accepted that are not passed to the socket yet. When all of them are, `handler`
+    /// receives `.writable` if `awaitsWritable` is set. Bytes of the TLS handshake are not the owner's.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
+
+    /// The number of bytes, of those that `isHoldingBytes` refers to, that wait for the socket.
     package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
 
+    /// The value of `sentMark` once the socket has everything accepted so far. It is never reached if the socket fails
+    /// first.
     package var takenMark: Int { sentMark + engine.outgoing.count }
 
     // MARK: Ends

@@ -1,0 +1,35 @@
+/// Replacing a link whose TLS files have changed.
+extension Connection {
+    /// Checks the TLS files of `link`, which is ready, at regular intervals.
+    func watchFiles(of link: Link) {
+        guard let interval = options.tls.rotationCheck, link.state.secured != nil, !options.tls.files.isEmpty else {
+            return
+        }
+        let timer = rotationTimer ?? ConnectionTimer(self, "rotation") { $0.lookAtFiles() }
+        rotationTimer = timer
+        loop.arm(timer.timer, at: loop.now.advanced(by: max(.milliseconds(1), interval)))
+    }
+
+    func stopWatchingFiles() {
+        if let rotationTimer { loop.arm(rotationTimer.timer, at: nil) }
+    }
+
+    private func lookAtFiles() {
+        guard let known = ready?.fileVersions else { return }
+        // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
+        // too late has no effect.
+        Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
+            let versions = options.tls.files.map(\.version)
+            await self?.saw(versions, insteadOf: known)
+        }
+    }
+
+    private func saw(_ versions: [FileVersion?], insteadOf known: [FileVersion?]) {
+        guard lifecycle < .closing else { return }
+        if versions != known {
+            observation?.log?.saw(versions)
+            entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+        }
+        if let ready { watchFiles(of: ready) }
+    }
+}

@@ -1,0 +1,46 @@
+/// The TLS settings of a client, as read from its options. Created once, and again when a file has changed.
+struct LoadedTLS {
+    let context: any TLSContext
+    /// The versions of the files it was made from.
+    let versions: [FileVersion?]
+}
+
+extension ClientOptions.TLS {
+    /// The files that may change between one link and the next.
+    var files: [PEM] {
+        var texts: [PEM] = []
+        switch roots {
+        case .system: break
+        case .only(let text), .systemAnd(let text): texts.append(text)
+        }
+        if let identity { texts += [identity.certificates, identity.privateKey] }
+        return texts.filter(\.isFile)
+    }
+
+    /// Reads everything and creates the settings; returns `known` if no file has changed since.
+    func load(unlessChangedSince known: LoadedTLS?) async -> Result<LoadedTLS, TransportError> {
+        let versions = files.map(\.version)
+        if let known, known.versions == versions { return .success(known) }
+        do throws(TransportError) {
+            return .success(LoadedTLS(context: try OpenSSLContext(try await settings()), versions: versions))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func settings() async throws(TransportError) -> TLSSettings {
+        var settings = TLSSettings(.client(verifies: verification == .full))
+        settings.minimumVersion = minimumVersion
+        settings.applicationProtocols = applicationProtocols
+        settings.pins = pins
+        switch roots {
+        case .system: break
+        case .only(let text):
+            settings.trustsSystem = false
+            settings.roots = [try text.load()]
+        case .systemAnd(let text): settings.roots = [try text.load()]
+        }
+        if let identity { settings.identity = try await identity.load() }
+        return settings
+    }
+}
