@@ -41,7 +41,7 @@ public struct ClientError: Error, Sendable {
         /// The request cannot be encoded, or the protocol does not allow this kind of call for it: for example, `post`
         /// with a message that the server answers. Fate `notSent`.
         ///
-        /// Also thrown by ``Connection/frames`` if it already has a consumer.
+        /// Also thrown by ``Connection/withFrames(_:)`` while another call is in progress.
         case invalidRequest
         /// The response cannot be decoded: `TypedRequest.decode` threw `cause`. Fate `answered`; the response is in
         /// ``ClientError/response``.

@@ -395,8 +395,8 @@ extension ClientOptions {
     /// requests in a row time out without a frame in between.
     ///
     /// **While the client does not read a link**, it does not check whether the link is dead. The client does not read
-    /// when `inbound.maximumHeld` is reached for a `.suspendReading` buffer, or when no consumer of
-    /// ``Connection/frames`` requests the next frame. The time without progress counts from when reading resumes.
+    /// when `inbound.maximumHeld` is reached because of a `.suspendReading` buffer, or because no task requests a frame in
+    /// ``Connection/withFrames(_:)``. The time without progress counts from when reading resumes.
     /// Meanwhile the server's pings stay unanswered. A clean end is noticed when reading resumes. A broken connection
     /// (a reset, or a link that the kernel gave up because of `connecting.keepAlive` or `connecting.userTimeout`) is
     /// noticed by a failed write, or within `interval`.

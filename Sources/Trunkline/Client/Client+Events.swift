@@ -4,7 +4,7 @@
 /// A caller is resumed when the table forgets its request (`forget`), which happens once, or when the request is
 /// refused.
 extension Client: ConnectionOwner {
-    nonisolated func handle(_ events: inout [ConnectionEvent]) {
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
         onItsLoop(&events) { client, events in
             client.perform(&events)
             client.finish()

@@ -30,18 +30,14 @@ extension Connection {
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            let error = unavailable()
-            events.append(.unavailable(error))
-            endReader(error)
+            events.append(.unavailable(unavailable()))
         }
         publishState()
     }
 
     /// The strongest present demand for a link.
     var demand: ReconnectMachine.Demand {
-        let demand: ReconnectMachine.Demand =
-            isOwned ? ownerDemand : direct.isIdle ? .none : .request
-        return subscriptions.isEmpty ? demand : max(demand, .pushes)
+        subscriptions.isEmpty ? ownerDemand : max(ownerDemand, .pushes)
     }
 
     /// Why there is no link, for error messages.

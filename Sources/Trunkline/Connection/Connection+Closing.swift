@@ -124,7 +124,6 @@ extension Connection {
         }
         events.append(.closed)
         publishState()
-        endReader()
         for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
     }
 }

@@ -8,7 +8,6 @@ extension Connection {
     /// others go out on the next link.
     func drain(_ link: Link, _ cause: DisconnectCause) {
         let session = link.session
-        guard isOwned else { return lose(session, TransportError.closedByUs) }
         deliverHeld(link)
         // A held frame may have ended the link.
         guard link.isReady else { return }

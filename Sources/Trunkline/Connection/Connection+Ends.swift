@@ -31,7 +31,7 @@ extension Connection {
         let isClosedLocally = (error as? TransportError)?.code == .closedLocally
         // A server may accept links and never answer on any of them.
         let wasNeverHeard = cause == .halfOpen && !link.state.machine.liveness.rules.hasHeard
-        let hasUnanswered = isOwned ? link.state.machine.hasUnanswered : link.state.machine.hasStartedMessage
+        let hasUnanswered = link.state.machine.hasUnanswered || link.state.machine.hasStartedMessage
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
         let isOrderly = cause == .closedByServer || wasQuiet && link.isCutShort(by: error)
         stopLiveness()
@@ -39,7 +39,6 @@ extension Connection {
         let remains = end(link, .lost(error))
         // If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
         if isClosedLocally { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
-        if !isOwned { direct.dropUnasked(of: link.session, beyond: heldLimitOfAllLinks) }
         let action = machine.linkLost(
             link.session,
             cause,

@@ -301,7 +301,7 @@ extension Connection {
     /// now, because otherwise no response could be read. Not while a reader keeps reading suspended.
     func spillInbox() {
         guard let link = handshaking, let handshake = link.handshake, handshake.restoring != nil,
-            !handshake.mayRead, !isPaused, isOwned
+            !handshake.mayRead, !isPaused
         else { return }
         var pushes = handshake.takePushes()
         let session = link.session

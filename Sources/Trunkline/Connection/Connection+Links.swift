@@ -63,8 +63,7 @@ extension Connection {
         else { return false }
         if link.isDraining { return true }
         if let handshake = link.handshake { return handshake.mayRead }
-        if isOwned { return !isPaused || !isHoldFull(link) }
-        return direct.reader != nil || finalReads.byteCount < options.inbound.maximumHeld
+        return !isPaused || !isHoldFull(link)
     }
 
     /// Hands over the decoded frames, and keeps their memory unless it is large.
@@ -87,12 +86,12 @@ extension Connection {
         forEachLink(where: { $0.isToBeReadOn }) { read($0) }
     }
 
-    /// Hands frames over to the handshake, to the requests on the link, or to the consumer of `frames`.
+    /// Hands frames over to the handshake, to the requests on the link, or to the owner.
     func deliver(_ frames: inout [Frame], _ link: Link) {
         if link.isInHandshake { return takeInHandshake(frames, link) }
+        if rules.deliversAll { takeHeartbeats(among: &frames, link) }
         if !link.isDraining {
             if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
-            guard isOwned else { return deliverToReaders(frames, link) }
             if isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
             if !frames.isEmpty { take(&frames, link) }
         } else {
@@ -109,8 +108,7 @@ extension Connection {
         }
         if let ready {
             let transport = ready.state.transport
-            let isWanted = isOwned ? !isPaused : direct.reader != nil || ready.state.held.isUnlimited
-            transport.isReading = isWanted || isOwned && !isHoldFull(ready)
+            transport.isReading = !isPaused || !isHoldFull(ready)
             ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
         }
@@ -186,7 +184,7 @@ extension Connection {
         )
         counts.bytesSent += result.byteCount
         counts.framesSent += result.frameCount
-        if isOwned { link.state.machine.noteWrites(at: loop.now) }
+        link.state.machine.noteWrites(at: loop.now)
     }
 
     /// Removes what was written, or cannot be encoded, from the link.
@@ -271,10 +269,10 @@ extension Connection: LoopActor, LoopWork {
 
 // MARK: - Reading while the owner is paused
 
-/// If the buffer of one stream (of pushes or of a reply) is full and suspends reading, the link must not look dead to the
-/// server, and the client must still detect a dead link.
+/// An owner pauses if the buffer of one stream (of pushes or of a reply) is full and suspends reading, or if no task asks
+/// for frames. The link must not look dead to the server then, and a dead link must still be detected.
 ///
-/// Heartbeats are handed over as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
+/// A client gets heartbeats as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
 /// Only then reading stops.
 ///
 /// A link that ends or drains hands over what it holds although the owner is paused, because the requests on it end.
@@ -304,7 +302,7 @@ extension Connection {
         guard isPaused else { return link.state.held.takeAll() + frames }
         var urgent: [Frame] = []
         for frame in frames {
-            if frame.kind == .ping || frame.kind == .pong {
+            if !rules.deliversAll, frame.kind == .ping || frame.kind == .pong {
                 urgent.append(frame)
             } else {
                 link.state.held.append(frame)

@@ -13,7 +13,7 @@ extension Connection {
     ) -> (events: [ConnectionEvent], nextLook: Instant?) {
         onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
             let (demand, watchesErrors, owner) = call
-            if !connection.isOwned { (connection.owner, connection.isOwned) = (owner, true) }
+            if !connection.hasOwner { (connection.owner, connection.hasOwner) = (owner, true) }
             // `queue` and `parts` must not be used by an event meanwhile.
             connection.isInCallOfOwner = true
             defer { connection.isInCallOfOwner = false }
@@ -238,6 +238,7 @@ extension Connection {
 
     /// Handles frames of a link that is ready or draining.
     func take(_ frames: inout [Frame], _ link: Link) {
+        if rules.deliversAll { return handOver(frames, link) }
         let (session, count) = (link.session, frames.count)
         var taken = Link.Taken(at: loop.now)
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
@@ -259,6 +260,27 @@ extension Connection {
             endDraining(session)
         }
         if let violation = taken.violation { lose(session, violation) }
+    }
+
+    /// Hands all frames over to an owner that is no client.
+    private func handOver(_ frames: [Frame], _ link: Link) {
+        guard !frames.isEmpty else { return }
+        // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
+        if link.isReady, link.state.machine.wasUsed { machine.linkAnswered() }
+        var frames = frames
+        for index in frames.indices { frames[index].session = link.session }
+        events.append(.pushes(frames))
+    }
+
+    /// Answers the pings among the frames, and removes the answers to the client's own pings.
+    func takeHeartbeats(among frames: inout [Frame], _ link: Link) {
+        frames.removeAll { frame in
+            guard frame.kind == .ping || frame.kind == .pong else { return false }
+            let (meaning, hasToWrite) = link.state.takeHeartbeat(frame, rules, at: loop.now)
+            if hasToWrite { scheduleFlush() }
+            if meaning == .answer { notePong(link) }
+            return meaning == .answer
+        }
     }
 
     // MARK: Replacing the link

@@ -8,7 +8,9 @@ import Synchronization
 /// ```swift
 /// let connection = Connection(to: "feed.internal:9000", speaking: .standard)
 /// try await connection.write(Frame(.request, type: 0x410, body: "hello"))
-/// for await frame in try connection.frames { … }
+/// try await connection.withFrames { frames in
+///     for await frame in frames { … }
+/// }
 /// await connection.close()
 /// ```
 ///
@@ -103,16 +105,16 @@ public actor Connection {
     var spareEvents: [ConnectionEvent] = []
     /// Whether the owner is calling: it takes the events itself at the end of its batch.
     var isInCallOfOwner = false
-    /// The client that this connection belongs to.
+    /// The client that this connection belongs to, or `frameUse`.
     weak var owner: (any ConnectionOwner)?
-    /// Whether the connection has ever had an owner.
-    var isOwned = false
+    /// Whether `owner` was set: it is known from its first call.
+    var hasOwner = false
     /// The owner's latest demand for a link.
     var ownerDemand = ReconnectMachine.Demand.none
     /// Whether the owner holds requests or parts that could not go out.
     var isOwnerWaiting = false
     /// Whether the owner takes only heartbeats at present.
-    var isPaused = false
+    var isPaused: Bool
     /// How much memory the pushes take, counted as in `Link.Held`, that links have handed over because they ended or
     /// drained, since the owner paused.
     var surplusBytes = 0
@@ -130,9 +132,9 @@ public actor Connection {
     var closing: Closing?
     var closeWaiters: [Continuation<Void>] = []
 
-    /// The frames to write and to read of a connection without an owner.
-    var direct = DirectUse()
-    /// Whether `frames` has a consumer.
+    /// The use of the connection alone; `nil` if it belongs to a client.
+    let frameUse: FrameUse?
+    /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
     /// The latest ID given to a frame to be written, a request of a handshake, or a subscription.
     var lastID: RequestID = 0
@@ -153,7 +155,8 @@ public actor Connection {
         options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: endpoints, speaking: ProtocolCodec(codec), options: options.clientOptions, loop: loops.next())
+        let (codec, options) = (ProtocolCodec(codec), options.clientOptions)
+        self.init(to: endpoints, speaking: codec, options: options, loop: loops.next(), frameUse: FrameUse())
     }
 
     /// Creates a connection to `endpoint`. It connects on first use.
@@ -169,16 +172,24 @@ public actor Connection {
         options: ConnectionOptions = ConnectionOptions(),
         on loops: EventLoops = .shared
     ) {
-        self.init(to: [endpoint], speaking: ProtocolCodec(codec), options: options.clientOptions, loop: loops.next())
+        self.init(to: [endpoint], speaking: codec, options: options, on: loops)
     }
 
-    init(to endpoints: [Endpoint], speaking codec: ProtocolCodec, options: ClientOptions, loop: any EventLoop) {
+    init(
+        to endpoints: [Endpoint],
+        speaking codec: ProtocolCodec,
+        options: ClientOptions,
+        loop: any EventLoop,
+        frameUse: FrameUse? = nil
+    ) {
         self.loop = loop
         self.options = options
         self.codec = codec
         recorder = options.recorder.map { FlightRecorder($0, on: loop) }
         observation = Observation(options, of: endpoints, recorder, on: loop)
-        rules = LinkRules(codec, options, observation)
+        rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
+        self.frameUse = frameUse
+        isPaused = frameUse != nil
         dialer = SocketDialer(options, on: loop, recorder)
         givenEndpoints = endpoints
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)

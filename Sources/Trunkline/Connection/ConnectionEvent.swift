@@ -1,6 +1,6 @@
-/// An event of a connection, for its client, in order.
+/// An event of a connection, for its owner, in order.
 ///
-/// Events are collected while the connection works and handed over when it has finished: a client is never called in
+/// Events are collected while the connection works and handed over when it has finished: an owner is never called in
 /// the middle of a call, and an event describes something that has already happened.
 enum ConnectionEvent: Sendable {
     /// A response was received. Its request has left its link, on which its frame was at this position.
@@ -19,7 +19,7 @@ enum ConnectionEvent: Sendable {
     /// A request that reports its progress is on a link now.
     case admitted(RequestID, serial: SerialNumber)
     /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
-    /// alone would cost as much as receiving it.
+    /// alone would cost as much as receiving it. If there is no client, these are frames of every kind.
     case pushes([Frame])
     /// These pushes came on a link that has ended or drains, and are more than links may hand over while the owner is
     /// paused. A full buffer that suspends reading drops them.
@@ -67,8 +67,8 @@ struct LinkLoss: Sendable {
     }
 }
 
-/// The client of a connection, which receives all of its events. Called on the loop that both share.
-protocol ConnectionOwner: AnyObject, Sendable {
-    /// Handles the events, taking each out of the array.
-    func handle(_ events: inout [ConnectionEvent])
+/// What uses a connection, and receives all of its events: a client, or a `FrameUse`.
+protocol ConnectionOwner: AnyObject {
+    /// Handles the events, taking each out of the array. Called on the loop.
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection)
 }

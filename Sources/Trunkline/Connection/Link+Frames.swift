@@ -4,6 +4,8 @@ struct LinkRules: Sendable {
     let checksResponses: Bool
     let isInOrder: Bool
     let looksAlike: Bool
+    /// Whether every frame is handed over as it is, except heartbeats that the link has handled: there is no client.
+    let deliversAll: Bool
     let highWatermark: Int
     let lowWatermark: Int
     /// The budget for replies that are reassembled from their parts.
@@ -11,7 +13,8 @@ struct LinkRules: Sendable {
     /// The observers of the steps of requests; `nil` if there are none.
     let stepObservation: Observation?
 
-    init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?) {
+    init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?, deliversAll: Bool) {
+        self.deliversAll = deliversAll
         stepObservation = observation?.wantsSteps == true ? observation : nil
         checksResponses = codec.checksResponses
         isInOrder = codec.matching == .inOrder

@@ -85,7 +85,7 @@ extension Connection {
     func deliverEvents() {
         while !events.isEmpty, !isInCallOfOwner {
             var batch = exchange(&events, with: exchange(&spareEvents, with: []))
-            if let owner { owner.handle(&batch) } else { handle(batch) }
+            owner?.handle(&batch, of: self)
             batch.removeAll(keepingCapacity: batch.count <= 8192)
             spareEvents = batch
         }

@@ -694,18 +694,21 @@ struct ClientTests {
         }) {
             service,
             _ in
-            let connection = service.connection(to: ["db:7000"], speaking: .standard)
+            let options = ClientOptions { $0.inbound.maximumHeld = 100_000 }
+            let connection = service.network.connection(to: ["db:7000"], speaking: .standard, options: options)
             try await connection.write(Frame(.request, type: 0x410, serial: 1))
             try await service.server.waitForRequests(1)
-            var frames = try connection.frames.makeAsyncIterator()
-            #expect(await frames.next()?.body.first == 0)
-            try await service.pass(.seconds(600))
-            // The two buffers between server and client, and one batch of reading.
-            let sent = await service.server.journal.bytesSent
-            #expect(sent < 1024 * 1024 + 2 * 65_536 + 65_536)
-            for number in 1..<1000 { #expect(await frames.next()?.body.first == UInt8(number % 251)) }
-            await connection.close()
-            #expect(await frames.next() == nil)
+            try await connection.withFrames { stream in
+                var frames = stream.makeAsyncIterator()
+                #expect(await frames.next()?.body.first == 0)
+                try await service.pass(.seconds(600))
+                // The two buffers between server and client, one batch of reading, and what is held.
+                let sent = await service.server.journal.bytesSent
+                #expect(sent < 1024 * 1024 + 2 * 65_536 + 65_536 + 100_000)
+                for number in 1..<1000 { #expect(await frames.next()?.body.first == UInt8(number % 251)) }
+                await connection.close()
+                #expect(await frames.next() == nil)
+            }
         }
     }
 
@@ -762,10 +765,12 @@ struct ClientTests {
             let connection = service.connection(to: ["db:7000"], speaking: strictLayout)
             try await connection.write(Frame(.request, type: 7, serial: 1))
             var bodies: [String] = []
-            for await frame in try connection.frames {
-                bodies.append(String(frame.body))
-                try await service.pass(.seconds(1))
-                if bodies.count == 5 { break }
+            try await connection.withFrames { frames in
+                for await frame in frames {
+                    bodies.append(String(frame.body))
+                    try await service.pass(.seconds(1))
+                    if bodies.count == 5 { break }
+                }
             }
             #expect(bodies == ["1", "2", "3", "4", "5"])
             await connection.closeNow()

@@ -199,12 +199,12 @@ struct ClosingTests {
     }
 
     /// An owner that records whether the connection calls it during one of its own calls.
-    private final class Owner: ConnectionOwner {
+    private final class Owner: ConnectionOwner, Sendable {
         private let state = Lock((isCalling: false, wasInterrupted: false))
 
         var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }
 
-        func handle(_ events: inout [ConnectionEvent]) {
+        func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
             state.withLock { if $0.isCalling { $0.wasInterrupted = true } }
             events.removeAll()
         }

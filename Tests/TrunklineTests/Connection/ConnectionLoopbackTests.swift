@@ -37,7 +37,8 @@ struct ConnectionLoopbackTests {
     func framesOfEveryKindComeInOrderAcrossLinks(_ mechanism: Mechanism) async throws {
         let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, type: 2)), .ping, .echo]) }
         try await withConnection(by: mechanism, handler: handler) { server, connection in
-            var frames = try connection.frames.makeAsyncIterator()
+            try await connection.withFrames { stream in
+            var frames = stream.makeAsyncIterator()
             for round in 1...3 {
                 try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
                 var kinds: [Frame.Kind?] = []
@@ -51,6 +52,7 @@ struct ConnectionLoopbackTests {
                 try await server.push(Frame(.push, type: 3))
                 #expect(await next?.type == 3)
                 while let state = await link.next(), !state.isReady {}
+            }
             }
         }
     }
@@ -72,10 +74,10 @@ struct ConnectionLoopbackTests {
             try await server.waitForRequests(1, within: patience)
             var current = connection.states.makeAsyncIterator()
             #expect(await current.next()?.isReady == true)
-            #expect(try await connection.frames.first { _ in true }?.serial == 1)
+            #expect(try await connection.nextFrame()?.serial == 1)
             await server.stopAccepting()
             await server.disconnectAll()
-            async let frame = connection.frames.first { _ in true }  // a reader notices the loss
+            async let frame = connection.nextFrame()  // a reader notices the loss
             while let state = await current.next() {
                 if case .waiting = state { break }
             }
@@ -117,18 +119,18 @@ struct ConnectionLoopbackTests {
             }
             #expect(closed?.code == .closed)
             #expect(closed?.fate == .notSent)
-            let none = try await connection.frames.first { _ in true }
+            let none = try await connection.nextFrame()
             #expect(none == nil)
         }
     }
 
     @Test func aCancelledReaderLeavesTheFramesToTheNextOne() async throws {
         try await withConnection { _, connection in
-            let cancelled = Task { try await connection.frames.first { _ in true } }
+            let cancelled = Task { try await connection.nextFrame() }
             cancelled.cancel()
             #expect(try await cancelled.value == nil)
             try await connection.write(Frame(.request, type: 0x410, serial: 9))
-            #expect(try await connection.frames.first { _ in true }?.serial == 9)
+            #expect(try await connection.nextFrame()?.serial == 9)
         }
     }
 
@@ -186,8 +188,7 @@ struct ConnectionLoopbackTests {
                     for _ in 0..<2 {
                         group.addTask {
                             // Only one consumer is allowed at a time.
-                            guard let frames = try? connection.frames else { return }
-                            for await _ in frames {}
+                            try? await connection.withFrames { frames in for await _ in frames {} }
                         }
                         group.addTask {
                             do throws(ClientError) {
@@ -210,11 +211,9 @@ struct ConnectionLoopbackTests {
             for round in 1...300 {
                 await withTaskGroup(of: Void.self) { group in
                     group.addTask {
-                        guard let frames = try? connection.frames else {
-                            Issue.record("has a consumer")
-                            return
+                        await #expect(throws: Never.self) {
+                            try await connection.withFrames { frames in for await _ in frames.prefix(3) {} }
                         }
-                        for await _ in frames.prefix(3) {}
                     }
                     try? await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
                 }
@@ -226,18 +225,30 @@ struct ConnectionLoopbackTests {
 
     @Test func framesHaveOneConsumerAtATime() async throws {
         try await withConnection { _, connection in
-            func readOne() async throws -> SerialNumber? {
-                let first = try connection.frames
-                let second = await failure { () throws(ClientError) in try connection.frames }
-                #expect(second?.code == .invalidRequest && second?.message.contains("one at a time") == true)
-                return await first.first { _ in true }?.serial
-            }
             // When a consumer has ended, the next one may begin.
             for serial in [3, 4] as [SerialNumber] {
                 try await connection.write(Frame(.request, type: 0x410, serial: serial))
-                let read = try await readOne()
+                let read = try await connection.withFrames { frames in
+                    let second = await #expect(throws: ClientError.self) { try await connection.nextFrame() }
+                    #expect(second?.code == .invalidRequest && second?.message.contains("in progress") == true)
+                    return await frames.first { _ in true }?.serial
+                }
                 #expect(read == serial)
             }
+        }
+    }
+
+    @Test func theFramesOfACallEndWithIt() async throws {
+        try await withConnection { _, connection in
+            let frames = try await connection.withFrames { $0 }
+            try await connection.write(Frame(.request, type: 0x410, serial: 3))
+            #expect(await frames.first { _ in true } == nil)
+            #expect(try await connection.nextFrame()?.serial == 3)
+            await #expect(throws: CancellationError.self) {
+                try await connection.withFrames { _ in throw CancellationError() }
+            }
+            try await connection.write(Frame(.request, type: 0x410, serial: 4))
+            #expect(try await connection.nextFrame()?.serial == 4)
         }
     }
 
@@ -245,10 +256,9 @@ struct ConnectionLoopbackTests {
     /// the stream ends.
     @Test func aFrameStreamThatTwoTasksIterateEnds() async throws {
         try await withConnection { _, connection in
-            func iterateTwice() async throws {
-                let frames = try connection.frames
+            try await connection.withFrames { frames in
                 async let first = serials(of: frames)
-                while await connection.direct.reader == nil { await moment() }
+                while await !connection.hasReader { await moment() }
                 let second = await frames.first { _ in true }
                 #expect(second == nil)
                 #expect(await connection.endReason?.code == .invalidRequest)
@@ -258,18 +268,35 @@ struct ConnectionLoopbackTests {
                 let read = await first
                 #expect(read == [5])
             }
-            try await iterateTwice()
             // The next consumer receives the frames that were not read.
-            let next = try await connection.frames.first { _ in true }
+            let next = try await connection.nextFrame()
             #expect(next?.serial == 6)
             #expect(await connection.endReason == nil)
+        }
+    }
+
+    /// While no task asks for a frame, pings of the server are answered, and the end of the link is noticed.
+    @Test(arguments: Mechanism.allCases)
+    func aConnectionIsAliveWhileNoTaskAsksForAFrame(_ mechanism: Mechanism) async throws {
+        let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, type: 2)), .ping, .echo]) }
+        try await withConnection(by: mechanism, handler: handler) { server, connection in
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            try await server.wait(within: patience) { $0.pongCount == 1 }
+            await server.disconnectAll()
+            var states = connection.states.makeAsyncIterator()
+            while let state = await states.next(), state != .idle {}
+            var kinds: [Frame.Kind] = []
+            try await connection.withFrames { frames in
+                for await frame in frames.prefix(3) { kinds.append(frame.kind) }
+            }
+            #expect(kinds == [.push, .ping, .response])
         }
     }
 
     @Test func endReasonTellsWhyTheFramesEnded() async throws {
         try await withConnection { server, connection in
             #expect(await connection.endReason == nil)
-            async let end = try connection.frames.first { _ in true }
+            async let end = connection.nextFrame()
             try await server.waitForConnections(1, within: patience)
             await connection.close()
             _ = try await end
@@ -281,7 +308,7 @@ struct ConnectionLoopbackTests {
         }
         // No server listens on port 1.
         let connection = Connection(to: "127.0.0.1:1", speaking: .standard, options: options)
-        for await _ in try connection.frames {}
+        try await connection.withFrames { frames in for await _ in frames {} }
         let reason = await connection.endReason
         #expect(reason?.code == .unavailable && reason?.attempts.count == 2)
         await connection.close()
@@ -293,4 +320,12 @@ private func serials(of frames: AsyncStream<Frame>) async -> [SerialNumber] {
     var serials: [SerialNumber] = []
     for await frame in frames { serials.append(frame.serial) }
     return serials
+}
+
+extension Connection {
+    /// Whether a task waits for a frame.
+    fileprivate var hasReader: Bool { frameUse?.reader != nil }
+
+    /// Waits for the next frame.
+    fileprivate func nextFrame() async throws -> Frame? { try await withFrames { await $0.first { _ in true } } }
 }

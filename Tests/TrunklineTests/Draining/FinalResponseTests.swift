@@ -206,10 +206,12 @@ struct FinalResponseTests {
             let connection = network.connection(to: ["a:1"], speaking: NotingCodec())
             try await connection.write(Frame(.request, body: "one"))
             try await connection.write(Frame(.request, body: "two"))
-            var frames = try connection.frames.makeAsyncIterator()
-            let one = await frames.next()
-            #expect(one?.body == "one" && one?.endsLink == true)
-            #expect(await frames.next()?.body == "two")
+            try await connection.withFrames { stream in
+                var frames = stream.makeAsyncIterator()
+                let one = await frames.next()
+                #expect(one?.body == "one" && one?.endsLink == true)
+                #expect(await frames.next()?.body == "two")
+            }
             await connection.close()
             await server.stop()
         }

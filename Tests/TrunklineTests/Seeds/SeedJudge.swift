@@ -107,7 +107,8 @@ extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
-            ("frames to be written", direct.requests.count > 0), ("a reader", direct.reader != nil),
+            ("frames to be written", frameUse.map { $0.writes.count > 0 } ?? false),
+            ("a reader", frameUse?.reader != nil), ("a dialling", dialer.progress.phase != nil),
             ("waiters", !closeWaiters.isEmpty),
             ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
             ("a timer of files", rotationTimer?.timer.deadline != nil),

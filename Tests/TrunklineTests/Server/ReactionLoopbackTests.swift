@@ -344,10 +344,12 @@ struct ReactionLoopbackTests {
 
 /// The next `count` frames of `connection`.
 func frames(of connection: Connection, _ count: Int) async -> [Frame] {
-    var frames: [Frame] = []
-    guard let stream = try? connection.frames else { return [] }
-    for await frame in stream.prefix(count) { frames.append(frame) }
-    return frames
+    let frames = try? await connection.withFrames { stream in
+        var frames: [Frame] = []
+        for await frame in stream.prefix(count) { frames.append(frame) }
+        return frames
+    }
+    return frames ?? []
 }
 
 /// The serials of the next `count` frames of `connection`.

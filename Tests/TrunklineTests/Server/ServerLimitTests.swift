@@ -35,7 +35,7 @@ struct ServerLimitTests {
             let server = try await network.startServer(at: "db:7000", speaking: .standard, options: options)
             // In plaintext, so it sends nothing.
             let mute = Connection(to: "db:7000", speaking: .standard, on: network.loops)
-            async let reading: Void = { if let frames = try? mute.frames { for await _ in frames {} } }()
+            async let reading: Void? = try? mute.withFrames { frames in for await _ in frames {} }
             let secured = Client(
                 to: "tls://db:7000",
                 speaking: .standard,
@@ -50,7 +50,7 @@ struct ServerLimitTests {
             #expect(journal.lastHandshakeFailure?.code == .timedOut)
             #expect((journal.lastFailure as? TransportError)?.code == .timedOut)
             await mute.closeNow()
-            await reading
+            _ = await reading
             try await expectEcho("b", by: secured)
             await secured.close()
             await server.stop()

@@ -1,0 +1,157 @@
+/// The owner of a connection that is used alone, in place of a client: single frames to write, and to read.
+///
+/// Confined to the event loop of its connection, which keeps it.
+final class FrameUse: ConnectionOwner {
+    /// The frames of `write` that are not written yet, each with its caller.
+    private(set) var writes = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
+    /// Always empty: only clients send requests in parts.
+    private var parts = RequestParts()
+    /// Frames that were received and not yet taken: at most what came together, and what links had when they ended.
+    private(set) var inbox = Deque<Frame>()
+    /// The task that waits for the next frame, and the ID of its wait.
+    private(set) var reader: (id: UInt64, continuation: Continuation<Frame?>)?
+    /// Why the frames ended for the latest reader.
+    private(set) var endReason: ClientError?
+
+    // MARK: In
+
+    /// Resumes `continuation` with the next frame: with one that has arrived, or otherwise, if it may wait, when one comes.
+    func read(
+        _ id: UInt64,
+        mayWait: Bool,
+        _ continuation: Continuation<Frame?>,
+        _ connection: isolated Connection
+    ) {
+        endReason = nil
+        if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
+        guard mayWait else { return continuation.resume(returning: nil) }
+        guard reader == nil else {
+            let message = "two tasks iterated frames at the same time; only one task may"
+            endReason = ClientError(.invalidRequest, .notSent, message)
+            return continuation.resume(returning: nil)
+        }
+        reader = (id, continuation)
+        connection.setPaused(false)
+        connection.connectIfNeeded()
+        finish(connection)
+    }
+
+    /// Ends the wait with this ID without a frame.
+    func stopReading(_ id: UInt64, _ connection: isolated Connection) {
+        guard reader?.id == id else { return }
+        endReader()
+        finish(connection)
+    }
+
+    private func endReader(_ reason: ClientError? = nil) {
+        guard let reader = reader.take() else { return }
+        endReason = reason
+        reader.continuation.resume(returning: nil)
+    }
+
+    // MARK: Out
+
+    /// Queues a frame. `continuation` is resumed when the kernel has accepted it.
+    func write(
+        _ id: RequestID,
+        _ frame: Frame,
+        _ continuation: Continuation<Outcome>,
+        _ connection: isolated Connection
+    ) {
+        writes.append(
+            QueuedRequest(id: id, frame: frame, expectsResponse: false),
+            Waiter(.caller(continuation)),
+            deadline: nil,
+            accepted: .distantPast  // not measured
+        )
+        finish(connection)
+    }
+
+    func cancel(_ id: RequestID, _ connection: isolated Connection) {
+        let fate: ClientError.Fate
+        switch writes[id]?.place {
+        case .waiting?, .delayed?:
+            _ = writes.remove(id)
+            fate = .notSent
+        case .onLink(let session, let place)?:
+            switch connection.cancel(id, session, place, isTimeout: false) {
+            case .none: return
+            case .notSent: fate = .notSent
+            case .sent: fate = .unknown
+            }
+        case nil: return
+        }
+        end(id, .failure(ClientError(.cancelled, fate, "the write was cancelled")))
+        finish(connection)
+    }
+
+    private func end(_ id: RequestID, _ outcome: Outcome) { writes.forget(id)?.resume(outcome) }
+
+    private func endWaiting(_ error: ClientError) {
+        for request in writes.queue.removeAll() { end(request.id, .failure(error)) }
+    }
+
+    // MARK: Events
+
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
+        for event in events { perform(event, connection) }
+        finish(connection)
+    }
+
+    /// Puts frames on the link as far as they may go, and tells the connection what is wanted.
+    private func finish(_ connection: isolated Connection) {
+        while true {
+            let (events, _) = connection.work(
+                on: &writes.queue,
+                &parts,
+                demand: reader == nil ? .none : .request,
+                watchesErrors: false,
+                for: self
+            )
+            writes.noteAdmissions(at: connection.loop.now)
+            if events.isEmpty { break }
+            for event in events { perform(event, connection) }
+        }
+        connection.setPaused(reader == nil)
+    }
+
+    private func perform(_ event: ConnectionEvent, _ connection: isolated Connection) {
+        switch event {
+        case .pushes(let frames):
+            for frame in frames { inbox.append(frame) }
+            if reader != nil, let frame = inbox.popFirst() {
+                reader.take()?.continuation.resume(returning: frame)
+            }
+        case .wrote(let id, _): end(id, .success(.none))
+        case .failed(let id, let error, _): end(id, .failure(error))
+        case .returned(let requests): writes.giveBack(requests)
+        case .lost(let loss): take(loss, connection)
+        case .unavailable(let error):
+            endWaiting(error)
+            endReader(error)
+        case .closed:
+            endWaiting(.connectionWasClosed(.notSent))
+            endReader()
+        // Those of requests, which only clients have.
+        case .answered, .part, .wrotePart, .refusedPart, .admitted, .late, .unknownResponse, .unexpected: break
+        case .surplusPushes, .pushesBegin, .ready, .drained, .room, .taken: break
+        }
+    }
+
+    private func take(_ loss: LinkLoss, _ connection: isolated Connection) {
+        writes.giveBack(loss.remains.unsent)
+        let isClosedLocally = (loss.cause as? TransportError)?.code == .closedLocally
+        let isClosed = connection.lifecycle == .closed && isClosedLocally
+        let error =
+            isClosed
+            ? ClientError.connectionWasClosed(.unknown)
+            : ClientError(
+                .connectionLost,
+                .unknown,
+                "the link was lost while writing",
+                endpoint: loss.link.endpoint,
+                cause: loss.cause
+            )
+        for (id, _) in loss.remains.lost { end(id, .failure(error)) }
+    }
+}
