@@ -46,8 +46,7 @@ extension Connection {
         // The reader may have ended already; then no termination handler would run.
         if let first, case .terminated = stream.yield(first) { return }
         guard lifecycle < .closed else { return stream.finish() }
-        lastID += 1
-        let id = lastID
+        let id = memory.nextID()
         access(self) { $0.add(stream, id: id) }
         stream.onTermination = { [weak self] _ in
             self?.schedule { connection in access(connection) { $0.remove(id) } }

@@ -231,7 +231,7 @@ extension Client: LoopActor, CommandQueueOwner {
             end(id, ClientError(.overloaded, .notSent, shortage))
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
-        if isRefused { connection.inCallOfOwner { $0.replacement.hasRefused = true } }
+        if isRefused { connection.inCallOfOwner { $0.endpointJudge.replacement.hasRefused = true } }
         return isRefused
     }
 
@@ -271,9 +271,9 @@ extension Client: LoopActor, CommandQueueOwner {
                 code,
                 .notSent,
                 connection.ready != nil ? message : "\(message); \(connection.whyThereIsNoLink)",
-                endpoint: connection.failures.last?.endpoint,
-                attempts: connection.failures,
-                cause: connection.lastCause
+                endpoint: connection.history.failures.last?.endpoint,
+                attempts: connection.history.failures,
+                cause: connection.history.lastCause
             )
         }
     }

@@ -136,7 +136,7 @@ extension Client {
 
 extension Connection {
     /// The number of the earliest link on which a request made now can go out.
-    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? linksBegun + 1 }
+    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? memory.linksBegun + 1 }
 
     /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`, for
     /// every link that is not ready yet.
@@ -149,16 +149,16 @@ extension Connection {
         var untold: (session: UInt64, number: Int)?
         if let ready, ready.number != first { untold = (ready.session, ready.number) }
         if let untold, !isLast { return (0, untold) }
-        lastID += 1
-        subscriptions[lastID] = (request, expectsResponse)
+        let id = memory.nextID()
+        memory.subscriptions[id] = (request, expectsResponse)
         // Without a link, nothing else may need the next one.
-        guard lifecycle < .closing else { return (lastID, nil) }
+        guard lifecycle < .closing else { return (id, nil) }
         if untold != nil {
             entered { $0.perform($0.machine.oweRenewal(at: $0.loop.now)) }
         } else if ready == nil {
             entered { $0.connectIfNeeded() }
         }
-        return (lastID, nil)
+        return (id, nil)
     }
 
     /// Whether the link of `session` is the one that takes requests.
@@ -167,7 +167,7 @@ extension Connection {
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.
     fileprivate func forget(_ id: UInt64) {
-        guard subscriptions.removeValue(forKey: id) != nil else { return }
+        guard memory.subscriptions.removeValue(forKey: id) != nil else { return }
         guard ready != nil, let handshaking, let handshake = handshaking.handshake,
             id <= handshake.restoredThrough
         else { return }

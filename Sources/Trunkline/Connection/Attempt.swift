@@ -5,6 +5,8 @@ final class Attempt {
     let attempt: ReconnectMachine.Attempt
     /// When it began.
     let startedAt: Instant
+    /// Connects to its endpoint; `nil` before it may begin, and once it has a link.
+    var dialer: (any Dialer)?
     /// The end of its time, handshake included: set when it is connected.
     var deadline: Instant?
     /// Whether its handshake was given its time again after the process was stopped.
@@ -15,6 +17,8 @@ final class Attempt {
     var firstPath: (address: SocketAddress, path: NetworkPath)?
     /// The path to its endpoint when it began, as far as addresses were known.
     let initialPath: NetworkPath
+    /// How far connecting has come.
+    var progress: DialProgress { dialer?.progress ?? DialProgress() }
     var path: NetworkPath { firstPath?.path ?? initialPath }
     /// The paths to its endpoint when it began, or when the name was resolved.
     var paths: [NetworkPath] = []

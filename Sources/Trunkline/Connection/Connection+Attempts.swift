@@ -30,14 +30,14 @@ extension Connection {
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            events.append(.unavailable(unavailable()))
+            port.events.append(.unavailable(unavailable()))
         }
         publishState()
     }
 
     /// The strongest present demand for a link.
     var demand: ReconnectMachine.Demand {
-        subscriptions.isEmpty ? ownerDemand : max(ownerDemand, .pushes)
+        memory.subscriptions.isEmpty ? port.demand : max(port.demand, .pushes)
     }
 
     /// Why there is no link, for error messages.
@@ -51,19 +51,7 @@ extension Connection {
 
     /// The error for callers that wait for a link when the connection gives up.
     func unavailable(_ message: String? = nil) -> ClientError {
-        // The latest cause for each endpoint.
-        let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
-        let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
-        let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
-        let reason = machine.endpoints.isEmpty ? "the list of endpoints is empty" : message ?? usual
-        return ClientError(
-            isSecurity ? .tlsFailed : .unavailable,
-            .notSent,
-            reason,
-            endpoint: failures.last?.endpoint,
-            attempts: failures,
-            cause: lastCause
-        )
+        history.unavailable(machine.endpoints.isEmpty ? "the list of endpoints is empty" : message)
     }
 
     /// Ends the attempt under way, if there is one, and its link.
@@ -73,9 +61,9 @@ extension Connection {
         dropHandshaking(ClientError(.connectionLost, .notSent, "the client ended the attempt"))
     }
 
-    /// Ends the attempt, unless it has a link.
+    /// Ends the attempt, apart from its link.
     func endDialling() {
-        dialer.cancel()
+        attempt?.dialer?.cancel()
         attempt = nil
     }
 
@@ -109,14 +97,21 @@ extension Connection {
 
     private func dial(_ attempt: ReconnectMachine.Attempt) {
         arm(at: nil)  // the dialer watches its time itself
-        dialer.dial(attempt.endpoint, for: self)
+        let dialer = makeDialer(for: attempt.endpoint)
+        self.attempt?.dialer = dialer
+        dialer.dial(for: self)
         noteProgress()
+    }
+
+    /// The dialer for a kind of endpoint.
+    private func makeDialer(for endpoint: Endpoint) -> any Dialer {
+        SocketDialer(endpoint, options, dialMemory, on: loop, recorder)
     }
 
     /// Notes how far dialling has come.
     private func noteProgress() {
         guard let attempt else { return }
-        let progress = dialer.progress
+        let progress = attempt.progress
         // The addresses of an earlier attempt are kept until there are new ones.
         if !progress.addresses.isEmpty, progress.addresses != attempt.addresses {
             attempt.addresses = progress.addresses
@@ -148,10 +143,10 @@ extension Connection {
     func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
-            handshaking != nil ? .handshaking : dialer.progress.phase ?? .connecting
+            handshaking != nil ? .handshaking : self.attempt?.progress.phase ?? .connecting
         if phase == .resolving {
             // A look-up without an answer says nothing about the name, nor about the network of this host.
-            if dialer.progress.isResolved {
+            if self.attempt?.progress.isResolved == true {
                 pathView.unresolved.insert(attempt.endpoint)
             } else {
                 pathView.unresolved.remove(attempt.endpoint)
@@ -160,9 +155,8 @@ extension Connection {
         let paths = pathsOfAttempt
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
-        if ready == nil { lastCause = error }
-        if failures.count == 8 { failures.removeFirst() }
-        failures.append(ClientError.Attempt(endpoint: attempt.endpoint, cause: error))
+        if ready == nil { history.lastCause = error }
+        history.attemptFailed(attempt.endpoint, error)
         let cause = DisconnectCause(error)
         report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number), paths)
         let refusal = error as? HandshakeRefusal
@@ -197,7 +191,8 @@ extension Connection {
         }
         transport.handler = self
         begun.deadline = channel.deadline
-        linksBegun += 1
+        begun.dialer = nil
+        memory.linksBegun += 1
         let now = loop.now
         counts.connectDurations.record(from: begun.startedAt, to: now)
         let path = path(of: transport, to: channel.address.family == nil ? nil : channel.address)
@@ -206,7 +201,7 @@ extension Connection {
             transport,
             codec,
             makeHandshake(),
-            number: linksBegun,
+            number: memory.linksBegun,
             path: path,
             quarantine: options.requests.quarantine,
             at: now
@@ -223,7 +218,7 @@ extension Connection {
         guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
         attempt = nil
-        dialer.forget(except: [])
+        dialMemory.lateLookups.drop()
         if let replaced = beginning.replaced, let link = links[replaced.session] {
             drain(link, replaced.reason.cause)
         }
@@ -231,17 +226,12 @@ extension Connection {
         arm(at: machine.deadline)
         counts.links += 1
         if let log = observation?.log { log.willBeReady(LinkLog.Ready(link, since: startedAt, at: loop.now)) }
-        if link.endpoint != judgedEndpoint {
-            judgedEndpoint = link.endpoint
-            errors?.reset()
-            silence.end()
-        }
-        failures = []
-        lastCause = nil
+        endpointJudge.linkIsReady(at: link.endpoint)
+        history.linkIsReady()
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         startLiveness(link)
         updateReading()
-        events.append(.ready(session: session, link.endpoint))
+        port.events.append(.ready(session: session, link.endpoint))
         watchFiles(of: link)
         takeBetterPath(link)
         publishState()

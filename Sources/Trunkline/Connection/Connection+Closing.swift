@@ -45,7 +45,7 @@ extension Connection {
     func waitUntilClosed() async {
         await withContinuation { continuation in
             // Checked here and not earlier: the `await` may let the loop do other things first.
-            if lifecycle == .closed { continuation.resume() } else { closeWaiters.append(continuation) }
+            if lifecycle == .closed { continuation.resume() } else { ending.waiters.append(continuation) }
         }
     }
 
@@ -54,14 +54,14 @@ extension Connection {
         guard lifecycle < .closing else { return }
         // No further link is established.
         perform(machine.dropChange(at: loop.now))
-        lifecycle = .closing
-        closing = Closing(deadline: loop.now.advanced(by: options.requests.drainTimeout))
+        ending.lifecycle = .closing
+        ending.deadline = loop.now.advanced(by: options.requests.drainTimeout)
         guard let ready else { return finishClosing() }
         if let closingFrame = ready.state.codec.closingFrame() { ready.state.machine.send(closingFrame) }
         guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
             return finishClosing()
         }
-        closing?.left = ready.left
+        ending.left = ready.left
         armClosing()
         publishState()
         scheduleFlush()
@@ -69,14 +69,11 @@ extension Connection {
 
     /// Arms the timer for the next check of progress, or for the deadline.
     private func armClosing() {
-        guard let closing else { return }
-        arm(at: min(closing.deadline, loop.now.advanced(by: Self.stallLimit)))
+        arm(at: min(ending.deadline, loop.now.advanced(by: Self.stallLimit)))
     }
 
     func closingTimerFired() {
-        guard let end = closing, loop.turnTime < end.deadline, let session = ready?.session else {
-            return finishClosing()
-        }
+        guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
         guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
@@ -85,8 +82,8 @@ extension Connection {
         let left = ready.left
         // If the queue is empty, TLS holds whole frames whose calls have returned because they count as written.
         let isWanted = ready.state.machine.count > 0 || ready.state.machine.outbound.isEmpty
-        guard isWanted || left.isLess(than: end.left) else { return finishClosing() }
-        closing?.left = left
+        guard isWanted || left.isLess(than: ending.left) else { return finishClosing() }
+        ending.left = left
         armClosing()
     }
 
@@ -97,7 +94,7 @@ extension Connection {
     /// The owner will close when its requests have ended. Until then links are used, and replaced, as before.
     func ownerDrains() {
         guard lifecycle == .open else { return }
-        lifecycle = .draining
+        ending.lifecycle = .draining
         publishState()
     }
 
@@ -105,15 +102,12 @@ extension Connection {
         guard lifecycle < .closed else { return }
         reportEndOfAttempt()
         reportEndOfReady()
-        lifecycle = .closed
+        ending.lifecycle = .closed
         machine.close()
-        arm(at: nil)
         stopLiveness()
-        stopWatchingFiles()
-        if let pathTimer { loop.arm(pathTimer.timer, at: nil) }
         endHandshake(.connectionWasClosed(.notSent))
         endDialling()
-        dialer.forget(except: [])
+        dialMemory.lateLookups.drop()
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if link.isDraining, !link.state.machine.outbound.isEmpty {
@@ -122,17 +116,21 @@ extension Connection {
             }
             end(link, .closed)
         }
-        events.append(.closed)
+        timers.disarmAll()
+        port.events.append(.closed)
         publishState()
-        for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
+        for waiter in exchange(&ending.waiters, with: []) { waiter.resume() }
     }
 }
 
-/// The end of a connection that still has bytes to write.
-struct Closing {
-    let deadline: Instant
+/// How far a connection is closed.
+struct Ending {
+    var lifecycle = Lifecycle.open
+    /// While it is closing and still has bytes to write: when that ends at the latest.
+    var deadline = Instant.distantFuture
     /// The bytes that were not written at the latest check.
     var left = Link.Left()
+    var waiters: [Continuation<Void>] = []
 }
 
 extension Link {

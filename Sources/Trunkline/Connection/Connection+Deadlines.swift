@@ -28,8 +28,8 @@ extension Connection {
     /// Called only from timers, which come after all reading of their turn.
     func mustReadFirst() -> Bool {
         let now = loop.turnTime
-        if let deadlineWait, deadlineWait.turn == now { return deadlineWait.isOn }
-        let begun = deadlineWait?.isOn == true ? deadlineWait : nil
+        if let wait = turn.deadlineWait, wait.turn == now { return wait.isOn }
+        let begun = turn.deadlineWait?.isOn == true ? turn.deadlineWait : nil
         let read = counts.bytesReceived &+ counts.framesReceived
         let (begin, beganAt) = (begun?.begin ?? read, begun?.beganAt ?? now)
         let unread = unreadCount
@@ -37,14 +37,14 @@ extension Connection {
         let isOn =
             unread > 0 && begun?.read != read && read &- begin < Self.readBeforeDeadline &* unread
             && now.since(beganAt) < Self.longestDeadlineWait
-        deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
+        turn.deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
         return isOn
     }
 
     /// Ends the wait of deadlines when everything has been read, so that the next one has the whole limit. Called after
     /// each reading.
     func endDeadlineWait() {
-        if deadlineWait?.isOn == true, unreadCount == 0 { deadlineWait = nil }
+        if turn.deadlineWait?.isOn == true, unreadCount == 0 { turn.deadlineWait = nil }
     }
 
     /// The number of links on which more can be read in the next turn.

@@ -157,7 +157,7 @@ extension Connection {
     /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones. With
     /// `options.diagnosis.probe`, reports wait for the probe.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> {
-        stream(startingWith: { _ in nil }, { $1(&$0.disconnectReaders) })
+        stream(startingWith: { _ in nil }, { $1(&$0.readers.disconnects) })
     }
 
     /// Counts the end of an attempt or a link, and reports it.
@@ -192,11 +192,11 @@ extension Connection {
             pathAfter: paths.after
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
-            let running = networkProbe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)
-            networkProbe = running
+            let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)
+            readers.probe = running
             running.add(report)
-        } else if let networkProbe {
-            networkProbe.add(report)  // after those that wait
+        } else if let probe = readers.probe {
+            probe.add(report)  // after those that wait
         } else {
             publish(report)
         }
@@ -204,13 +204,13 @@ extension Connection {
 
     private func publish(_ report: DisconnectReport) {
         observation?.add(.links, .linkEnded(report))
-        disconnectReaders.yield(report)
+        readers.disconnects.yield(report)
     }
 
     /// Reports that this side ends the ready link.
     func reportEndOfReady() {
         guard let ready else { return }
-        reportEndByUs(publishedState == .draining ? .draining : .ready, ready)
+        reportEndByUs(readers.published == .draining ? .draining : .ready, ready)
     }
 
     private func reportEndByUs(_ phase: DisconnectReport.Phase, _ link: Link) {
@@ -230,7 +230,7 @@ extension Connection {
         if let handshaking {
             reportEndByUs(.handshaking, handshaking)
         } else if let attempt {
-            let phase = dialer.progress.phase ?? .connecting
+            let phase = attempt.progress.phase ?? .connecting
             let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
             report(phase, .closedLocally, nil, server, pathsOfAttempt)
         }
@@ -245,7 +245,7 @@ extension Connection {
     }
 
     func publish(_ reports: [DisconnectReport]) {
-        networkProbe = nil
+        readers.probe = nil
         for report in reports { publish(report) }
     }
 }

@@ -15,7 +15,7 @@ extension Connection {
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
         let unsent = links.drain(link, Link.Draining(until: deadline, cause))
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
-        events.append(.returned(unsent))
+        port.events.append(.returned(unsent))
         link.state.mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining, let oldest = links.draining.first {
             lose(oldest.session, TransportError.closedByUs)
@@ -42,7 +42,7 @@ extension Connection {
         guard !drained.isEmpty else { return }
         for link in drained { end(link, .drained) }
         // Abandoned requests on these links no longer count.
-        events.append(.room)
+        port.events.append(.room)
     }
 
     /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
@@ -82,18 +82,15 @@ extension Connection {
     func armDraining() {
         openHeldAttempt()
         guard let next = links.draining.compactMap({ $0.draining?.nextLook }).min() else {
-            if let drainingTimer { loop.arm(drainingTimer.timer, at: nil) }
-            return
+            return timers.arm(.draining, at: nil, for: self)
         }
-        let timer = drainingTimer ?? ConnectionTimer(self, "draining") { $0.drainingTimedOut() }
-        drainingTimer = timer
-        loop.arm(timer.timer, at: next)
+        timers.arm(.draining, at: next, for: self)
     }
 
     /// Ends the draining links whose time is over; requests in flight on them are lost. Closes those with nothing in
     /// flight whose socket has taken nothing for a while.
-    private func drainingTimedOut() {
-        if mustReadFirst(), let drainingTimer { return loop.arm(drainingTimer.timer, at: loop.nextTurn) }
+    func drainingTimedOut() {
+        if mustReadFirst() { return timers.arm(.draining, at: loop.nextTurn, for: self) }
         let now = loop.turnTime
         forEachLink(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
             flush(session)  // the socket may take bytes before it reports that it is writable

@@ -52,7 +52,7 @@ extension Connection {
     /// Replaces the list of endpoints. See ``Client/replaceEndpoints(_:)``.
     public func replaceEndpoints(_ endpoints: [Endpoint]) {
         guard lifecycle < .closing else { return }
-        givenEndpoints = endpoints
+        memory.givenEndpoints = endpoints
         observation?.add(.endpoints, .endpointsChanged(endpoints))
         entered { connection in
             let action = connection.machine.replaceEndpoints(endpoints, at: connection.loop.now)

@@ -35,10 +35,9 @@ extension Connection {
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
         let isOrderly = cause == .closedByServer || wasQuiet && link.isCutShort(by: error)
         stopLiveness()
-        lastCause = error
+        history.lastCause = error
         let remains = end(link, .lost(error))
-        // If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
-        if isClosedLocally { silence.end() } else { for _ in remains.lost { errors?.countFailed() } }
+        endpointJudge.linkEnded(byClient: isClosedLocally, lostCount: remains.lost.count)
         let action = machine.linkLost(
             link.session,
             cause,
@@ -80,9 +79,9 @@ extension Connection {
             if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0) }
         }
         if case .drained = end {
-            events.append(.drained(session: link.session))
+            port.events.append(.drained(session: link.session))
         } else {
-            events.append(.lost(LinkLoss(link, remains, error, wasReady: draining == nil, at: loop.now)))
+            port.events.append(.lost(LinkLoss(link, remains, error, wasReady: draining == nil, at: loop.now)))
         }
         if draining != nil { armDraining() }
         return remains

@@ -5,16 +5,10 @@ extension Connection {
         guard let interval = options.tls.rotationCheck, link.state.secured != nil, !options.tls.files.isEmpty else {
             return
         }
-        let timer = rotationTimer ?? ConnectionTimer(self, "rotation") { $0.lookAtFiles() }
-        rotationTimer = timer
-        loop.arm(timer.timer, at: loop.now.advanced(by: max(.milliseconds(1), interval)))
+        timers.arm(.files, at: loop.now.advanced(by: max(.milliseconds(1), interval)), for: self)
     }
 
-    func stopWatchingFiles() {
-        if let rotationTimer { loop.arm(rotationTimer.timer, at: nil) }
-    }
-
-    private func lookAtFiles() {
+    func lookAtFiles() {
         guard let known = ready?.fileVersions else { return }
         // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
         // too late has no effect.

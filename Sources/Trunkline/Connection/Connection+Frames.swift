@@ -56,8 +56,7 @@ extension Connection {
 
     private func nextFrame(for consumer: FrameConsumer) async -> Frame? {
         guard !consumer.isOver.load(ordering: .acquiring) else { return nil }
-        lastID += 1
-        let id = lastID
+        let id = memory.nextID()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
@@ -93,8 +92,7 @@ extension Connection {
                 "the frame has \(mark) set, which is allowed only on received frames"
             )
         }
-        lastID += 1
-        let id = lastID
+        let id = memory.nextID()
         let outcome: Outcome = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.

@@ -9,7 +9,7 @@ extension Connection {
 
     /// Begins the handshake on a new link. Returns false if there is nothing to do: then the link is ready.
     func beginHandshake(_ link: Link) -> Bool {
-        guard options.handshake.perform != nil || !subscriptions.isEmpty else { return false }
+        guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
         arm(at: link.handshake?.deadline)
         updateReading()
         publishState()
@@ -46,7 +46,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake,
             !handshake.keepsSubscriptions
         else { return false }
-        let unrestored = subscriptions.filter { $0.key > handshake.restoredThrough }.sorted { $0.key < $1.key }
+        let unrestored = memory.subscriptions.filter { $0.key > handshake.restoredThrough }.sorted { $0.key < $1.key }
         guard let last = unrestored.last else { return false }
         link.handshake?.restoredThrough = last.key
         link.handshake?.isOver = false
@@ -168,7 +168,7 @@ extension Connection {
         // No progress was possible while the reader of a push stream kept reading suspended.
         if !expired, handshake.restoring != nil, handshake.loss == nil, isFull {
             spillInbox()
-            if isPaused || handshake.mayRead {
+            if port.isPaused || handshake.mayRead {
                 updateReading()
                 extendRestoring(link)
                 return arm(at: link.handshake?.nextDeadline)
@@ -223,8 +223,7 @@ extension Connection {
     }
 
     func nextInHandshake(_ session: UInt64) async -> Outcome {
-        lastID += 1
-        let id = lastID
+        let id = memory.nextID()
         return await inHandshake(session) { connection, link, continuation in
             if let frame = link.handshake?.popFirst() {
                 continuation.resume(returning: .success(Response(frame)))
@@ -253,13 +252,13 @@ extension Connection {
         timeout: Duration? = nil,
         expectsResponse: Bool
     ) -> Bool {
-        lastID += 1
-        let request = QueuedRequest(id: lastID, frame: frame, expectsResponse: expectsResponse)
+        let id = memory.nextID()
+        let request = QueuedRequest(id: id, frame: frame, expectsResponse: expectsResponse)
         guard let place = link.state.machine.send(request, keepsRequest: rules.checksResponses) else { return false }
-        link.handshake?.waiters[lastID] = waiter
+        link.handshake?.waiters[id] = waiter
         if let timeout {
-            link.handshake?.places[lastID] = place
-            link.handshake?.deadlines.insert(lastID, deadline: loop.now.advanced(by: timeout))
+            link.handshake?.places[id] = place
+            link.handshake?.deadlines.insert(id, deadline: loop.now.advanced(by: timeout))
             arm(at: link.handshake?.nextDeadline)
         }
         scheduleFlush()
@@ -301,13 +300,13 @@ extension Connection {
     /// now, because otherwise no response could be read. Not while a reader keeps reading suspended.
     func spillInbox() {
         guard let link = handshaking, let handshake = link.handshake, handshake.restoring != nil,
-            !handshake.mayRead, !isPaused
+            !handshake.mayRead, !port.isPaused
         else { return }
         var pushes = handshake.takePushes()
         let session = link.session
-        events.append(.pushesBegin(session: session))
+        port.events.append(.pushesBegin(session: session))
         for place in pushes.indices { pushes[place].session = session }
-        events.append(.pushes(pushes))
+        port.events.append(.pushes(pushes))
     }
 
     /// Keeps a part of a response for its request. Returns false if no request matches. Exceeding a limit ends the

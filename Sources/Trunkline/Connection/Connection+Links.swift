@@ -15,9 +15,9 @@ extension Connection {
         var ending: (any Error)?
         while true {
             if !link.state.holdsFrames { loop.withReceiveMemory { link.state.received.borrow(&$0) } }
-            let decodedBefore = decoded.count
+            let decodedBefore = turn.decoded.count
             let step = link.state.readAndDecode(
-                into: &decoded,
+                into: &turn.decoded,
                 limit: options.inbound.maximumUndecoded,
                 maximumFrames: share.step
             )
@@ -25,7 +25,7 @@ extension Connection {
             ending = step.ending
             link.state.mayHaveMore = ending == nil && step.mayHaveMore
             guard link.state.mayHaveMore else { break }
-            guard share.goesOn(after: step.count, decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
+            guard share.goesOn(after: step.count, turn.decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
             else {
                 scheduleReading()
                 break
@@ -33,15 +33,15 @@ extension Connection {
         }
         loop.withReceiveMemory { link.state.received.giveBack(to: &$0) }
         counts.bytesReceived += count
-        counts.framesReceived += decoded.count
-        if !decoded.isEmpty { recorder?.received(decoded, session: session, at: loop.now) }
+        counts.framesReceived += turn.decoded.count
+        if !turn.decoded.isEmpty { recorder?.received(turn.decoded, session: session, at: loop.now) }
         // With TLS this includes bytes of records that are incomplete or have no content.
         if let secured { count = max(count, secured.receivedCount &- before) }
-        if link.isReady, count > 0 || !decoded.isEmpty {
-            received(count, hasFrames: !decoded.isEmpty, link)
+        if link.isReady, count > 0 || !turn.decoded.isEmpty {
+            received(count, hasFrames: !turn.decoded.isEmpty, link)
         }
-        let hasProgress = count > 0 || !decoded.isEmpty
-        if !decoded.isEmpty { deliver(link) }
+        let hasProgress = count > 0 || !turn.decoded.isEmpty
+        if !turn.decoded.isEmpty { deliver(link) }
         // The frames may have ended this link.
         guard let link = links[session] else { return }
         if let ending { return lose(session, ending) }
@@ -63,26 +63,26 @@ extension Connection {
         else { return false }
         if link.isDraining { return true }
         if let handshake = link.handshake { return handshake.mayRead }
-        return !isPaused || !isHoldFull(link)
+        return !port.isPaused || !isHoldFull(link)
     }
 
     /// Hands over the decoded frames, and keeps their memory unless it is large.
     private func deliver(_ link: Link) {
-        var frames = exchange(&decoded, with: [])
+        var frames = exchange(&turn.decoded, with: [])
         deliver(&frames, link)
         frames.removeAll(keepingCapacity: true)
-        if frames.capacity <= 8192 { decoded = frames }
+        if frames.capacity <= 8192 { turn.decoded = frames }
     }
 
     /// Continues reading in the next turn.
     func scheduleReading() {
-        guard !isReadScheduled else { return }
-        isReadScheduled = true
+        guard !turn.isReadScheduled else { return }
+        turn.isReadScheduled = true
         loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.onLoop { $0.readOn() } })
     }
 
     private func readOn() {
-        isReadScheduled = false
+        turn.isReadScheduled = false
         forEachLink(where: { $0.isToBeReadOn }) { read($0) }
     }
 
@@ -92,7 +92,7 @@ extension Connection {
         if rules.deliversAll { takeHeartbeats(among: &frames, link) }
         if !link.isDraining {
             if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
-            if isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
+            if port.isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
             if !frames.isEmpty { take(&frames, link) }
         } else {
             take(&frames, link)
@@ -102,13 +102,13 @@ extension Connection {
 
     /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
     func updateReading() {
-        for link in links.draining { link.state.transport.isReading = !isPaused }
+        for link in links.draining { link.state.transport.isReading = !port.isPaused }
         if let handshaking, let handshake = handshaking.handshake {
             handshaking.state.transport.isReading = handshake.mayRead && handshake.loss == nil
         }
         if let ready {
             let transport = ready.state.transport
-            transport.isReading = !isPaused || !isHoldFull(ready)
+            transport.isReading = !port.isPaused || !isHoldFull(ready)
             ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
         }
@@ -119,13 +119,13 @@ extension Connection {
 
     /// Schedules writing for the end of this turn. A link whose socket is full is skipped then.
     func scheduleFlush() {
-        guard !isFlushing else { return }
-        isFlushing = true
+        guard !turn.isFlushing else { return }
+        turn.isFlushing = true
         loop.scheduleAtEndOfTurn(self)
     }
 
     private func flushAll() {
-        isFlushing = false
+        turn.isFlushing = false
         forEachLink(where: isToBeFlushed) { flush($0) }
         closeDrained()
     }
@@ -194,9 +194,9 @@ extension Connection {
         for refusal in result.refused where refusal.item.id != 0 {
             let onLink = link.state.tryOnLink(WriteLog.Times(), now: loop.now, hasFailed: true)
             if link.state.machine.refused(refusal) {
-                events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
+                port.events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
             } else {
-                events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
+                port.events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
             }
         }
         if !result.completed.isEmpty {
@@ -204,12 +204,12 @@ extension Connection {
         }
         for id in result.wrote {
             if let position = link.state.machine.written(id) {
-                events.append(.wrote(id, position))
+                port.events.append(.wrote(id, position))
             } else {
-                events.append(.wrotePart(id))
+                port.events.append(.wrotePart(id))
             }
         }
-        if isOwnerWaiting, link.isReady { events.append(.room) }
+        if port.isWaiting, link.isReady { port.events.append(.room) }
     }
 
     /// Counts the codec's own frames among `refused`. No caller waits for these.
@@ -248,7 +248,7 @@ extension Connection: TransportHandler {
         case .connected: upgraded(link)
         case .connectFailed(let error): upgradeFailed(link, error)
         // What is left from the last turn is read first, within this turn's share.
-        case .readable: if isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
+        case .readable: if turn.isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
         case .writable:
             if link.isReady { link.state.machine.socketTookBytes(at: loop.turnTime) }
             flush(link.session)
@@ -285,7 +285,7 @@ extension Connection {
     }
 
     /// How much the ready link may hold now.
-    private var maximumHeld: Int { max(0, max(0, options.inbound.maximumHeld) - surplusBytes) }
+    private var maximumHeld: Int { max(0, max(0, options.inbound.maximumHeld) - port.surplusBytes) }
 
     /// How much links may hand over, all together, when they end or drain while the owner is paused. More than
     /// `maximumHeld`, because the frames of one turn are held even if they exceed it.
@@ -293,13 +293,13 @@ extension Connection {
 
     /// How many bytes may be read now.
     private func readBudget(_ link: Link) -> Int {
-        guard isPaused, link.isReady else { return .max }
+        guard port.isPaused, link.isReady else { return .max }
         return max(1, maximumHeld - link.state.held.byteCount)
     }
 
     /// Separates new frames: returns those for the owner now, and holds the others.
     private func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
-        guard isPaused else { return link.state.held.takeAll() + frames }
+        guard port.isPaused else { return link.state.held.takeAll() + frames }
         var urgent: [Frame] = []
         for frame in frames {
             if !rules.deliversAll, frame.kind == .ping || frame.kind == .pong {
@@ -315,17 +315,17 @@ extension Connection {
     /// Pauses or resumes the owner's frames. Held frames are delivered a little later, because the owner may be in the
     /// middle of a call.
     func setPaused(_ isPaused: Bool) {
-        guard isPaused != self.isPaused else { return }
-        self.isPaused = isPaused
+        guard isPaused != port.isPaused else { return }
+        port.isPaused = isPaused
         observation?.add(.limits, isPaused ? .limitReached(.streamBuffer) : .limitCleared(.streamBuffer))
         if !isPaused {
-            surplusBytes = 0
+            port.surplusBytes = 0
             spillInbox()
         }
         updateReading()
         guard !isPaused, let ready, !ready.state.held.frames.isEmpty else { return }
         schedule { connection in
-            if !connection.isPaused, let ready = connection.ready { connection.deliverHeld(ready) }
+            if !connection.port.isPaused, let ready = connection.ready { connection.deliverHeld(ready) }
         }
     }
 
@@ -333,28 +333,28 @@ extension Connection {
     func deliverHeld(_ link: Link) {
         guard !link.isDraining, !link.state.held.frames.isEmpty else { return }
         var frames = link.state.held.takeAll()
-        let first = events.count
+        let first = port.events.count
         take(&frames, link)
-        if isPaused { limitPushes(from: first) }
+        if port.isPaused { limitPushes(from: first) }
     }
 
     /// Counts the pushes among the events from `first` on, and separates those that are too many.
     private func limitPushes(from first: Int) {
-        let new = events[first...]
+        let new = port.events[first...]
         guard new.contains(where: { if case .pushes = $0 { true } else { false } }) else { return }
-        events.removeSubrange(first...)
+        port.events.removeSubrange(first...)
         for event in new {
             guard case .pushes(let pushes) = event else {
-                events.append(event)
+                port.events.append(event)
                 continue
             }
             var count = 0
-            while count < pushes.count, surplusBytes < heldLimitOfAllLinks {
-                surplusBytes += pushes[count].heldByteCount
+            while count < pushes.count, port.surplusBytes < heldLimitOfAllLinks {
+                port.surplusBytes += pushes[count].heldByteCount
                 count += 1
             }
-            if count > 0 { events.append(.pushes(Array(pushes[..<count]))) }
-            if count < pushes.count { events.append(.surplusPushes(Array(pushes[count...]))) }
+            if count > 0 { port.events.append(.pushes(Array(pushes[..<count]))) }
+            if count < pushes.count { port.events.append(.surplusPushes(Array(pushes[count...]))) }
         }
     }
 }

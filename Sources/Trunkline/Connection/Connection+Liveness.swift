@@ -32,8 +32,8 @@ extension Connection {
 
     /// Stops the timer: there is no ready link any more.
     func stopLiveness() {
-        livenessArmed = nil
-        if let livenessTimer { loop.arm(livenessTimer.timer, at: nil) }
+        timers.livenessArmed = nil
+        timers.arm(.liveness, at: nil, for: self)
     }
 
     /// Notes that `count` bytes were received, and whether they completed frames.
@@ -55,20 +55,15 @@ extension Connection {
     /// Arms the timer for the next check, unless it is armed for an earlier one.
     func armLiveness() {
         guard let ready, let next = ready.state.machine.liveness.rules.nextLook, next < .distantFuture else { return }
-        if let livenessArmed, livenessArmed <= next { return }
-        let timer =
-            livenessTimer ?? ConnectionTimer(self, "liveness", grid: options.liveness.grid) { $0.livenessTimerFired() }
-        livenessTimer = timer
-        livenessArmed = next
-        loop.arm(timer.timer, at: next)
+        if let armed = timers.livenessArmed, armed <= next { return }
+        timers.livenessArmed = next
+        timers.arm(.liveness, at: next, for: self)
     }
 
-    var isLivenessTimerArmed: Bool { livenessTimer?.timer.deadline != nil }
-
-    private func livenessTimerFired() {
-        guard let due = livenessArmed, let ready else { return }
-        if mustReadFirst(), let livenessTimer { return loop.arm(livenessTimer.timer, at: loop.nextTurn) }
-        livenessArmed = nil
+    func livenessTimerFired() {
+        guard let due = timers.livenessArmed, let ready else { return }
+        if mustReadFirst() { return timers.arm(.liveness, at: loop.nextTurn, for: self) }
+        timers.livenessArmed = nil
         switch look(due, ready) {
         case .none, .ping: break
         case .examine:
@@ -125,7 +120,7 @@ extension Connection {
 extension ClientOptions.Liveness {
     /// How late a check may be, so that many connections are checked in one turn of their loop. With 10,000 idle ones,
     /// half of the processor time was waking up for each of them: 2.2 % of a processor instead of 1.1 %.
-    fileprivate var grid: Duration {
+    var grid: Duration {
         let shortest = min(interval, deadline, probeAfter ?? interval, speakAfter ?? interval)
         return min(shortest / 20, .milliseconds(250))
     }

@@ -28,7 +28,7 @@ extension Connection {
         let endpoints = Set(machine.endpoints)
         pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
         pathView.unresolved.formIntersection(endpoints)
-        dialer.forget(except: endpoints)
+        dialMemory.lateLookups.keep(only: endpoints)
     }
 
     /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
@@ -122,9 +122,9 @@ extension Connection {
 
     // MARK: Changes
 
-    private func take(_ change: NetworkChange) {
+    func take(_ change: NetworkChange) {
         guard lifecycle < .closing else { return }
-        dialer.forget(except: [])
+        dialMemory.lateLookups.drop()
         let attempt = machine.attempt
         for session in links.all.map(\.session) { examine(session, change) }
         let look = currentLook
@@ -143,9 +143,7 @@ extension Connection {
     }
 
     private func lookAgain() {
-        let timer = pathTimer ?? ConnectionTimer(self, "path") { $0.take(.paths) }
-        pathTimer = timer
-        loop.arm(timer.timer, at: loop.now.advanced(by: ReconnectMachine.networkPace))
+        timers.arm(.path, at: loop.now.advanced(by: ReconnectMachine.networkPace), for: self)
     }
 
     /// Whether a name may have other addresses in another network.
@@ -158,7 +156,7 @@ extension Connection {
             return change == .wake || isGone(path.local) || path.changed != nil
         }
         // An attempt that reads files, or waits for links to drain, has not begun to connect.
-        guard let attempt, !attempt.isHeld, dialer.progress.phase != nil else { return false }
+        guard let attempt, !attempt.isHeld, attempt.progress.phase != nil else { return false }
         return change == .wake || paths(to: attempt.attempt.endpoint) != attempt.paths
             || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
     }

@@ -13,17 +13,16 @@ extension Connection {
     ) -> (events: [ConnectionEvent], nextLook: Instant?) {
         onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
             let (demand, watchesErrors, owner) = call
-            if !connection.hasOwner { (connection.owner, connection.hasOwner) = (owner, true) }
+            connection.port.note(owner)
             // `queue` and `parts` must not be used by an event meanwhile.
-            connection.isInCallOfOwner = true
-            defer { connection.isInCallOfOwner = false }
-            connection.ownerDemand = queue.hasWaiting ? .request : demand
+            connection.port.isCalling = true
+            defer { connection.port.isCalling = false }
+            connection.port.demand = queue.hasWaiting ? .request : demand
             connection.admit(from: &queue, &parts)
-            if !queue.hasWaiting { connection.ownerDemand = demand }
-            connection.isOwnerWaiting = queue.hasWaiting || parts.heldCount > 0
+            if !queue.hasWaiting { connection.port.demand = demand }
+            connection.port.isWaiting = queue.hasWaiting || parts.heldCount > 0
             connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
-            let events = connection.events.isEmpty ? [] : exchange(&connection.events, with: [])
-            return (events, connection.nextLook)
+            return (connection.port.takeEvents(), connection.nextLook)
         }
     }
 
@@ -38,7 +37,7 @@ extension Connection {
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = ready.state.admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &events)
+            let admitted = ready.state.admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &port.events)
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -81,7 +80,7 @@ extension Connection {
             expectsResponse: expectsResponse,
             reports: reports,
             by: rules,
-            into: &events
+            into: &port.events
         )
         scheduleFlushUnlessFull(ready)
         return (ready.session, place)
@@ -152,7 +151,7 @@ extension Connection {
     func timedOutWaiting(isDelayed: Bool) -> String? {
         guard let ready else { return nil }
         let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
-        let hasSilence = silence.hasBegun || ready.state.machine.isToBeJudged
+        let hasSilence = endpointJudge.isSilent || ready.state.machine.isToBeJudged
         if isBehind || !isDelayed && hasSilence {
             ready.state.machine.noteTimedOutUnsent(asIfWritten: isBehind)
         }
@@ -180,7 +179,7 @@ extension Connection {
         case .none: return .none
         case .notSent:
             if isTimeout, link.isReady,
-                silence.hasBegun || link.state.machine.isToBeJudged
+                endpointJudge.isSilent || link.state.machine.isToBeJudged
             {
                 link.state.machine.noteTimedOutUnsent(asIfWritten: false)
             }
@@ -189,7 +188,7 @@ extension Connection {
         case .awaited(let serial, let type):
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
-            if isTimeout, !isPaused, !link.isDraining { errors?.countFailed() }
+            if isTimeout, !port.isPaused, !link.isDraining { endpointJudge.requestTimedOut() }
             sendCancelFrame(for: serial, type: type, on: session)
             return .sent(endpoint)
         }
@@ -241,13 +240,12 @@ extension Connection {
         if rules.deliversAll { return handOver(frames, link) }
         let (session, count) = (link.session, frames.count)
         var taken = Link.Taken(at: loop.now)
-        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
-        answers &+= taken.answers
+        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &port.events)
+        endpointJudge.answered(taken.answers)
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if !link.isDraining {
-            silence.end()
-            errors?.countAnswered(taken.responses)
+            endpointJudge.heard(responses: taken.responses)
             if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
                 machine.linkAnswered()
             }
@@ -269,7 +267,7 @@ extension Connection {
         if link.isReady, link.state.machine.wasUsed { machine.linkAnswered() }
         var frames = frames
         for index in frames.indices { frames[index].session = link.session }
-        events.append(.pushes(frames))
+        port.events.append(.pushes(frames))
     }
 
     /// Answers the pings among the frames, and removes the answers to the client's own pings.
@@ -335,31 +333,28 @@ extension Connection {
     ///   - watchesErrors: Whether the share of failed requests counts.
     func judge(isWaiting: Bool, watchesErrors: Bool) {
         let now = loop.turnTime
-        replacement.beginLook()
-        if watchesErrors, errors != nil {
-            errors?.roll(to: now)
-            if errors?.isExceeded == true { leaveEndpoint(because: .errorRate) }
-        }
+        endpointJudge.replacement.beginLook()
+        if watchesErrors, endpointJudge.hasTooManyErrors(at: now) { leaveEndpoint(because: .errorRate) }
         guard let ready else { return }
         if ready.state.machine.isToBeJudged { judge(ready, at: now) }
-        guard isWaiting || replacement.isShort, let ready = self.ready else { return }
+        guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
         let obstacle = obstacle(ready, at: now)
-        let mayReplace = isWaiting || replacement.hasRefused
-        guard let departure = replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
+        let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
+        guard let departure = endpointJudge.replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
         leaveEndpoint(because: departure)
-        replacement.replaced(afterAnswers: answers, at: now, options.reconnecting.policy ?? NoRetries())
+        endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
     }
 
     /// While the client itself does not read, timeouts say nothing about the server.
     private func judge(_ link: Link, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
-        let (timeouts, isSpent) = link.state.machine.judge(counts: !isPaused, maximumStalls: maximumStalls)
-        silence.timedOut(timeouts, at: now)
+        let (timeouts, isSpent) = link.state.machine.judge(counts: !port.isPaused, maximumStalls: maximumStalls)
+        let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
         let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
         armLiveness()
         guard isSpent || isUnasked else { return }
-        if silence.isTooLong(at: now) {
-            silence.end()
+        if isTooSilent {
+            endpointJudge.endSilence()
             leaveEndpoint(because: .silence)
         } else if isSpent {
             leaveEndpoint(because: .unanswered)
@@ -383,7 +378,7 @@ extension Connection {
     /// When to check again for serials whose quarantine ends, and for a link to be replaced; `nil` for never.
     var nextLook: Instant? {
         var next = ready?.state.machine.requests.nextQuarantineEnd
-        if let again = replacement.lookAgainAt { next = min(next ?? again, again) }
+        if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }
         guard links.onlyReady == nil else { return next }
         for link in links.all {
             if let end = link.state.machine.requests.nextQuarantineEnd { next = min(next ?? end, end) }

@@ -4,7 +4,9 @@ extension Connection {
     func startTLS(_ session: UInt64, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS
         switch prepared {
-        case .success(let loaded): tls = loaded
+        case .success(let loaded):
+            tls = loaded
+            dialMemory.loadedTLS = loaded
         case .failure(let error):
             entered { if $0.handshaking(session) != nil { $0.attemptFailed(session, error) } }
             return .failure(.tlsUnusable(error))
@@ -42,7 +44,8 @@ extension Connection {
         // Each was set before. A codec that now refuses one is left with the others.
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         do throws(TransportError) {
-            let secured = try dialer.secure(link.state.transport, to: link.endpoint, with: tls, handler: self)
+            let engine = try tls.makeEngine(for: link.endpoint)
+            let secured = SecuredTransport(engine, on: loop, handler: self, over: link.state.transport)
             link.state.codec = fresh
             link.state.transport = secured
             link.fileVersions = tls.versions

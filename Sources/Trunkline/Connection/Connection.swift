@@ -28,116 +28,58 @@ public actor Connection {
     /// The flight recorder; `nil` if it is off.
     nonisolated let recorder: FlightRecorder?
 
-    // MARK: Links
+    // MARK: Connecting
 
     /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
-    /// Every link that is not closed.
-    let links = Links()
-    /// Turns the endpoint of an attempt into a connected channel.
-    nonisolated let dialer: any Dialer
-    /// The attempt under way, while it has no link yet.
+    /// The attempt under way, until its link is ready, with the dialer that turns its endpoint into a connected channel.
     var attempt: Attempt?
-    /// The number of links established so far, ready or not.
-    var linksBegun = 0
-    /// The requests that are sent again on every new link.
-    var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
-    /// The endpoints without those that handshakes have added.
-    var givenEndpoints: [Endpoint]
-    /// The value that the handshake of the latest ready link has stored.
-    var serverInfo: (any Sendable)?
-
-    // MARK: Judging the endpoint
-
-    /// The endpoint of the latest ready link. The properties below describe this endpoint.
-    var judgedEndpoint: Endpoint?
-    /// The share of the endpoint's requests that failed lately; `nil` when `options.failover.errorRate` is `nil`.
-    var errors: ErrorRateWindow?
-    /// The requests that timed out since the latest frame from the endpoint.
-    var silence: EndpointSilence
-    /// Decides when to replace a link that still works.
-    var replacement: LinkReplacement
-    /// The number of responses and parts received for known requests, late ones included.
-    var answers = 0
-    /// The latest failed attempts since the last ready link, oldest first; at most 8.
-    var failures: [ClientError.Attempt] = []
-    /// Why there is no link.
-    var lastCause: (any Error)?
-    /// The running probe of `options.diagnosis`, with the reports that wait for it.
-    var networkProbe: NetworkProbe?
+    /// What dialers leave to later ones.
+    let dialMemory = DialMemory()
     /// The connection's view of the host's network.
     var pathView = PathView()
+    /// Why there is no link.
+    var history = AttemptHistory()
+
+    // MARK: Links
+
+    /// Every link that is not closed.
+    let links = Links()
+    /// What is remembered from link to link.
+    var memory: LinkMemory
+    /// Judges the endpoint of the ready link.
+    var endpointJudge: EndpointJudge
+    /// What is planned for this turn or the next. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var turn = Turn()
+    let timers: ConnectionTimers
+
+    // MARK: To the outside
+
+    /// The owner, and the events for it.
+    let port: OwnerPort
+    /// The use of the connection alone, which is its owner then; `nil` if it belongs to a client.
+    let frameUse: FrameUse?
+    var readers = ConnectionReaders()
     /// The metrics, without those that are read when they are asked for.
     var counts = Metrics()
-
-    // MARK: Timers and turns
-
-    /// Fires at the end of a handshake's time or of a back-off.
-    var timer: LoopTimer?
-    var livenessTimer: ConnectionTimer?
-    /// The instant for which `livenessTimer` is armed.
-    var livenessArmed: Instant?
-    var drainingTimer: ConnectionTimer?
-    /// Checks whether the TLS files have changed.
-    var rotationTimer: ConnectionTimer?
-    /// Checks an attempt again whose path has changed.
-    var pathTimer: ConnectionTimer?
-    /// Whether writing is scheduled for the end of this turn.
-    var isFlushing = false
-    /// Whether reading continues in the next turn.
-    var isReadScheduled = false
-    /// Whether deadlines wait for reading; `nil` before the first that may have to.
-    var deadlineWait: DeadlineWait?
-    /// Decoded frames. Reused from batch to batch, to keep the memory. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var decoded: [Frame] = []
-
-    // MARK: Events and observers
-
-    /// Events that the owner has not received yet. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var events: [ConnectionEvent] = []
-    /// An empty array whose memory is reused for the next events.
-    var spareEvents: [ConnectionEvent] = []
-    /// Whether the owner is calling: it takes the events itself at the end of its batch.
-    var isInCallOfOwner = false
-    /// The client that this connection belongs to, or `frameUse`.
-    weak var owner: (any ConnectionOwner)?
-    /// Whether `owner` was set: it is known from its first call.
-    var hasOwner = false
-    /// The owner's latest demand for a link.
-    var ownerDemand = ReconnectMachine.Demand.none
-    /// Whether the owner holds requests or parts that could not go out.
-    var isOwnerWaiting = false
-    /// Whether the owner takes only heartbeats at present.
-    var isPaused: Bool
-    /// How much memory the pushes take, counted as in `Link.Held`, that links have handed over because they ended or
-    /// drained, since the owner paused.
-    var surplusBytes = 0
-    /// The latest state sent to the readers of `states`.
-    var publishedState = ConnectionState.idle
-    /// The end of the wait that `publishedState` describes; `nil` if it is no wait.
-    private var publishedWaitEnd: Instant?
-    var stateReaders = Broadcast<ConnectionState>()
-    var disconnectReaders = Broadcast<DisconnectReport>()
-
-    // MARK: Closing
-
-    var lifecycle = Lifecycle.open
-    /// Set while the connection is closing and still has bytes to write.
-    var closing: Closing?
-    var closeWaiters: [Continuation<Void>] = []
-
-    /// The use of the connection alone; `nil` if it belongs to a client.
-    let frameUse: FrameUse?
+    var ending = Ending()
     /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
-    /// The latest ID given to a frame to be written, a request of a handshake, or a subscription.
-    var lastID: RequestID = 0
+
+    /// What a connection has planned for a turn of its loop, and its memory for one.
+    struct Turn {
+        /// Whether writing is scheduled for the end of this turn.
+        var isFlushing = false
+        /// Whether reading continues in the next turn.
+        var isReadScheduled = false
+        /// Whether deadlines wait for reading; `nil` before the first that may have to.
+        var deadlineWait: DeadlineWait?
+        /// Decoded frames. Reused from batch to batch, to keep the memory.
+        var decoded: [Frame] = []
+    }
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -189,43 +131,33 @@ public actor Connection {
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse
-        isPaused = frameUse != nil
-        dialer = SocketDialer(options, on: loop, recorder)
-        givenEndpoints = endpoints
+        port = OwnerPort(isPaused: frameUse != nil)
+        timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
+        memory = LinkMemory(endpoints)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
-        errors = options.failover.errorRate.map {
-            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
-        }
-        silence = EndpointSilence(
+        let silence = EndpointSilence(
             maximumTimeouts: options.liveness.maximumStalls,
             patience: options.liveness.probeAfter ?? options.liveness.deadline
         )
-        replacement = LinkReplacement(
-            stableAfter: options.reconnecting.stableAfter,
-            seed: loop.randomSeed()
-        )
+        let errors = options.failover.errorRate.map {
+            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
+        }
+        let stableAfter = options.reconnecting.stableAfter
+        let replacement = LinkReplacement(stableAfter: stableAfter, seed: loop.randomSeed())
+        endpointJudge = EndpointJudge(errors, silence, replacement)
     }
 
     deinit {
-        // Releasing the links closes their sockets. Only the streams have to be finished, and the timers to be disarmed:
-        // a caller that waits for a frame or a write keeps the actor alive.
-        stateReaders.finish()
-        disconnectReaders.finish()
+        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a frame
+        // or a write keeps the actor alive.
+        readers.finish()
         pathView.readers.finish()
-        guard lifecycle < .closed else { return }
-        let timers = [livenessTimer, drainingTimer, rotationTimer, pathTimer].compactMap { $0 }
-        let (timer, loop) = (timer, loop)
-        guard timer != nil || !timers.isEmpty else { return }
-        loop.schedule(
-            LoopClosure {
-                if let timer { loop.arm(timer, at: nil) }
-                for timer in timers { loop.arm(timer.timer, at: nil) }
-            }
-        )
     }
 
     // MARK: State
+
+    var lifecycle: Lifecycle { ending.lifecycle }
 
     /// The current state of the connection.
     public var state: ConnectionState {
@@ -234,7 +166,7 @@ public actor Connection {
         case .idle: return .idle
         case .connecting(let attempt):
             if handshaking != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
-            return switch dialer.progress.phase {
+            return switch self.attempt?.progress.phase {
             case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
             case .securing: .securing(attempt.endpoint, attempt: attempt.number)
             default: .connecting(attempt.endpoint, attempt: attempt.number)
@@ -254,25 +186,22 @@ public actor Connection {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 states behind misses the oldest ones.
     public nonisolated var states: AsyncStream<ConnectionState> {
-        stream(startingWith: { $0.state }, { $1(&$0.stateReaders) })
+        stream(startingWith: { $0.state }, { $1(&$0.readers.states) })
     }
 
     func publishState() {
         publishPath()
-        // The rest of a wait shrinks all the time: its end tells whether it is the same wait.
         let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
         let state = state
-        guard state != publishedState, end == nil || end != publishedWaitEnd else { return }
-        (publishedState, publishedWaitEnd) = (state, end)
+        guard readers.isNew(state, waitEnd: end) else { return }
         if let log = observation?.log, case .waiting(let until, _, _) = machine.state {
             log.willTry(machine.ring.upcoming(at: until))
         }
         observation?.add(.links, .stateChanged(state))
-        stateReaders.yield(state)
+        readers.states.yield(state)
         guard state == .closed else { return }
-        stateReaders.finish()
-        if let reports = networkProbe?.stop() { publish(reports) }
-        disconnectReaders.finish()
+        if let reports = readers.probe?.stop() { publish(reports) }
+        readers.finish()
         pathView.readers.finish()
     }
 
@@ -284,32 +213,38 @@ public actor Connection {
     /// The link that takes requests.
     var ready: Link? { links.ready }
 
-    // MARK: The timer
+    // MARK: Timers
 
-    func arm(at deadline: Instant?) {
-        let timer = timer ?? LoopTimer(target: self)
-        self.timer = timer
-        loop.arm(timer, at: deadline)
+    /// Arms the main timer.
+    func arm(at deadline: Instant?) { timers.arm(.main, at: deadline, for: self) }
+
+    func timerFired(_ name: ConnectionTimers.Name) {
+        recorder?.timerFired(label(of: name))
+        switch name {
+        case .main: mainTimerFired()
+        case .liveness: livenessTimerFired()
+        case .draining: drainingTimedOut()
+        case .files: lookAtFiles()
+        case .path: take(.paths)
+        }
     }
 
     private func mainTimerFired() {
-        recorder?.timerFired(lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt")
         if lifecycle == .closing { return closingTimerFired() }
-        if let attempt = machine.attempt {
-            prolongHandshake()
-            if mustReadFirst() { return arm(at: loop.nextTurn) }
-            handshakeTimedOut(attempt.id)
-        } else {
-            perform(machine.timerFired(at: loop.now))
-        }
+        guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
+        prolongHandshake()
+        if mustReadFirst() { return arm(at: loop.nextTurn) }
+        handshakeTimedOut(attempt.id)
     }
-}
 
-extension Connection: TimerTarget {
-    package nonisolated func timerFired() {
-        onItsLoop {
-            $0.mainTimerFired()
-            $0.deliverEvents()
+    /// What the timer is for, in recordings.
+    private func label(of name: ConnectionTimers.Name) -> String {
+        switch name {
+        case .main: lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt"
+        case .liveness: "liveness"
+        case .draining: "draining"
+        case .files: "rotation"
+        case .path: "path"
         }
     }
 }

@@ -134,7 +134,7 @@ public struct Handshaker: Sendable {
     ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
         // Not on the connection's loop: reading files and asking for a passphrase would block it.
-        let tls = await connection.dialer.loadTLS()
+        let tls = await connection.options.tls.load(unlessChangedSince: connection.dialMemory.loadedTLS)
         _ = try await connection.startTLS(session, tls).get()
     }
 
@@ -214,15 +214,15 @@ extension Connection {
 
     /// Applies what the handshake has learned. Its link is about to be ready.
     func adopt(_ learned: HandshakeState.Learned) {
-        serverInfo = learned.serverInfo
+        memory.serverInfo = learned.serverInfo
         guard let added = learned.endpoints else { return }
-        machine.extendEndpoints(givenEndpoints + added)
+        machine.extendEndpoints(memory.givenEndpoints + added)
         forgetPathsOfOthers()
     }
 
     /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
     /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
-    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { serverInfo as? Info }
+    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
 
     /// Sets the fields of `frame` as default values of the link's codec.
     func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {

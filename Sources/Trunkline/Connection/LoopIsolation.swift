@@ -21,16 +21,16 @@ extension Connection {
     /// Runs `body` at once, within a call of the owner. No events are delivered meanwhile: the owner takes them itself
     /// at the end of its batch.
     nonisolated func inCallOfOwner<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
-        onItsLoop { $0.isInCallOfOwner = true }
-        defer { onItsLoop { $0.isInCallOfOwner = false } }
+        onItsLoop { $0.port.isCalling = true }
+        defer { onItsLoop { $0.port.isCalling = false } }
         return assumeIsolated(body)
     }
 
     /// Sends the requests of `queue` that may go out, and returns whether one more could.
     nonisolated func admitEarly(from queue: inout RequestQueue, _ parts: inout RequestParts) -> Bool {
         onItsLoop(&queue, &parts, ()) { connection, queue, parts, _ in
-            connection.isInCallOfOwner = true
-            defer { connection.isInCallOfOwner = false }
+            connection.port.isCalling = true
+            defer { connection.port.isCalling = false }
             connection.admit(from: &queue, &parts)
             return connection.mayAdmit
         }
@@ -76,49 +76,18 @@ extension Connection {
                 expectsResponse: expectsResponse,
                 &queue,
                 by: connection.rules,
-                into: &connection.events
+                into: &connection.port.events
             )
         }
     }
 
     /// Delivers the events, but never within a call of the owner.
     func deliverEvents() {
-        while !events.isEmpty, !isInCallOfOwner {
-            var batch = exchange(&events, with: exchange(&spareEvents, with: []))
-            owner?.handle(&batch, of: self)
-            batch.removeAll(keepingCapacity: batch.count <= 8192)
-            spareEvents = batch
+        while port.hasToDeliver {
+            var batch = port.takeBatch()
+            port.owner?.handle(&batch, of: self)
+            port.giveBack(batch)
         }
-        if !isInCallOfOwner { observation?.deliver() }
-    }
-}
-
-/// An additional timer of a connection, apart from that of its attempts. The connection owns it.
-///
-/// Unchecked Sendable: `timer` is accessed only on the connection's loop.
-final class ConnectionTimer: TimerTarget, @unchecked Sendable {
-    private(set) lazy var timer = LoopTimer(target: self, grid: grid)
-    private let grid: Duration
-    private weak let connection: Connection?
-    private let name: String
-    private let action: @Sendable (isolated Connection) -> Void
-
-    /// `name` is for recordings. `grid`: see `LoopTimer.grid`.
-    init(
-        _ connection: Connection,
-        _ name: String,
-        grid: Duration = .nanoseconds(1),
-        _ action: @escaping @Sendable (isolated Connection) -> Void
-    ) {
-        self.connection = connection
-        self.name = name
-        self.grid = grid
-        self.action = action
-    }
-
-    func timerFired() {
-        guard let connection else { return }
-        connection.recorder?.timerFired(name)
-        connection.onLoop(action)
+        if !port.isCalling { observation?.deliver() }
     }
 }

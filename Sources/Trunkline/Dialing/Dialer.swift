@@ -1,33 +1,15 @@
-/// Establishes byte channels: turns an endpoint into a connected `Transport`, with everything that is between the two,
-/// such as names, several addresses, and TLS.
-///
-/// A connection has one dialer and dials one endpoint at a time. Everything happens on its event loop.
-protocol Dialer: AnyObject, Sendable {
-    /// Begins to connect to `endpoint`, in place of what it did before. `delegate` hears of every progress, and at the
-    /// end of the channel or of the failure, but never before this method returns.
-    func dial(_ endpoint: Endpoint, for delegate: any DialerDelegate)
+/// Turns one endpoint, once, into a connected byte channel (`Transport`), with everything that is between the two, such
+/// as names, several addresses, and TLS. Lives on the event loop of its connection.
+protocol Dialer: AnyObject {
+    /// Begins to connect. `delegate` hears of every progress, and at the end of the channel or of the failure, but never
+    /// before this method returns.
+    func dial(for delegate: any DialerDelegate)
 
-    /// How far the present dialling has come, or had come when it failed.
+    /// How far the dialer has come.
     var progress: DialProgress { get }
 
-    /// Ends the present dialling, if there is any. Its delegate hears nothing more.
+    /// Ends dialling. The delegate hears nothing more.
     func cancel()
-
-    /// Forgets what earlier diallings have found out about all endpoints but these. Addresses found in one network are
-    /// not used in another.
-    func forget(except endpoints: Set<Endpoint>)
-
-    /// Reads what TLS needs. Not on the event loop, which reading files would block.
-    func loadTLS() async -> Result<LoadedTLS, TransportError>
-
-    /// Puts TLS over a connected channel to `endpoint` (STARTTLS). `handler` receives the events of the new transport:
-    /// `.connected` or `.connectFailed` first.
-    func secure(
-        _ channel: any Transport,
-        to endpoint: Endpoint,
-        with tls: LoadedTLS,
-        handler: any TransportHandler
-    ) throws(TransportError) -> SecuredTransport
 }
 
 /// Receives what a dialer reports. Held weakly.
@@ -39,13 +21,13 @@ protocol DialerDelegate: AnyObject, Sendable {
 enum DialEvent {
     /// `progress` has changed.
     case progressed
-    /// The channel is connected. The dialling is over.
+    /// The channel is connected. The dialer is done.
     case connected(DialedChannel)
-    /// The dialling is over. `isPermanent`: whether a repetition must fail too; `nil` if that follows from the error.
+    /// The dialer is done. `isPermanent`: whether a repetition must fail too; `nil` if that follows from the error.
     case failed(TransportError, isPermanent: Bool?)
 }
 
-/// How far dialling has come.
+/// How far a dialer has come.
 struct DialProgress: Equatable {
     /// Resolving, connecting or securing; `nil` before anything was opened.
     var phase: DisconnectReport.Phase?

@@ -3,6 +3,18 @@ struct LoadedTLS {
     let context: any TLSContext
     /// The versions of the files it was made from.
     let versions: [FileVersion?]
+    /// The name to verify instead of that of the endpoint.
+    fileprivate let serverName: String?
+
+    /// The engine of a new link to `endpoint`.
+    func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
+        if let serverName { return try context.makeEngine(for: serverName) }
+        guard case .host(let host, _) = endpoint.target else {
+            let message = "\(endpoint) has no host name to verify; set options.tls.serverName"
+            throw TransportError(.tls(.configuration), message)
+        }
+        return try context.makeEngine(for: host)
+    }
 }
 
 extension ClientOptions.TLS {
@@ -22,7 +34,8 @@ extension ClientOptions.TLS {
         let versions = files.map(\.version)
         if let known, known.versions == versions { return .success(known) }
         do throws(TransportError) {
-            return .success(LoadedTLS(context: try OpenSSLContext(try await settings()), versions: versions))
+            let context = try OpenSSLContext(try await settings())
+            return .success(LoadedTLS(context: context, versions: versions, serverName: serverName))
         } catch {
             return .failure(error)
         }

@@ -283,7 +283,7 @@ struct ClosingTests {
             let connection = network.connection(to: ["db:7000"], speaking: .standard)
             for _ in 0..<10 { _ = connection.states }
             try await network.clock.sleep(for: .seconds(1))
-            #expect(await connection.stateReaders.streams.isEmpty)
+            #expect(await connection.readers.states.streams.isEmpty)
             await connection.closeNow()
         }
     }
@@ -330,7 +330,7 @@ extension Connection {
     /// Releases `client`, and handles `frame` before anything else happens. Returns whether the client was deallocated.
     fileprivate func take(_ frame: Frame, afterDropping client: Lock<Client?>) -> Bool {
         client.withLock { $0 = nil }
-        let isAlone = owner == nil
+        let isAlone = port.owner == nil
         entered { connection in
             var frames = [frame]
             if let ready = connection.ready { connection.deliver(&frames, ready) }

@@ -155,5 +155,5 @@ extension Client {
     /// Whether there are draining links.
     fileprivate var hasDrainingLinks: Bool { connection.assumeIsolated { !$0.links.draining.isEmpty } }
     /// Whether the user's probe is running for a link that was lost.
-    fileprivate var isProbing: Bool { connection.assumeIsolated { $0.networkProbe != nil } }
+    fileprivate var isProbing: Bool { connection.assumeIsolated { $0.readers.probe != nil } }
 }

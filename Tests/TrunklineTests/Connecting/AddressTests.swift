@@ -516,7 +516,7 @@ import TrunklineTesting
 
 extension Connection {
     /// The phase of the present attempt.
-    fileprivate var phase: DisconnectReport.Phase? { attempt == nil ? nil : dialer.progress.phase }
+    fileprivate var phase: DisconnectReport.Phase? { attempt?.progress.phase }
 
     /// The numbers of the addresses that are kept, by endpoint.
     fileprivate var keptAddresses: [Int] { pathView.addresses.values.map(\.count) }

@@ -46,9 +46,9 @@ struct ConnectionHeartbeatTests {
             let server = try await network.serve(at: "db:7000", speaking: .standard)
             let client = network.client(of: ["db:7000"], speaking: .standard)
             try await expectEcho("a", by: client)
-            #expect(await client.connection.isLivenessTimerArmed)
+            #expect(await client.connection.isWatched)
             await client.close()
-            #expect(await !client.connection.isLivenessTimerArmed)
+            #expect(await !client.connection.isWatched)
             await server.stop()
         }
     }

@@ -98,7 +98,7 @@ struct OutageTests {
         }
         let expected = ConnectionState.ready(service.endpoint("db:7000"), session: session)
         #expect(await client.connection.state == expected, comment)
-        #expect(await client.connection.publishedState == expected, comment)
+        #expect(await client.connection.readers.published == expected, comment)
         #expect(await client.metrics.connection.state == expected, comment)
         for await state in client.states {
             #expect(state == expected, comment)

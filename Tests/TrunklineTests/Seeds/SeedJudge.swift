@@ -106,14 +106,11 @@ extension Client {
 extension Connection {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
-            ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !events.isEmpty),
+            ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !port.events.isEmpty),
             ("frames to be written", frameUse.map { $0.writes.count > 0 } ?? false),
-            ("a reader", frameUse?.reader != nil), ("a dialling", dialer.progress.phase != nil),
-            ("waiters", !closeWaiters.isEmpty),
-            ("a timer of attempts", timer?.deadline != nil), ("a timer of liveness", isLivenessTimerArmed),
-            ("a timer of files", rotationTimer?.timer.deadline != nil),
-            ("a timer of draining links", drainingTimer?.timer.deadline != nil),
-        ]
+            ("a reader", frameUse?.reader != nil),
+            ("waiters", !ending.waiters.isEmpty),
+        ] + ConnectionTimers.Name.allCases.map { ("the timer \($0)", timers.isArmed($0)) }
         return facts.filter(\.1).map(\.0)
     }
 }

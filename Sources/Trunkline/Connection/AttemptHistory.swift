@@ -1,0 +1,30 @@
+/// Why there is no link: the failures since the last ready one.
+struct AttemptHistory {
+    /// The latest failed attempts, oldest first; at most 8.
+    private(set) var failures: [ClientError.Attempt] = []
+    /// Why the latest link was lost, or the latest attempt without a link failed.
+    var lastCause: (any Error)?
+
+    mutating func attemptFailed(_ endpoint: Endpoint, _ cause: any Error) {
+        if failures.count == 8 { failures.removeFirst() }
+        failures.append(ClientError.Attempt(endpoint: endpoint, cause: cause))
+    }
+
+    mutating func linkIsReady() { self = AttemptHistory() }
+
+    /// The error for callers that wait for a link when the connection gives up.
+    func unavailable(_ reason: String?) -> ClientError {
+        // The latest cause for each endpoint.
+        let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
+        let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
+        let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
+        return ClientError(
+            isSecurity ? .tlsFailed : .unavailable,
+            .notSent,
+            reason ?? usual,
+            endpoint: failures.last?.endpoint,
+            attempts: failures,
+            cause: lastCause
+        )
+    }
+}

@@ -1,0 +1,67 @@
+/// The timers of a connection. Each is created when it is first armed.
+///
+/// Confined to the event loop of the connection.
+final class ConnectionTimers {
+    enum Name: Int, CaseIterable {
+        /// The end of a handshake's time, of a back-off, or of closing.
+        case main
+        /// The next check of the ready link.
+        case liveness
+        /// The next check of the draining links.
+        case draining
+        /// The next check of the TLS files.
+        case files
+        /// Another check of an attempt whose path has changed.
+        case path
+    }
+
+    private let loop: any EventLoop
+    /// How late the checks of liveness may be: see `LoopTimer.grid`.
+    private let livenessGrid: Duration
+    private var timers: [ConnectionTimer?] = []
+    /// The instant for which the liveness timer is armed.
+    var livenessArmed: Instant?
+
+    init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
+
+    /// Arms the timer `name` of `connection`, in place of its earlier deadline. `nil` disarms it.
+    func arm(_ name: Name, at deadline: Instant?, for connection: Connection) {
+        if timers.isEmpty {
+            guard deadline != nil else { return }
+            timers = Array(repeating: nil, count: Name.allCases.count)
+        }
+        if let timer = timers[name.rawValue] { return loop.arm(timer.timer, at: deadline) }
+        guard deadline != nil else { return }
+        let timer = ConnectionTimer(name, of: connection, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
+        timers[name.rawValue] = timer
+        loop.arm(timer.timer, at: deadline)
+    }
+
+    func isArmed(_ name: Name) -> Bool { timers.isEmpty ? false : timers[name.rawValue]?.timer.deadline != nil }
+
+    func disarmAll() {
+        for timer in timers.compactMap(\.self) { loop.arm(timer.timer, at: nil) }
+        timers = []
+    }
+
+    deinit {
+        // The loop keeps armed timers. This may run on any thread.
+        let timers = timers.compactMap(\.self)
+        guard !timers.isEmpty else { return }
+        loop.schedule(LoopClosure { [loop] in for timer in timers { loop.arm(timer.timer, at: nil) } })
+    }
+}
+
+/// Unchecked Sendable: `timer` is accessed only on the connection's loop.
+private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
+    private(set) lazy var timer = LoopTimer(target: self, grid: grid)
+    private let name: ConnectionTimers.Name
+    private weak let connection: Connection?
+    private let grid: Duration
+
+    init(_ name: ConnectionTimers.Name, of connection: Connection, grid: Duration) {
+        (self.name, self.connection, self.grid) = (name, connection, grid)
+    }
+
+    func timerFired() { connection?.onLoop { [name] in $0.timerFired(name) } }
+}

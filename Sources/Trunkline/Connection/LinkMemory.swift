@@ -1,0 +1,20 @@
+/// What a connection remembers from link to link.
+struct LinkMemory {
+    /// The endpoints without those that handshakes have added.
+    var givenEndpoints: [Endpoint]
+    /// The requests that are sent again on every new link.
+    var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
+    /// The value that the handshake of the latest ready link has stored.
+    var serverInfo: (any Sendable)?
+    /// The number of links established so far, ready or not.
+    var linksBegun = 0
+    private var lastID: RequestID = 0
+
+    init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
+
+    /// A new ID, for a frame to be written, a request of a handshake, a subscription or a reader.
+    mutating func nextID() -> RequestID {
+        lastID += 1
+        return lastID
+    }
+}

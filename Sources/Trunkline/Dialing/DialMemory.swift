@@ -1,0 +1,20 @@
+/// What the dialers of one connection leave to later ones.
+///
+/// Safe to share between threads: after its creation it is used on the loop of its connection only.
+final class DialMemory: @unchecked Sendable {
+    /// The look-ups that have outlasted their dialers.
+    var lateLookups = LateLookups()
+    /// The TLS settings; `nil` before they were needed.
+    var loadedTLS: LoadedTLS?
+    /// The dialer at work.
+    weak var dialer: SocketDialer?
+
+    /// Stores the answer to a look-up whose dialer is done, and passes it to the present one.
+    func answered(_ endpoint: Endpoint, _ family: AddressFamily, _ answer: NameLookup.Answer, at now: Instant) {
+        lateLookups.answered(endpoint, family, answer, at: now)
+        // A failure says nothing about the look-up that the present dialer has begun.
+        guard let dialer, case .success = answer, dialer.isWaiting(for: family, of: endpoint) else { return }
+        _ = lateLookups.takeAnswer(endpoint, family, at: now)
+        dialer.resolved(family, answer)
+    }
+}

@@ -1,0 +1,9 @@
+@testable import Trunkline
+
+extension Connection {
+    /// Whether the owner takes only heartbeats at present.
+    var isPaused: Bool { port.isPaused }
+
+    /// Whether the liveness of a link is to be checked.
+    var isWatched: Bool { timers.isArmed(.liveness) }
+}
