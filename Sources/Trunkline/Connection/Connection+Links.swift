@@ -25,8 +25,8 @@ extension Connection {
             ending = step.ending
             link.state.mayHaveMore = ending == nil && step.mayHaveMore
             guard link.state.mayHaveMore else { break }
-            guard share.goesOn(after: step.count, turn.decoded.count - decodedBefore, since: loop.turnTime, at: loop.now)
-            else {
+            let decodedCount = turn.decoded.count - decodedBefore
+            guard share.goesOn(after: step.count, decodedCount, since: loop.turnTime, at: loop.now) else {
                 scheduleReading()
                 break
             }

@@ -38,21 +38,23 @@ struct ConnectionLoopbackTests {
         let handler: LoopbackServer.Handler = { _ in .sequence([.push(Frame(.push, type: 2)), .ping, .echo]) }
         try await withConnection(by: mechanism, handler: handler) { server, connection in
             try await connection.withFrames { stream in
-            var frames = stream.makeAsyncIterator()
-            for round in 1...3 {
-                try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
-                var kinds: [Frame.Kind?] = []
-                for _ in 0..<3 { kinds.append(await frames.next()?.kind) }
-                #expect(kinds == [.push, .ping, .response])
-                await server.disconnectAll()
-                // Only a reader or a writer notices the loss.
-                var link = connection.states.makeAsyncIterator()
-                async let next = frames.next()
-                try await server.wait(within: patience) { $0.totalConnections == round + 1 && $0.connectionCount == 1 }
-                try await server.push(Frame(.push, type: 3))
-                #expect(await next?.type == 3)
-                while let state = await link.next(), !state.isReady {}
-            }
+                var frames = stream.makeAsyncIterator()
+                for round in 1...3 {
+                    try await connection.write(Frame(.request, type: 0x410, serial: SerialNumber(round)))
+                    var kinds: [Frame.Kind?] = []
+                    for _ in 0..<3 { kinds.append(await frames.next()?.kind) }
+                    #expect(kinds == [.push, .ping, .response])
+                    await server.disconnectAll()
+                    // Only a reader or a writer notices the loss.
+                    var link = connection.states.makeAsyncIterator()
+                    async let next = frames.next()
+                    try await server.wait(within: patience) {
+                        $0.totalConnections == round + 1 && $0.connectionCount == 1
+                    }
+                    try await server.push(Frame(.push, type: 3))
+                    #expect(await next?.type == 3)
+                    while let state = await link.next(), !state.isReady {}
+                }
             }
         }
     }

@@ -108,9 +108,9 @@ extension Connection {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !port.events.isEmpty),
             ("frames to be written", frameUse.map { $0.writes.count > 0 } ?? false),
-            ("a reader", frameUse?.reader != nil),
-            ("waiters", !ending.waiters.isEmpty),
-        ] + ConnectionTimers.Name.allCases.map { ("the timer \($0)", timers.isArmed($0)) }
-        return facts.filter(\.1).map(\.0)
+            ("a reader", frameUse?.reader != nil), ("waiters", !ending.waiters.isEmpty),
+        ]
+        let armed = ConnectionTimers.Name.allCases.filter { timers.isArmed($0) }
+        return facts.filter(\.1).map(\.0) + armed.map { "the timer \($0)" }
     }
 }
