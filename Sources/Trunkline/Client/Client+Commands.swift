@@ -3,7 +3,7 @@ extension Client: LoopActor, CommandQueueOwner {
     nonisolated func take(_ commands: inout [Command]) { onItsLoop(&commands) { $0.perform(&$1) } }
 
     private func perform(_ commands: inout [Command]) {
-        batchTime = loop.now
+        ledger.beginBatch()
         directRoom = isReady ? connection.roomNow : 0
         for index in commands.indices {
             // The usual command is taken apart alone and without a variable: otherwise its frame would be copied, which
@@ -19,7 +19,7 @@ extension Client: LoopActor, CommandQueueOwner {
             }
         }
         directRoom = 0
-        tellCollected()
+        ledger.tellCollected()
         finish()
     }
 
@@ -36,7 +36,7 @@ extension Client: LoopActor, CommandQueueOwner {
             )
             requests.noteAdmissions(at: loop.now)
             let hasRefused = !impatient.isEmpty && failImpatient()
-            linkLook = look
+            clock.linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
             } else if lifecycle == .draining, requests.count == 0 {
@@ -48,16 +48,16 @@ extension Client: LoopActor, CommandQueueOwner {
         requests.giveBackMemory()
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         armTimer()
-        if let observation = connection.observation {
-            tellLimit()
+        if let observation = ledger.observation {
+            noteLimit()
             observation.deliver()
         }
     }
 
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
-        if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
-        return channels.isEmpty ? .none : .pushes
+        if requests.queue.delayedCount > 0 || !life.connectWaiters.isEmpty { return .request }
+        return streams.channels.isEmpty ? .none : .pushes
     }
 
     private func perform(_ command: consuming Command) {
@@ -78,21 +78,21 @@ extension Client: LoopActor, CommandQueueOwner {
         case .cancelAll(let last): cancelAll(upTo: last)
         case .listen(let channel):
             guard lifecycle < .closing else { return channel.finish() }
-            channels.insert(channel)
+            streams.channels.insert(channel)
             if lifecycle == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
         case .stopListening(let channel):
-            channels.remove(channel)
+            streams.channels.remove(channel)
             updateReading()
         case .resumeReading: updateReading()
         case .connect(let id, let continuation): connect(id, continuation)
         case .cancelConnect(let id):
-            connectWaiters.removeValue(forKey: id)?.resume(
+            life.connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
         case .close: drain()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation):
-            if lifecycle == .closed { resumeClosed([continuation]) } else { closeWaiters.append(continuation) }
+            if lifecycle == .closed { resumeClosed([continuation]) } else { life.closeWaiters.append(continuation) }
         case .taken: break
         }
     }
@@ -127,7 +127,7 @@ extension Client: LoopActor, CommandQueueOwner {
                 reports: reports
             ) {
                 directRoom -= 1
-                noteAccepted(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, on: session)
+                ledger.accepted(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, on: session)
                 if expectsResponse, isPart { parts.begin(id, type: type) }
                 return requests.register(
                     id,
@@ -137,7 +137,7 @@ extension Client: LoopActor, CommandQueueOwner {
                     on: session,
                     deadline: deadline,
                     accepted: accepted,
-                    now: batchTime
+                    now: ledger.batchTime
                 )
             }
         }
@@ -148,7 +148,16 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
         let latest = deadline ?? waiter.batch?.options.deadline
-        noteAccepted(id, type, bodyCount, expectsResponse, isOpen: isPart, latest, on: 0)
+        ledger.accepted(
+            id,
+            type,
+            bodyCount,
+            expectsResponse,
+            isOpen: isPart,
+            latest,
+            on: 0,
+            orWaitsFor: isReady ? .turn : .link
+        )
         if expectsResponse, isPart { parts.begin(id, type: type) }
         let request = QueuedRequest(
             id: id,
@@ -165,7 +174,7 @@ extension Client: LoopActor, CommandQueueOwner {
         var admitted = 0
         if lifecycle == .open, directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0, !options.areTracked {
             admitted = admitNow(batched, first: first, batch)
-            noteAccepted(batched, admitted, first: first, options)
+            ledger.accepted(batched, admitted, first: first, options, on: session)
         }
         for index in admitted..<batched.count {
             let frame = batched[index].frame
@@ -188,7 +197,7 @@ extension Client: LoopActor, CommandQueueOwner {
             &requests.queue
         )
         directRoom -= admitted
-        requests.registerAdmissions(accepted: options.accepted, at: batchTime) { id in
+        requests.registerAdmissions(accepted: options.accepted, at: ledger.batchTime) { id in
             let index = Int(id - first)
             return (batched[index].type, Waiter(.batch(batch, index: index)))
         }
@@ -208,12 +217,12 @@ extension Client: LoopActor, CommandQueueOwner {
 
     /// Returns why a request with these call options cannot be accepted; `nil` if it can.
     private func refusal(_ options: ResolvedOptions) -> ClientError? {
-        if options.endsWithItsLink { hasLinkbound = true }
+        if options.endsWithItsLink { retries.hasLinkbound = true }
         if let session = options.session, session != self.session {
             return ClientError(.connectionLost, .notSent, "the only link for this message is closed or draining")
         }
         guard !options.waitsForReady, !isReady else { return nil }
-        tellCollected()
+        ledger.tellCollected()
         // This call does not wait for the link, but later calls can use it.
         connection.inCallOfOwner { $0.connectIfNeeded() }
         return unsentError(.unavailable, ClientError.mayNotWaitMessage)
@@ -282,13 +291,9 @@ extension Client: LoopActor, CommandQueueOwner {
 
     private func armTimer() {
         var next = requests.nextDeadline
-        if let linkLook { next = min(next ?? linkLook, linkLook) }
-        if let drainDeadline { next = min(next ?? drainDeadline, drainDeadline) }
-        guard next != armed else { return }
-        armed = next
-        let timer = timer ?? LoopTimer(target: self)
-        self.timer = timer
-        loop.arm(timer, at: next)
+        if let look = clock.linkLook { next = min(next ?? look, look) }
+        if let deadline = life.drainDeadline { next = min(next ?? deadline, deadline) }
+        clock.arm(at: next, for: self, on: loop)
     }
 
     private func endExpired(at now: Instant) {
@@ -306,17 +311,14 @@ extension Client: TimerTarget {
     package nonisolated func timerFired() { onItsLoop { $0.takeTime() } }
 
     private func takeTime() {
-        armed = nil
-        if let timer, connection.inCallOfOwner({ $0.mustReadFirst() }) {
-            armed = loop.nextTurn
-            return loop.arm(timer, at: armed)
-        }
+        clock.fired()
+        if connection.inCallOfOwner({ $0.mustReadFirst() }) { return clock.arm(at: loop.nextTurn, for: self, on: loop) }
         let now = loop.turnTime
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)
         endRests(at: now)
-        if let drainDeadline, drainDeadline <= now {
-            self.drainDeadline = nil
+        if let deadline = life.drainDeadline, deadline <= now {
+            life.drainDeadline = nil
             closeAtOnce()
         }
         finish()

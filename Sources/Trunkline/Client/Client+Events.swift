@@ -21,35 +21,29 @@ extension Client: ConnectionOwner {
                 else { continue }
                 answered(id, frame, position, at: now)
             } else {
-                perform(exchange(&events[index], with: .taken), at: now)
-                if let excessive = excessiveReply.take() { end(excessive, within: &events, after: index, at: now) }
+                let event = exchange(&events[index], with: .taken)
+                guard case .part(let id, let part) = event else {
+                    perform(event, at: now)
+                    continue
+                }
+                if let excess = take(part, of: id, at: now) { end(id, excess, within: &events, after: index, at: now) }
             }
         }
-        channels.yieldMalformed()
-        serveReaders()
-        tellCollected()
-    }
-
-    /// Resumes the readers of reply streams for which parts have arrived. Once for a batch: a reader that is resumed for
-    /// each part would take it and wait again, at the price of two switches of threads.
-    private func serveReaders() {
-        guard !servedReaders.isEmpty else { return }
-        for (reader, element) in servedReaders { reader.resume(returning: element) }
-        servedReaders.removeAll(keepingCapacity: servedReaders.count <= 64)
+        streams.channels.yieldMalformed()
+        streams.resumeServed()
+        ledger.tellCollected()
     }
 
     private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
         case .answered(let id, let frame, let position): answered(id, frame, position, at: now)
-        case .room, .taken: break
+        case .part, .room, .taken: break  // parts are handled above
         case .pushes(let frames): take(frames, isSurplus: false)
         case .surplusPushes(let frames): take(frames, isSurplus: true)
-        case .part(let id, let frame): take(frame, of: id, at: now)
         case .failed(let id, let error, let onLink): end(id, error, onLink)
         case .wrote(let id, let position):
             guard let request = requests[id], let waiter = requests.forget(id) else { return }
-            counters.written += 1
-            tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
+            ledger.written(id, request, at: now)
             noteSuccess(of: id, request, waiter, position, at: now)
             waiter.resume(.success(.none))
         case .wrotePart(let id):
@@ -59,25 +53,23 @@ extension Client: ConnectionOwner {
             let waiter = requests.waiter(of: id)
             waiter?.accept()
             waiter?.handle?.admitted(as: serial)
-        case .late(let id, let isPart): if !isPart { noteLate(id) }
-        case .unknownResponse: counters.unknownResponses += 1
-        case .unexpected: counters.unexpectedFrames += 1
+        case .late(let id, let isPart): if !isPart { ledger.late(id) }
+        case .unknownResponse: ledger.unknownResponse()
+        case .unexpected: ledger.unexpectedFrame()
         case .ready(let session, let endpoint):
             self.session = session
-            callDurations.begin(session, to: endpoint)
-            linkGaps.end(at: now, isOfInterest: requests.queue.hasWaiting || requests.queue.delayedCount > 0)
-            notePushes(from: session)
+            let areWaiting = requests.queue.hasWaiting || requests.queue.delayedCount > 0
+            ledger.linkIsReady(session, to: endpoint, areWaiting: areWaiting, at: now)
+            streams.notePushes(from: session)
             resumeConnectWaiters(nil)
-        case .pushesBegin(let session): notePushes(from: session)
+        case .pushesBegin(let session): streams.notePushes(from: session)
         case .returned(let unsent):
             session = 0
-            callDurations.drain()
-            linkGaps.begin(at: now)
             giveBack(unsent)
-            tellWaiting(unsent)
+            ledger.linkDrains(unsent, at: now)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
         case .drained(let session):
-            callDurations.end(session)
+            ledger.linkHasEnded(session)
             parts.forgetLink(session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
@@ -89,10 +81,9 @@ extension Client: ConnectionOwner {
 
     /// Hands pushes to the streams.
     private func take(_ pushes: [Frame], isSurplus: Bool) {
-        counters.pushes += pushes.count
-        let dropped = channels.droppedCount
-        if channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
-        if channels.droppedCount > dropped { tell(.pushes, .pushesDropped(channels.droppedCount - dropped)) }
+        let dropped = streams.channels.droppedCount
+        if streams.channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
+        ledger.pushes(pushes.count, dropped: streams.channels.droppedCount - dropped)
     }
 
     /// Ends a request with its response. Not inlined, like `register`.
@@ -103,10 +94,9 @@ extension Client: ConnectionOwner {
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        guard let request = requests[id], let waiter = requests.forget(id) else { return noteLate(id) }
-        counters.responses += 1
+        guard let request = requests[id], let waiter = requests.forget(id) else { return ledger.late(id) }
         let isError = frame.isErrorResponse || frame.malformedReason != nil
-        noteAnswered(id, request, frame.status, isError: isError, at: now)
+        ledger.answered(id, request, frame.status, isError: isError, at: now)
         if isError {
             return answeredWithError(id, request, waiter, frame, position, at: now)
         }
@@ -114,6 +104,36 @@ extension Client: ConnectionOwner {
         let serial = frame.serial
         waiter.resume(Outcome(of: frame))
         if parts.hasTargets { endParts(of: id, request, serial) }
+    }
+
+    /// Notes that a request was answered or, for a one-way message, written.
+    @inline(__always)
+    private func noteSuccess(
+        of id: RequestID,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        if ledger.succeeded(request, waiter, at: now) { keepTimeline(of: id, request, waiter, position, at: now) }
+    }
+
+    @inline(never)
+    private func keepTimeline(
+        of id: RequestID,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
+        _ position: OutboundPosition,
+        at now: Instant
+    ) {
+        let onLink = lastTry(of: request, at: position, now)
+        ledger.keep(ledger.timeline(of: id, request, waiter, onLink, nil, at: now), for: waiter, at: now)
+    }
+
+    /// What is known about the last try of a request that was answered.
+    private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
+        guard case .onLink(let session, _) = request.place else { return nil }
+        return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }
 
     /// Ends a request with an error response, or with a response that is malformed.
@@ -127,7 +147,7 @@ extension Client: ConnectionOwner {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        connection.observation?.log?.rejected(type: request.type, status: frame.status)
+        ledger.rejected(type: request.type, status: frame.status)
         fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
     }
 
@@ -142,7 +162,7 @@ extension Client: ConnectionOwner {
         at now: Instant
     ) {
         let onLink = lastTry(of: request, at: position, now)
-        waiter.resume(.failure(noted(error, of: id, request, waiter, onLink, at: now)))
+        waiter.resume(.failure(ledger.failed(error, id, request, waiter, onLink, at: now)))
         if parts.hasTargets { endParts(of: id, request, serial) }
     }
 
@@ -153,33 +173,33 @@ extension Client: ConnectionOwner {
         connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
     }
 
-    /// Handles a part of a response.
-    private func take(_ part: Frame, of id: RequestID, at now: Instant) {
-        guard var waiter = requests.waiter(of: id) else { return }  // cancelled because of an earlier part
-        counters.parts += 1
-        if connection.observation?.wantsSteps == true, waiter.firstPart == nil {
-            tell(.steps, .requestFirstPart(id: id))
-        }
+    /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that
+    /// follow, returns the message of the error.
+    private func take(_ part: Frame, of id: RequestID, at now: Instant) -> String? {
+        guard var waiter = requests.waiter(of: id) else { return nil }  // cancelled because of an earlier part
+        ledger.part(of: id, isFirst: waiter.firstPart == nil)
         let hadExtras = waiter.extras != nil
         let reception = waiter.take(part, at: now, in: connection.rules.reassemblyBudget)
         if !hadExtras, waiter.extras != nil { requests.setWaiter(waiter, of: id) }
         switch reception {
         case .taken: break
-        case .serves(let reader, let element): servedReaders.append((reader, element))
+        case .serves(let reader, let element): streams.serve(reader, with: element)
         case .full(let channel):
-            fullReplies.append(channel)
+            streams.fullReplies.append(channel)
             updateReading()
         case .exceeds(let message):
             cancel(id, .overloaded, message)
-            // The request has left its link, so the later events contain its end.
-            if requests[id] != nil { excessiveReply = (id, message) }
+            // If it is still there, it has left its link.
+            if requests[id] != nil { return message }
         }
+        return nil
     }
 
     /// Ends a request whose reply was too large, and whose last frame or whose link's end is among `events`, after
     /// `first`: the caller must not receive the response, and the request must not be sent again.
     private func end(
-        _ reply: (id: RequestID, message: String),
+        _ id: RequestID,
+        _ message: String,
         within events: inout [ConnectionEvent],
         after first: Int,
         at now: Instant
@@ -187,43 +207,30 @@ extension Client: ConnectionOwner {
         var onLink: TryOnLink?
         search: for index in (first + 1)..<events.count {
             switch events[index] {
-            case .answered(reply.id, let frame, let position):
+            case .answered(id, let frame, let position):
                 events[index] = .taken
-                guard let request = requests[reply.id], let waiter = requests.forget(reply.id) else { return }
-                counters.responses += 1
-                noteAnswered(reply.id, request, frame.status, isError: true, at: now)
-                let error = ClientError(.overloaded, .answered, reply.message)
-                return fail(reply.id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+                guard let request = requests[id], let waiter = requests.forget(id) else { return }
+                ledger.answered(id, request, frame.status, isError: true, at: now)
+                let error = ClientError(.overloaded, .answered, message)
+                return fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
             case .lost(let loss):
-                guard let lost = loss.remains.lost.first(where: { $0.id == reply.id }) else { continue }
+                guard let lost = loss.remains.lost.first(where: { $0.id == id }) else { continue }
                 onLink = TryOnLink(link: loss.link, times: lost.written)
                 break search
             default: continue
             }
         }
-        end(reply.id, ClientError(.overloaded, .unknown, reply.message), onLink)
+        end(id, ClientError(.overloaded, .unknown, message), onLink)
     }
 
     // MARK: Links
 
-    /// Tells every stream, once, that pushes come from the link of `session` from now on.
-    private func notePushes(from session: UInt64) {
-        guard session != pushSession else { return }
-        if pushSession != nil {
-            for channel in channels.all { channel.noteReconnected() }
-        }
-        pushSession = session
-    }
-
     /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
     private func take(_ loss: LinkLoss, at now: Instant) {
-        if loss.wasReady {
-            session = 0
-            linkGaps.begin(at: now)
-        }
+        if loss.wasReady { session = 0 }
         parts.noteDropped(loss.remains.unsentParts)
         giveBack(loss.remains.unsent)
-        tellWaiting(loss.remains.unsent)
+        ledger.linkIsLost(loss.remains.unsent, wasReady: loss.wasReady, at: now)
         let error =
             lifecycle >= .closing
             ? ClientError.clientWasClosed(.unknown)
@@ -233,7 +240,7 @@ extension Client: ConnectionOwner {
             let isInnocent = error.code == .overloaded && !(place.isForResponse && loss.remains.mayReceive(id))
             fail(id, isInnocent ? error.ofOthers : error, TryOnLink(link: loss.link, times: times))
         }
-        callDurations.end(loss.link.session)
+        ledger.linkHasEnded(loss.link.session)
         parts.forgetLink(loss.link.session)
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
@@ -257,10 +264,9 @@ extension Client: ConnectionOwner {
     /// - Parameter onLink: What is known about its last try, if it was on a link.
     func end(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         guard let request = requests[id], let waiter = requests.forget(id) else { return }
-        counters.failed += 1
         let now = loop.now
-        let error = noted(waiter.tracked?.amended(error) ?? error, of: id, request, waiter, onLink, at: now)
-        tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
+        let error = ledger.failed(waiter.tracked?.amended(error) ?? error, id, request, waiter, onLink, at: now)
+        ledger.ended(id, request, error, at: now)
         endParts(of: id, error)
         waiter.resume(.failure(error))
     }
@@ -268,8 +274,7 @@ extension Client: ConnectionOwner {
     /// Ends a request that was not accepted.
     func refuse(_ waiter: Waiter, _ error: ClientError) {
         let error = waiter.tracked?.amended(error) ?? error
-        refusals[error.code, default: 0] += 1
-        tell([.requests, .failures], .requestRefused(error))
+        ledger.refused(error)
         waiter.resume(.failure(error))
     }
 
@@ -277,9 +282,7 @@ extension Client: ConnectionOwner {
 
     /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
     func updateReading() {
-        // Removes only from the end, so each stream is checked once.
-        while let last = fullReplies.last, !last.suspendsReading { fullReplies.removeLast() }
-        let isPaused = channels.suspendReading() || !fullReplies.isEmpty
+        let isPaused = streams.suspendReading()
         connection.inCallOfOwner { $0.setPaused(isPaused) }
     }
 }

@@ -105,49 +105,47 @@ extension Client {
             return continuation.resume(returning: .clientIsClosed)
         }
         guard !isReady else { return continuation.resume(returning: nil) }
-        connectWaiters[id] = continuation
+        life.connectWaiters[id] = continuation
         connection.inCallOfOwner { $0.connectIfNeeded() }
     }
 
     func drain() {
         guard lifecycle == .open else { return }
         refuseRequests(.draining)
-        drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
+        life.drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
     }
 
     /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
     func endDraining() {
-        lifecycle = .closing
+        life.stage = .closing
         connection.inCallOfOwner { $0.drain() }
     }
 
     func closeAtOnce() {
         guard lifecycle < .closed else { return }
         refuseRequests(.closing)
-        drainDeadline = nil
+        life.drainDeadline = nil
         connection.inCallOfOwner { $0.finishClosing() }
     }
 
     /// The connection is closed.
     func closed() {
         refuseRequests(.closed)
-        drainDeadline = nil
+        life.drainDeadline = nil
         let error = ClientError.clientWasClosed(.notSent)
         failWaiting(error)
         let rest = parts.removeAll()
         for part in rest.held + rest.queued { part.fail(error, isSent: false) }
         requests.forgetDeadlines()
         failConnectWaiters()
-        for channel in channels.all { channel.finish() }
-        channels.removeAll()
-        fullReplies.removeAll()
+        streams.finish()
         // The last events come before the waiters are resumed.
         updateReading()
-        tellLimit()
+        noteLimit()
         connection.observation?.deliver()
         connection.observation?.log?.close(metrics)
-        resumeClosed(Swift.exchange(&closeWaiters, with: []))
+        resumeClosed(Swift.exchange(&life.closeWaiters, with: []))
     }
 
     /// Resumes callers that wait until the client is closed and its events are delivered.
@@ -157,7 +155,7 @@ extension Client {
     }
 
     private func refuseRequests(_ lifecycle: Lifecycle) {
-        self.lifecycle = lifecycle
+        life.stage = lifecycle
         messageRoom.close()
         responseCache.close()
     }
@@ -169,7 +167,7 @@ extension Client {
     /// Resumes the callers of `connect`, in the order in which they called. The order of a dictionary differs between
     /// processes, and a simulation must be reproducible in all of them.
     func resumeConnectWaiters(_ error: ClientError?) {
-        let waiters = Swift.exchange(&connectWaiters, with: [:]).sorted { $0.key < $1.key }
+        let waiters = Swift.exchange(&life.connectWaiters, with: [:]).sorted { $0.key < $1.key }
         for (_, waiter) in waiters { waiter.resume(returning: error) }
     }
 }

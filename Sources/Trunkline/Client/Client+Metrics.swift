@@ -181,21 +181,10 @@ extension Client {
         }
     }
 
-    /// The counts of `Metrics` that the client itself keeps, under the same names.
-    struct Counters {
-        var (requests, responses, written, failed) = (0, 0, 0, 0)
-        var (retries, retriesRefused) = (0, 0)
-        var (parts, lateResponses, unknownResponses) = (0, 0, 0)
-        var (pushes, unexpectedFrames) = (0, 0)
-        /// The tries that ended without having been on a link, and those of them that ended in their back-off.
-        var (triesWithoutLink, triesInBackOff) = (0, 0)
-        /// The tries that were on a link after they had waited for it.
-        var triesQueued = 0
-    }
-
     /// The metrics of this client at the time of the call: a consistent snapshot.
     public var metrics: Metrics {
         var metrics = Metrics()
+        let counters = ledger.counters
         (metrics.requests, metrics.responses) = (counters.requests, counters.responses)
         (metrics.written, metrics.failed) = (counters.written, counters.failed)
         (metrics.retries, metrics.retriesRefused) = (counters.retries, counters.retriesRefused)
@@ -204,14 +193,14 @@ extension Client {
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
-        (metrics.failures, metrics.refusals) = (failures, refusals)
-        metrics.durationsByEndpoint = callDurations.byEndpoint
-        metrics.tryDurations = tryDurations.histogram
-        metrics.queueDurations = queueDurations
+        (metrics.failures, metrics.refusals) = (ledger.failures, ledger.refusals)
+        metrics.durationsByEndpoint = ledger.callDurations.byEndpoint
+        metrics.tryDurations = ledger.tryDurations.histogram
+        metrics.queueDurations = ledger.queueDurations
         let atOnce = metrics.tryDurations.count - counters.triesQueued
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
-        (metrics.pushesDelivered, metrics.pushesDropped) = (channels.deliveredCount, channels.droppedCount)
+        (metrics.pushesDelivered, metrics.pushesDropped) = (streams.channels.deliveredCount, streams.channels.droppedCount)
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
@@ -236,9 +225,9 @@ extension Client {
         expect("pending", metrics.pending, "the number of requests on links and waiting", places)
         expect("callDurations.count", metrics.callDurations.count, "responses + written + failed", ended)
         let tries = ended + metrics.retries
-        let onLink = metrics.tryDurations.count + counters.triesWithoutLink
+        let onLink = metrics.tryDurations.count + ledger.counters.triesWithoutLink
         expect("tryDurations.count + tries without a link", onLink, "responses + written + failed + retries", tries)
-        let queued = metrics.queueDurations.count + counters.triesInBackOff
+        let queued = metrics.queueDurations.count + ledger.counters.triesInBackOff
         expect("queueDurations.count + tries in back-off", queued, "responses + written + failed + retries", tries)
         if metrics.pending == 0,
             metrics.queueDurations.sum + metrics.tryDurations.sum > metrics.callDurations.sum

@@ -14,18 +14,16 @@ extension Client {
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let failed = lastTry(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
-        guard let next = call.next(after: error, failed, at: now, using: &generator), let until = next.delayedUntil,
+        let failed = ledger.lastTry(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        guard let next = call.next(after: error, failed, at: now, using: &retries.generator), let until = next.delayedUntil,
             until < waiter.coalesced?.end ?? .distantFuture
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
-        if error.fate == .unknown, account?.withdraw(at: now, requests: counters.requests) == false {
-            counters.retriesRefused += 1
-            tell(.limits, .limitReached(.retryBudget))
+        if error.fate == .unknown, retries.account?.withdraw(at: now, requests: ledger.counters.requests) == false {
+            ledger.refusedRetry()
             return false
         }
-        counters.retries += 1
-        noteTry(of: request, from: call.rested, at: now)
+        ledger.retries(id, request, call, next, until: until, at: now)
         waiter.handle?.noteOffLink()
         let queued = QueuedRequest(
             id: id,
@@ -36,7 +34,6 @@ extension Client {
         extras.begin(next)
         requests.delay(queued, until: until)
         parts.noteOffLink(id)
-        tell(.steps, .requestRetrying(id: id, tryNumber: next.tryNumber, delay: until.since(now)))
         return true
     }
 
@@ -47,7 +44,7 @@ extension Client {
             if call.options.waitsForReady || isReady {
                 extras.call = call.awake
                 requests.wake(id)
-                tell(.steps, .requestWaiting(id: id, for: isReady ? .turn : .link))
+                ledger.waits(id, for: isReady ? .turn : .link)
             } else {
                 cancel(id, .unavailable, ClientError.mayNotWaitMessage)
                 connection.inCallOfOwner { $0.connectIfNeeded() }
@@ -61,7 +58,7 @@ extension Client {
         _ cause: any Error,
         where isMeant: (ResolvedOptions) -> Bool = { _ in true }
     ) {
-        guard hasLinkbound else { return }
+        guard retries.hasLinkbound else { return }
         let message = "the link ended before the request was written; its options do not let it wait for the next link"
         let error = ClientError(.connectionLost, .notSent, message, endpoint: endpoint, cause: cause)
         for request in requests.queue.waiting {

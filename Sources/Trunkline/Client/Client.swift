@@ -23,8 +23,6 @@ public actor Client {
     package nonisolated let codec: ProtocolCodec
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
-    /// Whether the observers want the events of requests.
-    nonisolated let tellsRequests: Bool
     nonisolated let requestIDs = Atomic<RequestID>(0)
     /// Cached responses and coalesced requests.
     nonisolated let responseCache: ResponseCache
@@ -45,74 +43,21 @@ public actor Client {
         @exclusivity(unchecked)
     #endif
     @safe var parts = RequestParts()
-    /// The requests of this batch that may wait neither for a link nor for a serial.
-    var impatient: [RequestID] = []
-    /// Whether any request has ever had options that end it together with its link.
-    var hasLinkbound = false
-    /// Pays for retries; `nil` if they are not limited.
-    var account: RetryAccount?
-    /// Draws the back-offs of retries.
-    var generator: SeededGenerator
-    /// The metrics that are plain counts. The others are apart: for a property that is changed through code that the
-    /// compiler does not see, such as that of a dictionary, the runtime checks every access.
-    var counters = Counters()
-    var failures: [Metrics.Failure: Int] = [:]
-    var refusals: [ClientError.Code: Int] = [:]
-    /// The durations of all calls. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var callDurations = CallDurationCounter()
-    /// How long tries were on their link. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var tryDurations = DurationCounter()
-    /// How long tries waited, without those that went to a link at once.
-    var queueDurations = LatencyHistogram()
-    /// Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var slowest = SlowestRequests()
-    /// The requests that were accepted, and answered, since the latest event. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var accepted: [ClientEvent.AcceptedRequest] = []
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var answered: [ClientEvent.AnsweredRequest] = []
-    /// When the present batch of commands began.
-    var batchTime = Instant.distantPast
-    var channels = PushChannels()
-    /// The reply streams whose full buffer suspends reading. May contain streams that no longer do.
-    var fullReplies: [ReplyChannel] = []
-    /// In a batch of events: the readers of reply streams to resume at its end, each with its element.
-    var servedReaders: [(Continuation<ReplyChannel.Element>, ReplyChannel.Element)] = []
-    /// In an event: the request whose reply was too large, if it has left its link already.
-    var excessiveReply: (id: RequestID, message: String)?
-    var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
-    var closeWaiters: [Continuation<Void>] = []
-    var lifecycle = Lifecycle.open
-    /// The limit because of which requests wait, as told to the observers.
-    var notedLimit: ClientEvent.Limit?
-    var timer: LoopTimer?
-    /// The instant that `timer` is armed for.
-    var armed: Instant?
-    /// The instant at which `close()` stops waiting for requests.
-    var drainDeadline: Instant?
-    /// The session whose pushes the streams deliver; `nil` before the first link.
-    var pushSession: UInt64?
+    /// Where it is noted what becomes of requests.
+    let ledger: RequestLedger
+    var retries: RetryRules
+    var streams = ClientStreams()
+    var life = ClientLife()
+    var clock = ClientClock()
     /// The session of the link that takes requests, as reported by the events of the connection; 0 for none.
     var session: UInt64 = 0
-    var linkGaps = LinkGaps()
-    /// The next instant at which the connection must check its links.
-    var linkLook: Instant?
-    var isReady: Bool { session != 0 }
+    /// The requests of this batch that may wait neither for a link nor for a serial.
+    var impatient: [RequestID] = []
     /// While commands are performed: how many more requests may go to the link without waiting.
     var directRoom = 0
+
+    var isReady: Bool { session != 0 }
+    var lifecycle: Lifecycle { life.stage }
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -154,14 +99,16 @@ public actor Client {
         messageRoom = MessageRoom(options)
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
-        tellsRequests = connection.observation?.wantsRequests == true
+        ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
         let log = connection.observation?.log
         requests = RequestTable(
             maximumWaiting: options.requests.maximumWaiting,
             maximumBytes: options.requests.maximumWaitingBytes
         )
-        account = options.requests.retryBudget.map { RetryAccount($0) }
-        generator = SeededGenerator(seed: loop.randomSeed())
+        retries = RetryRules(
+            account: options.requests.retryBudget.map { RetryAccount($0) },
+            generator: SeededGenerator(seed: loop.randomSeed())
+        )
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
         unsafe commandQueue.client = self
         log?.client = self
@@ -187,9 +134,9 @@ public actor Client {
 
     deinit {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
-        for channel in channels.all { channel.finish() }
+        for channel in streams.channels.all { channel.finish() }
         let (ended, parts, connection) = (requests.forgetAll(), parts.removeAll(), connection)
-        let timer = timer
+        let clock = clock
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
@@ -205,7 +152,7 @@ public actor Client {
             }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
-            if let timer { connection.loop.arm(timer, at: nil) }
+            clock.disarm(on: connection.loop)
             connection.finishClosing()
             connection.observation?.log?.deallocate(pending: waitingCount)
         }

@@ -178,7 +178,7 @@ struct MetricsTests {
                 let session = await client.session
                 try await service.pass(.seconds(1))
                 #expect(await client.session > session)
-                #expect(await client.callDurations.draining.isEmpty)
+                #expect(await client.drainingInCounter.isEmpty)
                 #expect(await client.metrics.callDurations.count == number)
             }
         }

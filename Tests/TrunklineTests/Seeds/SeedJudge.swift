@@ -95,9 +95,9 @@ extension Client {
             ("requests", requests.count > 0), ("deadlines", requests.nextDeadline != nil),
             ("parts of requests", parts.heldCount > 0 || !parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
-            ("callers of connect", !connectWaiters.isEmpty), ("callers of close", !closeWaiters.isEmpty),
-            ("streams of pushes", !channels.isEmpty), ("full streams", !fullReplies.isEmpty),
-            ("a timer", timer?.deadline != nil),
+            ("callers of connect", !life.connectWaiters.isEmpty), ("callers of close", !life.closeWaiters.isEmpty),
+            ("streams of pushes", !streams.channels.isEmpty), ("full streams", !streams.fullReplies.isEmpty),
+            ("a timer", clock.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }
     }

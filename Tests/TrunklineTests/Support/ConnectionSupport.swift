@@ -7,3 +7,8 @@ extension Connection {
     /// Whether the liveness of a link is to be checked.
     var isWatched: Bool { timers.isArmed(.liveness) }
 }
+
+extension Client {
+    /// The draining links whose calls are still measured.
+    var drainingInCounter: [UInt64] { ledger.callDurations.draining.map(\.session) }
+}

@@ -1,0 +1,40 @@
+/// Why requests wait, for the observers and the log.
+extension Client {
+    /// See ``ClientDiagnostics/slowestRequests``.
+    var slowestRequests: [Timeline] { ledger.slowestRequests }
+
+    /// Notes if requests have begun or ceased to wait because of a limit.
+    func noteLimit() {
+        let areWaiting = requests.queue.hasWaiting
+        guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
+        ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
+    }
+}
+
+extension Client {
+    /// What the log says about the requests when a limit is reached. Call this on the event loop.
+    nonisolated func load(at now: Instant) -> LogRules.Load {
+        onItsLoop { client in
+            var load = LogRules.Load()
+            load.waiting = client.requests.queue.waitingCount
+            if client.requests.count <= 100_000 { load.oldest = client.requests.oldestOnLink.map { now.since($0) } }
+            client.connection.inCallOfOwner { $0.note(in: &load, at: now) }
+            return load
+        }
+    }
+}
+
+extension Connection {
+    fileprivate func note(in load: inout LogRules.Load, at now: Instant) {
+        (load.inFlight, load.abandoned) = (requestCount, held.0)
+        load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
+    }
+
+    /// The limit because of which a request must wait; `nil` if there is none.
+    fileprivate var limitReached: ClientEvent.Limit? {
+        guard let ready else { return nil }
+        if room <= 0 { return .maximumInFlight }
+        if ready.state.machine.requests.isExhausted { return .serials }
+        return ready.state.isAboveWatermark ? .highWatermark : nil
+    }
+}

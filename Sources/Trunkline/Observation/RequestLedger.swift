@@ -1,0 +1,366 @@
+/// Where it is noted what becomes of requests, each fact in one place: from here the metrics count it, the observers and
+/// the log hear of it, and the recorder keeps it.
+///
+/// Requests that are accepted or answered are collected, because they are frequent, and told together: before anything
+/// else is told, and at the end of each batch.
+///
+/// Confined to the event loop of its client.
+final class RequestLedger {
+    private let loop: any EventLoop
+    /// The observers of the client; `nil` if there are none.
+    let observation: Observation?
+    private let recorder: FlightRecorder?
+    /// Whether the observers want the events of requests.
+    private let tellsRequests: Bool
+
+    private(set) var counters = Counters()
+    private(set) var failures: [Client.Metrics.Failure: Int] = [:]
+    private(set) var refusals: [ClientError.Code: Int] = [:]
+    /// The durations of all calls. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private(set) var callDurations = CallDurationCounter()
+    /// How long tries were on their link. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private(set) var tryDurations = DurationCounter()
+    /// How long tries waited, without those that went to a link at once.
+    private(set) var queueDurations = LatencyHistogram()
+    /// Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var slowest = SlowestRequests()
+    /// The requests that were accepted, and answered, since the latest event. Exclusive access: see `LoopActor`.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var accepted: [ClientEvent.AcceptedRequest] = []
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe private var answered: [ClientEvent.AnsweredRequest] = []
+    /// When the present batch of commands began.
+    private(set) var batchTime = Instant.distantPast
+    /// The times without a ready link.
+    private var linkGaps = LinkGaps()
+    /// The limit because of which requests wait, as told to the observers.
+    private var limit: ClientEvent.Limit?
+
+    /// The counts of `Client.Metrics` that are plain numbers, under the same names. The others are apart: for a property
+    /// that is changed through code that the compiler does not see, such as that of a dictionary, the runtime checks every
+    /// access.
+    struct Counters {
+        var (requests, responses, written, failed) = (0, 0, 0, 0)
+        var (retries, retriesRefused) = (0, 0)
+        var (parts, lateResponses, unknownResponses) = (0, 0, 0)
+        var (pushes, unexpectedFrames) = (0, 0)
+        /// The tries that ended without having been on a link, and those of them that ended in their back-off.
+        var (triesWithoutLink, triesInBackOff) = (0, 0)
+        /// The tries that were on a link after they had waited for it.
+        var triesQueued = 0
+    }
+
+    init(_ observation: Observation?, _ recorder: FlightRecorder?, on loop: any EventLoop) {
+        (self.observation, self.recorder, self.loop) = (observation, recorder, loop)
+        tellsRequests = observation?.wantsRequests == true
+    }
+
+    // MARK: Telling
+
+    /// Tells the observers that this has happened, if they want such events.
+    private func tell(_ kind: ClientEvent.Kinds, _ content: @autoclosure () -> ClientEvent.Content) {
+        guard let observation, observation.wants(kind) else { return }
+        tellCollected()
+        observation.add(content(), at: loop.now)
+    }
+
+    /// Tells the observers of the requests that were collected.
+    func tellCollected() {
+        guard tellsRequests, let observation else { return }
+        if !accepted.isEmpty { observation.add(accepted: &accepted, at: batchTime) }
+        if !answered.isEmpty { observation.add(answered: &answered) }
+    }
+
+    // MARK: Acceptance
+
+    /// A batch of commands begins.
+    func beginBatch() { batchTime = loop.now }
+
+    /// A request was accepted. It is on the link of `session`, or waits for `wait`.
+    @inline(__always)
+    func accepted(
+        _ id: RequestID,
+        _ type: UInt32,
+        _ bodyCount: Int,
+        _ expectsResponse: Bool,
+        isOpen: Bool,
+        _ deadline: Instant?,
+        on session: UInt64,
+        orWaitsFor wait: ClientEvent.Wait = .link
+    ) {
+        counters.requests += 1
+        recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isOpen, deadline, at: batchTime)
+        if tellsRequests { collect(id, type, expectsResponse, on: session) }
+        if session == 0 { waits(id, for: wait) }
+    }
+
+    /// The first `count` requests of a batch were accepted and are on the link of `session`.
+    func accepted(
+        _ batched: borrowing [Request],
+        _ count: Int,
+        first: RequestID,
+        _ options: borrowing ResolvedOptions,
+        on session: UInt64
+    ) {
+        counters.requests += count
+        recorder?.calls(batched, count, first: first, options, at: batchTime)
+        guard tellsRequests else { return }
+        for index in 0..<count {
+            collect(first + RequestID(index), batched[index].type, options.expectsResponse, on: session)
+        }
+    }
+
+    private func collect(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: UInt64) {
+        accepted.append(ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse))
+    }
+
+    /// A request was not accepted.
+    func refused(_ error: ClientError) {
+        refusals[error.code, default: 0] += 1
+        tell([.requests, .failures], .requestRefused(error))
+    }
+
+    // MARK: Waiting
+
+    /// An accepted request waits.
+    func waits(_ id: RequestID, for wait: ClientEvent.Wait) { tell(.steps, .requestWaiting(id: id, for: wait)) }
+
+    /// Requests have begun to wait because of `limit`, or no longer do so.
+    func waits(because limit: ClientEvent.Limit?) {
+        guard limit != self.limit else { return }
+        if let limit = self.limit { tell(.limits, .limitCleared(limit)) }
+        if let limit { tell(.limits, .limitReached(limit)) }
+        self.limit = limit
+    }
+
+    /// Whether it matters why requests wait. `areWaiting`: whether any does.
+    func wantsLimit(areWaiting: Bool) -> Bool {
+        observation?.wants(.limits) == true && (areWaiting || limit != nil)
+    }
+
+    /// A try has failed with an error after which the request is repeated at `until`. `next` is its next try.
+    func retries(
+        _ id: RequestID,
+        _ request: RequestFacts,
+        _ call: TrackedCall,
+        _ next: TrackedCall,
+        until: Instant,
+        at now: Instant
+    ) {
+        counters.retries += 1
+        noteTry(of: request, from: call.rested, at: now)
+        tell(.steps, .requestRetrying(id: id, tryNumber: next.tryNumber, delay: until.since(now)))
+    }
+
+    /// A request is not repeated, because the budget for retries is spent.
+    func refusedRetry() {
+        counters.retriesRefused += 1
+        tell(.limits, .limitReached(.retryBudget))
+    }
+
+    // MARK: Ends
+
+    /// A request was answered. If that is a success, `succeeded` follows, and otherwise `failed`.
+    @inline(__always)
+    func answered(_ id: RequestID, _ request: RequestFacts, _ status: UInt32, isError: Bool, at now: Instant) {
+        counters.responses += 1
+        guard tellsRequests else { return }
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        answered.append(
+            ClientEvent.AnsweredRequest(
+                id: id,
+                nanoseconds: nanoseconds,
+                type: request.type,
+                status: status,
+                isError: isError
+            )
+        )
+    }
+
+    /// A request was answered with an error of the server.
+    func rejected(type: UInt32, status: UInt32) { observation?.log?.rejected(type: type, status: status) }
+
+    /// A one-way message was written. `succeeded` follows.
+    func written(_ id: RequestID, _ request: RequestFacts, at now: Instant) {
+        counters.written += 1
+        tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
+    }
+
+    /// A request was answered, or a one-way message written. Returns whether its timeline is wanted: see `keep`.
+    @inline(__always)
+    func succeeded(_ request: RequestFacts, _ waiter: Waiter, at now: Instant) -> Bool {
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        callDurations.record(nanoseconds: nanoseconds, on: request.session)
+        let isTracked = waiter.extras != nil
+        noteTry(of: request, from: isTracked ? waiter.tracked?.rested : nil, at: now)
+        return slowest.wants(nanoseconds, at: now) || isTracked && waiter.tracked?.options.recorder != nil
+    }
+
+    /// A request has ended with an error. Returns the error with the timeline of the request.
+    func failed(
+        _ error: ClientError,
+        _ id: RequestID,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
+        _ onLink: TryOnLink?,
+        at now: Instant
+    ) -> ClientError {
+        let failure = Client.Metrics.Failure(error.code, error.fate)
+        failures[failure, default: 0] += 1
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        callDurations.record(nanoseconds: nanoseconds, failure.code, on: request.session)
+        noteTry(of: request, from: waiter.tracked?.rested, at: now)
+        let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
+        keep(timeline, for: waiter, at: now)
+        return error.with(timeline)
+    }
+
+    /// A request has ended without an answer, with this error, which has its timeline.
+    func ended(_ id: RequestID, _ request: RequestFacts, _ error: ClientError, at now: Instant) {
+        counters.failed += 1
+        tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
+    }
+
+    // MARK: Tries and timelines
+
+    /// Measures a try that has ended.
+    ///
+    /// - Parameter rested: The end of the back-off before it; `nil` for the first try.
+    @inline(__always)
+    private func noteTry(of request: RequestFacts, from rested: Instant?, at now: Instant) {
+        guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
+        if request.hasWaited { noteWait(of: request, from: rested) }
+        tryDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
+    }
+
+    @inline(never)
+    private func noteWait(of request: RequestFacts, from rested: Instant?) {
+        counters.triesQueued += 1
+        queueDurations.record(from: rested ?? request.accepted, to: request.admitted)
+    }
+
+    @inline(never)
+    private func noteTryWithoutLink(of request: RequestFacts, from rested: Instant?, at now: Instant) {
+        counters.triesWithoutLink += 1
+        if case .delayed = request.place { return counters.triesInBackOff += 1 }
+        queueDurations.record(from: rested ?? request.accepted, to: now)
+    }
+
+    /// Keeps the timeline of a request that has ended, if it is slow or has a recorder.
+    func keep(_ timeline: Timeline, for waiter: Waiter, at now: Instant) {
+        if slowest.wants(timeline.duration.clampedNanoseconds, at: now) { slowest.add(timeline, at: now) }
+        waiter.tracked?.options.recorder?.add(timeline)
+    }
+
+    /// The slowest requests and one-way messages of the last minutes. See ``ClientDiagnostics/slowestRequests``.
+    var slowestRequests: [Timeline] { slowest.all(at: loop.now) }
+
+    /// The timeline of a request that ends at `now`.
+    func timeline(
+        of id: RequestID,
+        _ request: RequestFacts,
+        _ waiter: Waiter,
+        _ onLink: TryOnLink?,
+        _ failure: Client.Metrics.Failure?,
+        at now: Instant
+    ) -> Timeline {
+        let last = lastTry(request, waiter, onLink, failure, at: now)
+        let call = waiter.tracked
+        return Timeline(
+            id: id,
+            type: request.type,
+            tryCount: call?.tryNumber ?? 1,
+            tries: (call?.failedTries ?? []) + [last]
+        )
+    }
+
+    /// The last try of a request, which ends at `now`.
+    func lastTry(
+        _ request: RequestFacts,
+        _ waiter: Waiter,
+        _ onLink: TryOnLink?,
+        _ failure: Client.Metrics.Failure?,
+        at now: Instant
+    ) -> Timeline.Try {
+        let call = waiter.tracked
+        let started = call?.failedTries.last?.endedAt ?? request.accepted
+        let rested = call?.rested.map { min($0, now) }
+        return Timeline.Try(
+            request.accepted,
+            started: started,
+            rested: rested,
+            withoutLink: linkGaps.overlap(from: rested ?? started, to: min(request.admitted, now)),
+            admitted: request.admitted == .distantFuture ? nil : request.admitted,
+            onLink,
+            firstPart: waiter.firstPart,
+            ended: now,
+            failure
+        )
+    }
+
+    // MARK: Links
+
+    /// A link is ready. `areWaiting`: whether any request waits.
+    func linkIsReady(_ session: UInt64, to endpoint: Endpoint, areWaiting: Bool, at now: Instant) {
+        callDurations.begin(session, to: endpoint)
+        linkGaps.end(at: now, isOfInterest: areWaiting)
+    }
+
+    /// The ready link drains. These requests are on no link any more.
+    func linkDrains(_ unsent: [QueuedRequest], at now: Instant) {
+        callDurations.drain()
+        linkGaps.begin(at: now)
+        for request in unsent { waits(request.id, for: .link) }
+    }
+
+    /// A link has ended. The other requests on it have been noted.
+    func linkHasEnded(_ session: UInt64) { callDurations.end(session) }
+
+    /// The ready link is lost. These requests are on no link any more, and others fail.
+    func linkIsLost(_ unsent: [QueuedRequest], wasReady: Bool, at now: Instant) {
+        if wasReady { linkGaps.begin(at: now) }
+        for request in unsent { waits(request.id, for: .link) }
+    }
+
+    // MARK: Frames
+
+    /// A response to an abandoned request was received.
+    func late(_ id: RequestID) {
+        counters.lateResponses += 1
+        tell(.steps, .lateResponse(id: id))
+    }
+
+    func unknownResponse() { counters.unknownResponses += 1 }
+
+    func unexpectedFrame() { counters.unexpectedFrames += 1 }
+
+    /// A part of a reply was received.
+    func part(of id: RequestID, isFirst: @autoclosure () -> Bool) {
+        counters.parts += 1
+        if observation?.wantsSteps == true, isFirst() { tell(.steps, .requestFirstPart(id: id)) }
+    }
+
+    /// Pushes were received, and the buffers of streams have dropped some.
+    func pushes(_ count: Int, dropped: Int) {
+        counters.pushes += count
+        if dropped > 0 { tell(.pushes, .pushesDropped(dropped)) }
+    }
+}
+
+extension RequestFacts {
+    /// The session of the link that the request is on; 0 if it is on no link.
+    fileprivate var session: UInt64 { if case .onLink(let session, _) = place { session } else { 0 } }
+}
