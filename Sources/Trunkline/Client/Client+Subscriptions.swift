@@ -173,34 +173,4 @@ extension Connection {
         else { return }
         handshaking.handshake?.hasRestoredTooMuch = true
     }
-
-    /// Writes `requests`, which have no response, on the link of `session` before it is ready: all together and in
-    /// order.
-    func restore(posting requests: [Request], _ session: UInt64) async throws(ClientError) {
-        guard !requests.isEmpty else { return }
-        let outcomes: [Outcome] = await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let count = requests.count
-                func fail(_ error: ClientError) {
-                    continuation.resume(returning: Array(repeating: .failure(error), count: count))
-                }
-                guard let link = handshaking(session) else { return fail(.handshakeIsOver) }
-                guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                let options = ResolvedOptions(accepted: loop.now, expectsResponse: false)
-                let batch = Batch(count: count, options, continuation)
-                for (number, request) in requests.enumerated() {
-                    _ = addToHandshake(
-                        request.frame,
-                        link,
-                        Waiter(.batch(batch, index: number)),
-                        expectsResponse: false
-                    )
-                }
-            }
-        } onCancel: {
-            giveUpHandshake(session)
-        }
-        for outcome in outcomes { _ = try outcome.get() }
-    }
 }

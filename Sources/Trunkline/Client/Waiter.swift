@@ -6,8 +6,6 @@ struct Waiter: Sendable {
         case caller(Continuation<Outcome>)
         /// A request of a `send(all:)`, or a message of a `post(all:)`.
         case batch(Batch, index: Int)
-        /// A request of a `Handshaker.send(all:)`.
-        case handshake(HandshakeBatch, index: Int)
         /// A handle returned by `start`.
         case handle(RequestHandle)
         /// A stream returned by `stream`.
@@ -50,7 +48,7 @@ struct Waiter: Sendable {
         switch receiver {
         case .handle: .admissionAndWrite
         case .enqueuing: .admission
-        case .caller, .batch, .handshake, .stream, .coalesced, .enqueued: .none
+        case .caller, .batch, .stream, .coalesced, .enqueued: .none
         }
     }
 
@@ -121,7 +119,6 @@ extension Waiter.Receiver {
         switch self {
         case .caller(let continuation): continuation.resume(returning: outcome)
         case .batch(let batch, let index): batch.complete(index, outcome)
-        case .handshake(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
         case .coalesced(let request): request.complete(outcome)
@@ -150,6 +147,9 @@ final class Batch: @unchecked Sendable {
         var outcomes: [Outcome] = []
         /// For each request, the index of its outcome in `outcomes`; -1 while it has none.
         var places: [Int]
+        /// Whether the first failure is returned alone, and nothing after it.
+        var stopsAtFailure = false
+        private var isOver = false
 
         init(count: Int) {
             outcomes.reserveCapacity(count)
@@ -159,7 +159,11 @@ final class Batch: @unchecked Sendable {
         /// Sets the outcome of a request unless it has one. Returns all outcomes, in the order of the requests, if it
         /// was the last.
         mutating func complete(_ index: Int, _ outcome: consuming Outcome) -> [Outcome]? {
-            guard places[index] < 0 else { return nil }
+            guard places[index] < 0, !isOver else { return nil }
+            if stopsAtFailure, case .failure = outcome {
+                isOver = true
+                return [outcome]
+            }
             places[index] = outcomes.count
             outcomes.append(outcome)
             guard outcomes.count == places.count else { return nil }
@@ -168,10 +172,17 @@ final class Batch: @unchecked Sendable {
         }
     }
 
-    init(count: Int, _ options: ResolvedOptions, _ continuation: Continuation<[Outcome]>) {
+    /// - Parameter stopsAtFailure: Whether the first failure resumes the caller, with that alone.
+    init(
+        count: Int,
+        _ options: ResolvedOptions,
+        _ continuation: Continuation<[Outcome]>,
+        stopsAtFailure: Bool = false
+    ) {
         self.options = options
         self.continuation = continuation
         results = Results(count: count)
+        results.stopsAtFailure = stopsAtFailure
     }
 
     func complete(_ index: Int, _ outcome: consuming Outcome) {

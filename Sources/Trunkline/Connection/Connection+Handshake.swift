@@ -1,10 +1,10 @@
 /// The handshake: from an established link to a ready one.
 extension Connection {
     /// The state of a handshake that begins now.
-    func makeHandshake() -> HandshakeState {
+    func makeHandshake() -> HandshakeUse {
         let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(attempt?.deadline ?? end, end)
-        return HandshakeState(deadline: deadline, handshakeLimit(isAttempt: deadline < end))
+        return HandshakeUse(deadline: deadline, handshakeLimit(isAttempt: deadline < end))
     }
 
     /// Begins the handshake on a new link. Returns false if there is nothing to do: then the link is ready.
@@ -50,12 +50,12 @@ extension Connection {
         guard let last = unrestored.last else { return false }
         link.handshake?.restoredThrough = last.key
         link.handshake?.isOver = false
-        link.handshake?.restoring = HandshakeState.Restoring(count: unrestored.count)
+        link.handshake?.restoring = HandshakeUse.Restoring(count: unrestored.count)
         extendRestoring(link)
         let posted = unrestored.map(\.value).filter { !$0.expectsResponse }.map(\.request)
         let requests = unrestored.map(\.value).filter(\.expectsResponse).map(\.request)
         run(session) { [options] handshaker in
-            try await handshaker.connection.restore(posting: posted, session)
+            try await handshaker.post(all: posted)
             if !requests.isEmpty { try await options.handshake.restore(handshaker, requests) }
         }
         return true
@@ -69,7 +69,7 @@ extension Connection {
     }
 
     /// The option that sets the deadline of the handshake.
-    func handshakeLimit(isAttempt: Bool) -> HandshakeState.Limit {
+    func handshakeLimit(isAttempt: Bool) -> HandshakeUse.Limit {
         isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
     }
 
@@ -89,7 +89,7 @@ extension Connection {
         guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
         if restoreNewSubscriptions(session) { return }
         // A response to a request in flight could come later and be matched with another request.
-        guard link.state.machine.count == 0 else {
+        guard handshake.requests.count == 0 else {
             return attemptFailed(
                 session,
                 HandshakeRefusal("handshake returned with a request still in flight", isPermanent: false)
@@ -133,36 +133,25 @@ extension Connection {
     }
 
     private func failWaiters(_ link: Link, _ error: (ClientError.Fate) -> ClientError) {
+        guard let handshake = link.handshake else { return }
         if link.state.machine.count > 0 {
             let remains = link.state.machine.close()
-            for (id, _) in remains.lost { takeWaiter(of: id, link)?.resume(.failure(error(.unknown))) }
-            for request in remains.unsent { takeWaiter(of: request.id, link)?.resume(.failure(error(.notSent))) }
+            for (id, _) in remains.lost { handshake.end(id, .failure(error(.unknown))) }
+            for request in remains.unsent { handshake.end(request.id, .failure(error(.notSent))) }
         }
-        link.handshake?.failReaders(error(.notSent))
-    }
-
-    /// Removes the caller of a request of the handshake, and returns it.
-    private func takeWaiter(of id: RequestID, _ link: Link) -> Waiter? {
-        link.handshake?.waiters.removeValue(forKey: id)
+        for request in handshake.requests.queue.removeAll() { handshake.end(request.id, .failure(error(.notSent))) }
+        handshake.failReaders(error(.notSent))
     }
 
     /// The deadline of the handshake, or of one of its requests, has come.
     func handshakeTimedOut(_ session: UInt64) {
-        guard let link = handshaking(session) else { return }
+        guard let link = handshaking(session), let handshake = link.handshake else { return }
         var expired = false
-        while let id = link.handshake?.deadlines.popDue(at: loop.turnTime) {
-            guard let place = link.handshake?.places[id] else { continue }
-            let fate: ClientError.Fate
-            switch link.state.machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
-            case .none: continue
-            case .notSent: fate = .notSent
-            case .sent, .awaited: fate = .unknown
-            }
+        while let id = handshake.requests.nextExpired(at: loop.turnTime) {
+            guard let fate = cancelInHandshake(id, link) else { continue }
             expired = true
-            let error = ClientError(.timedOut, fate, "deadline exceeded during the handshake")
-            takeWaiter(of: id, link)?.resume(.failure(error))
+            handshake.end(id, .failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
         }
-        guard let handshake = link.handshake else { return }
         if !expired, loop.turnTime < handshake.deadline { return arm(at: handshake.nextDeadline) }
         let (isFull, unaskedCount) = (!handshake.mayRead, handshake.inbox.count)
         // No progress was possible while the reader of a push stream kept reading suspended.
@@ -171,7 +160,7 @@ extension Connection {
             if port.isPaused || handshake.mayRead {
                 updateReading()
                 extendRestoring(link)
-                return arm(at: link.handshake?.nextDeadline)
+                return arm(at: handshake.nextDeadline)
             }
         }
         if let loss = handshake.loss { return attemptFailed(session, loss) }
@@ -183,6 +172,18 @@ extension Connection {
             message += "; before that, \(unaskedCount) frames arrived that were not requested"
         }
         attemptFailed(session, TransportError(.timedOut, message))
+    }
+
+    /// Takes a request whose deadline has passed off its link. Returns its fate; `nil` if it has left already.
+    private func cancelInHandshake(_ id: RequestID, _ link: Link) -> ClientError.Fate? {
+        guard case .onLink(_, let place)? = link.handshake?.requests[id]?.place else {
+            return link.handshake?.requests.remove(id) == nil ? nil : .notSent
+        }
+        return switch link.state.machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
+        case .none: nil
+        case .notSent: .notSent
+        case .sent, .awaited: .unknown
+        }
     }
 
     // MARK: Calls of the closures
@@ -215,11 +216,51 @@ extension Connection {
             if let loss = link.handshake?.loss {
                 return continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
             }
-            let waiter = Waiter(.caller(continuation))
-            if !connection.addToHandshake(frame, link, waiter, timeout: timeout, expectsResponse: expectsResponse) {
-                waiter.resume(.failure(.noSerialLeft))
-            }
+            let deadline = timeout.map { connection.loop.now.advanced(by: $0) }
+            connection.add(frame, Waiter(.caller(continuation)), link, deadline, expectsResponse: expectsResponse)
+            connection.admitInHandshake(link)
         }
+    }
+
+    /// Sends `requests` in order, at most `options.handshake.maximumInFlight` unanswered at a time. Returns their
+    /// outcomes when the last one has ended. With `stopsAtFailure`, returns after the first failure, with that alone.
+    func sendInHandshake(
+        _ requests: [Request],
+        _ session: UInt64,
+        expectsResponse: Bool = true,
+        stopsAtFailure: Bool
+    ) async -> [Outcome] {
+        guard !requests.isEmpty else { return [] }
+        return await withTaskCancellationHandler {
+            await withContinuation { continuation in
+                let options = ResolvedOptions(accepted: loop.now, expectsResponse: expectsResponse)
+                let batch = Batch(count: requests.count, options, continuation, stopsAtFailure: stopsAtFailure)
+                func fail(_ error: ClientError) { for index in requests.indices { batch.complete(index, .failure(error)) } }
+                guard !Task.isCancelled else { return fail(.cancelledUnsent) }
+                guard let link = handshaking(session) else { return fail(.handshakeIsOver) }
+                if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
+                for (index, request) in requests.enumerated() {
+                    let waiter = Waiter(.batch(batch, index: index))
+                    add(request.frame, waiter, link, nil, expectsResponse: expectsResponse)
+                }
+                admitInHandshake(link)
+                entered { _ in }
+            }
+        } onCancel: {
+            giveUpHandshake(session)
+        }
+    }
+
+    private func add(_ frame: Frame, _ waiter: Waiter, _ link: Link, _ deadline: Instant?, expectsResponse: Bool) {
+        let request = QueuedRequest(id: memory.nextID(), frame: frame, expectsResponse: expectsResponse)
+        link.handshake?.requests.append(request, waiter, deadline: deadline, accepted: loop.now)
+        if deadline != nil { arm(at: link.handshake?.nextDeadline) }
+    }
+
+    /// Puts requests of the handshake on their link, as far as they may go.
+    private func admitInHandshake(_ link: Link) {
+        guard let handshake = link.handshake, handshake.loss == nil else { return }
+        if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { scheduleFlush() }
     }
 
     func nextInHandshake(_ session: UInt64) async -> Outcome {
@@ -244,27 +285,6 @@ extension Connection {
         }
     }
 
-    /// Queues `frame` to be written at the end of the turn. Returns false if every serial number is in use.
-    func addToHandshake(
-        _ frame: Frame,
-        _ link: Link,
-        _ waiter: Waiter,
-        timeout: Duration? = nil,
-        expectsResponse: Bool
-    ) -> Bool {
-        let id = memory.nextID()
-        let request = QueuedRequest(id: id, frame: frame, expectsResponse: expectsResponse)
-        guard let place = link.state.machine.send(request, keepsRequest: rules.checksResponses) else { return false }
-        link.handshake?.waiters[id] = waiter
-        if let timeout {
-            link.handshake?.places[id] = place
-            link.handshake?.deadlines.insert(id, deadline: loop.now.advanced(by: timeout))
-            arm(at: link.handshake?.nextDeadline)
-        }
-        scheduleFlush()
-        return true
-    }
-
     // MARK: Frames
 
     /// Handles frames that are received before the link is ready.
@@ -275,13 +295,15 @@ extension Connection {
             // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
             switch frame.kind {
-            case .response: answerInHandshake(frame, link)
+            case .response:
+                if frame.endsLink { link.handshake?.hasLastResponse = true }
+                takeReply(frame, link)
             case .ping:
                 link.handshake?.hasStray = true
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
                 if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
-            case .part where takePartInHandshake(frame, link): break
+            case .part where link.state.machine.expectedID(for: frame.serial, at: loop.now) != nil: takeReply(frame, link)
             case .push, .part, .goAway, .request, .cancel:
                 if let id = link.handshake?.readers.keys.min(),
                     let reader = link.handshake?.readers.removeValue(forKey: id)
@@ -292,6 +314,7 @@ extension Connection {
                 }
             }
         }
+        if let link = handshaking(session) { admitInHandshake(link) }
         spillInbox()
         updateReading()
     }
@@ -309,67 +332,65 @@ extension Connection {
         port.events.append(.pushes(pushes))
     }
 
-    /// Keeps a part of a response for its request. Returns false if no request matches. Exceeding a limit ends the
-    /// attempt.
-    private func takePartInHandshake(_ frame: Frame, _ link: Link) -> Bool {
-        guard case .request(let entry, let number) = link.state.machine.match(frame.serial, at: loop.now) else {
-            return false
+    /// Handles a response, or a part of one for a request that waits for it. If it is malformed or does not belong to its
+    /// request, or the reply exceeds a limit, the attempt ends.
+    private func takeReply(_ frame: Frame, _ link: Link) {
+        guard let handshake = link.handshake else { return }
+        var (taken, frames, events) = (Link.Taken(at: loop.now), [frame], [ConnectionEvent]())
+        let expected = link.state.machine.expectedID(for: frame.serial, at: loop.now)
+        link.state.take(&frames, &taken, isDraining: false, by: rules, into: &events)
+        for event in events {
+            switch event {
+            case .answered(let id, let frame, _):
+                handshake.hasStray = false
+                handshake.restoring?.answered += 1
+                extendRestoring(link)
+                handshake.end(id, Outcome(of: frame))
+            case .part(let id, let part): takePart(part, of: id, link)
+            case .failed(let id, let error, _): failReply(id, error, error.cause ?? error, link)
+            default: handshake.hasStray = true
+            }
         }
-        let session = link.session
-        if let mismatch = link.state.mismatch(of: frame, with: number) {
-            attemptFailed(session, mismatch)
-            return true
-        }
-        guard frame.malformedReason == nil else {
-            attemptFailed(session, FrameError(.malformed, "a part of a reply is malformed"))
-            return true
-        }
-        guard var waiter = link.handshake?.waiters[entry.id] else { return true }
-        if case .exceeds(let message) = waiter.take(frame, at: loop.now, in: rules.reassemblyBudget) {
-            let error = ClientError(.overloaded, .unknown, message)
-            _ = link.state.machine.cancel(entry.id, at: .response(number), isTimeout: false, now: loop.now)
-            link.handshake?.waiters[entry.id] = nil
-            attemptFailed(session, error)
-            waiter.resume(.failure(error))
-        } else {
-            link.handshake?.waiters[entry.id] = waiter
-        }
-        return true
+        guard let violation = taken.violation, let expected else { return }
+        let message = "the response does not belong to the request"
+        failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)
     }
 
-    private func answerInHandshake(_ frame: Frame, _ link: Link) {
-        if frame.endsLink { link.handshake?.hasLastResponse = true }
-        var mismatch: FrameError?
-        if rules.checksResponses,
-            case .request(_, let number) = link.state.machine.match(frame.serial, at: loop.now)
-        {
-            mismatch = link.state.mismatch(of: frame, with: number)
+    /// Keeps a part of a response for its request.
+    private func takePart(_ part: Frame, of id: RequestID, _ link: Link) {
+        guard let handshake = link.handshake, var waiter = handshake.requests.waiter(of: id) else { return }
+        guard case .exceeds(let message) = waiter.take(part, at: loop.now, in: rules.reassemblyBudget) else {
+            return handshake.requests.setWaiter(waiter, of: id)
         }
-        guard case .request(let id, _) = link.state.machine.answer(frame.serial) else {
-            link.handshake?.hasStray = true
-            return
-        }
-        link.handshake?.hasStray = false
-        link.handshake?.restoring?.answered += 1
-        extendRestoring(link)
-        let waiter = takeWaiter(of: id, link)
-        guard let mismatch else {
-            waiter?.resume(Outcome(of: frame))
-            return
-        }
-        let message = "the response does not belong to the request"
-        attemptFailed(link.session, mismatch)
-        waiter?.resume(.failure(ClientError(.protocolViolation, .unknown, message, cause: mismatch)))
+        let error = ClientError(.overloaded, .unknown, message)
+        failReply(id, error, error, link)
+    }
+
+    /// Ends the attempt because of the reply to the request `id`, whose caller receives `error`.
+    private func failReply(_ id: RequestID, _ error: ClientError, _ cause: any Error, _ link: Link) {
+        let waiter = link.handshake?.requests.forget(id)
+        attemptFailed(link.session, cause)
+        waiter?.resume(.failure(error))
     }
 
     /// Resumes the callers whose frames were written or could not be encoded.
     func takeInHandshake(_ result: Link.WriteResult, _ link: Link) {
+        guard let handshake = link.handshake else { return }
         for refusal in result.refused where link.state.machine.refused(refusal) {
-            takeWaiter(of: refusal.item.id, link)?.resume(.failure(.unencodable(refusal)))
+            handshake.end(refusal.item.id, .failure(.unencodable(refusal)))
         }
-        for id in result.wrote where link.state.machine.written(id) != nil {
-            takeWaiter(of: id, link)?.resume(.success(.none))
-        }
+        for id in result.wrote where link.state.machine.written(id) != nil { handshake.end(id, .success(.none)) }
+        admitInHandshake(link)
+    }
+}
+
+extension ClientOptions {
+    /// How many requests of a handshake may be unanswered at a time. A limit that protects the server applies to them,
+    /// too.
+    fileprivate var handshakeWindow: Int {
+        let limit = requests.maximumInFlight
+        let window = limit < Connection.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
+        return max(1, window)
     }
 }
 
@@ -379,10 +400,6 @@ extension ClientError {
         let (kind, type, serial) = (refusal.item.frame.kind, refusal.item.frame.type, refusal.item.frame.serial)
         let name = "the \(kind) of type \(hexadecimal(type))" + (serial == 0 ? "" : " with serial \(serial)")
         return ClientError(.invalidRequest, .notSent, "\(name) cannot be encoded", cause: refusal.error)
-    }
-
-    static var noSerialLeft: ClientError {
-        ClientError(.overloaded, .notSent, "all serial numbers of the link are in use")
     }
 }
 

@@ -30,7 +30,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = link.state.machine
-        guard machine.count == 0, machine.outbound.isEmpty, link.state.secured == nil else {
+        guard handshake.requests.count == 0, machine.outbound.isEmpty, link.state.secured == nil else {
             let message = "startTLS() needs a link in plaintext with no request in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }

@@ -40,8 +40,8 @@ public struct Handshaker: Sendable {
     ///     handshake took too long.
     ///   - `protocolViolation`: the response is malformed (fate `answered`), or does not belong to the request (fate
     ///     `unknown`; this ends the attempt).
-    ///   - `overloaded`: every serial number is in use (fate `notSent`), or a reply in several parts exceeds
-    ///     `options.requests.maximumReplySize` or `maximumReassemblyBytes` (fate `unknown`; this ends the attempt).
+    ///   - `overloaded`, fate `unknown`: a reply in several parts exceeds `options.requests.maximumReplySize` or
+    ///     `maximumReassemblyBytes`. This ends the attempt.
     ///   - `invalidRequest`, fate `notSent`: the codec cannot encode the request.
     ///   - `cancelled`, fate `notSent`: the task was cancelled before the call. If the task is cancelled later, the
     ///     call throws `connectionLost`.
@@ -76,6 +76,18 @@ public struct Handshaker: Sendable {
         for outcome in await connection.sendInHandshake(subscriptions, session, stopsAtFailure: true) {
             _ = try outcome.get()
         }
+    }
+
+    /// Writes `subscriptions` without a response, all together and in order.
+    func post(all subscriptions: [Request]) async throws(ClientError) {
+        let connection = connection
+        let outcomes = await connection.sendInHandshake(
+            subscriptions,
+            session,
+            expectsResponse: false,
+            stopsAtFailure: true
+        )
+        for outcome in outcomes { _ = try outcome.get() }
     }
 
     /// Sends `request` as a one-way message and returns when the kernel has accepted its last byte. If the task is
@@ -157,7 +169,7 @@ public struct Handshaker: Sendable {
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
     /// added.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
-        let endpoints = Array(endpoints.prefix(HandshakeState.maximumLearnedEndpoints))
+        let endpoints = Array(endpoints.prefix(HandshakeUse.maximumLearnedEndpoints))
         await connection.learn(in: session) { $0.endpoints = endpoints }
     }
 
@@ -206,14 +218,14 @@ public struct Handshaker: Sendable {
 }
 
 extension Connection {
-    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout HandshakeState.Learned) -> Void) {
+    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout HandshakeUse.Learned) -> Void) {
         guard let link = handshaking(session), var learned = link.handshake?.learned else { return }
         change(&learned)
         link.handshake?.learned = learned
     }
 
     /// Applies what the handshake has learned. Its link is about to be ready.
-    func adopt(_ learned: HandshakeState.Learned) {
+    func adopt(_ learned: HandshakeUse.Learned) {
         memory.serverInfo = learned.serverInfo
         guard let added = learned.endpoints else { return }
         machine.extendEndpoints(memory.givenEndpoints + added)

@@ -27,7 +27,7 @@ final class Link {
 
     /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
     enum Phase {
-        case handshaking(HandshakeState)
+        case handshaking(HandshakeUse)
         case ready
         case draining(Draining)
         case closed
@@ -37,7 +37,7 @@ final class Link {
         _ attempt: ReconnectMachine.Attempt,
         _ transport: any Transport,
         _ codec: ProtocolCodec,
-        _ handshake: HandshakeState,
+        _ handshake: HandshakeUse,
         number: Int,
         path: LinkPath,
         quarantine: Duration,
@@ -63,7 +63,7 @@ final class Link {
     // MARK: Phases
 
     /// The handshake, until the link is ready.
-    var handshake: HandshakeState? { if case .handshaking(let handshake) = phase { handshake } else { nil } }
+    var handshake: HandshakeUse? { if case .handshaking(let handshake) = phase { handshake } else { nil } }
 
     /// The draining, once the link takes no new requests any more.
     var draining: Draining? { if case .draining(let draining) = phase { draining } else { nil } }

@@ -86,7 +86,7 @@ extension Connection {
         while port.hasToDeliver {
             var batch = port.takeBatch()
             port.owner?.handle(&batch, of: self)
-            port.giveBack(batch)
+            port.giveBack(&batch)
         }
         if !port.isCalling { observation?.deliver() }
     }

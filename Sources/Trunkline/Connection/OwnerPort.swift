@@ -37,9 +37,9 @@ final class OwnerPort {
     /// Takes the events. Give the array back when it is empty again.
     func takeBatch() -> [ConnectionEvent] { exchange(&events, with: exchange(&spare, with: [])) }
 
-    func giveBack(_ batch: consuming [ConnectionEvent]) {
+    func giveBack(_ batch: inout [ConnectionEvent]) {
         batch.removeAll(keepingCapacity: batch.count <= 8192)
-        spare = batch
+        spare = exchange(&batch, with: [])
     }
 
     /// Takes the events at the end of a call of the owner.

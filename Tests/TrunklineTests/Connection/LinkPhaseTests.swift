@@ -9,7 +9,7 @@ import Testing
     private func link(_ session: UInt64) -> Link {
         let attempt = ReconnectMachine.Attempt(id: session, number: 1, endpoint: "10.0.0.1:7000")
         let path = LinkPath(local: nil, remote: nil, .unknown, fresh: .unknown)
-        let handshake = HandshakeState(deadline: .distantFuture, .handshake(.seconds(1)))
+        let handshake = HandshakeUse(deadline: .distantFuture, .handshake(.seconds(1)))
         return Link(
             attempt,
             NoTransport(id: session + 100),

@@ -305,6 +305,11 @@ package struct LinkMachine: Sendable {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
+    /// The request that a response or part with `serial` would belong to; `nil` for none, or an abandoned one.
+    package mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
+        if case .request(let entry, _) = match(serial, at: now) { entry.id } else { nil }
+    }
+
     // MARK: State
 
     /// The number of requests and messages on the link, without abandoned ones.

@@ -1,16 +1,15 @@
-/// The handshake of a link before it is ready. Its requests go directly to the link, ahead of the requests that wait in
-/// the client. It ends when each of them has a response, or with the link. Confined to the event loop of its connection.
-final class HandshakeState {
+/// The use of a link by its handshake, before it is ready: requests as everywhere else, but bound to this link and ahead of
+/// those that wait in the client, and the messages that were not requested. It ends when each request has a response, or
+/// with the link. Confined to the event loop of its connection.
+final class HandshakeUse {
     /// The deadline. While subscriptions are restored, every response extends it.
     var deadline: Instant
     /// The option that has set `deadline`.
     var limit: Limit
-    /// The callers of its requests.
-    var waiters: [RequestID: Waiter] = [:]
-    /// The deadlines of requests with a timeout.
-    var deadlines = DeadlineQueue()
-    /// The places of these requests on the link.
-    var places: [RequestID: LinkMachine.Place] = [:]
+    /// Its requests, with their callers.
+    var requests = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
+    /// Always empty: handshakes send no requests in parts.
+    private var parts = RequestParts()
     /// Received frames that are not responses and were not requested by `nextMessage()` yet.
     private(set) var inbox = Deque<Frame>()
     /// The number of bytes in `inbox`, counting bodies and named byte fields.
@@ -79,7 +78,23 @@ final class HandshakeState {
     var mayRead: Bool { inbox.count < 65_536 && inboxBytes < 8 * 1024 * 1024 }
 
     /// When to check the handshake again.
-    var nextDeadline: Instant { min(deadline, deadlines.earliest ?? deadline) }
+    var nextDeadline: Instant { min(deadline, requests.nextDeadline ?? deadline) }
+
+    // MARK: Requests
+
+    /// Puts requests on `link` as far as they may go, with at most `window` on it at a time. Returns whether there is
+    /// something to write.
+    func admit(to link: Link, window: Int, at now: Instant, by rules: LinkRules) -> Bool {
+        guard requests.queue.hasWaiting else { return false }
+        let room = window - link.state.machine.count
+        var events: [ConnectionEvent] = []  // nobody waits for admissions
+        let count = link.state.admit(from: &requests.queue, &parts, atMost: room, at: now, by: rules, into: &events)
+        requests.noteAdmissions(at: now)
+        return count > 0
+    }
+
+    /// Ends the request `id` with `outcome`, unless it has ended.
+    func end(_ id: RequestID, _ outcome: Outcome) { requests.forget(id)?.resume(outcome) }
 
     // MARK: Frames that were not requested
 
