@@ -293,7 +293,7 @@ extension Client: LoopActor, CommandQueueOwner {
         var next = requests.nextDeadline
         if let look = clock.linkLook { next = min(next ?? look, look) }
         if let deadline = life.drainDeadline { next = min(next ?? deadline, deadline) }
-        clock.arm(at: next, for: self, on: loop)
+        clock.arm(at: next, for: self)
     }
 
     private func endExpired(at now: Instant) {
@@ -312,7 +312,7 @@ extension Client: TimerTarget {
 
     private func takeTime() {
         clock.fired()
-        if connection.inCallOfOwner({ $0.mustReadFirst() }) { return clock.arm(at: loop.nextTurn, for: self, on: loop) }
+        if connection.inCallOfOwner({ $0.mustReadFirst() }) { return clock.arm(at: loop.nextTurn, for: self) }
         let now = loop.turnTime
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)

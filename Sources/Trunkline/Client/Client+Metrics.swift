@@ -200,7 +200,8 @@ extension Client {
         let atOnce = metrics.tryDurations.count - counters.triesQueued
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
-        (metrics.pushesDelivered, metrics.pushesDropped) = (streams.channels.deliveredCount, streams.channels.droppedCount)
+        metrics.pushesDelivered = streams.channels.deliveredCount
+        metrics.pushesDropped = streams.channels.droppedCount
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)

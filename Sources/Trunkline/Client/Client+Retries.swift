@@ -15,8 +15,8 @@ extension Client {
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
         let failed = ledger.lastTry(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
-        guard let next = call.next(after: error, failed, at: now, using: &retries.generator), let until = next.delayedUntil,
-            until < waiter.coalesced?.end ?? .distantFuture
+        guard let next = call.next(after: error, failed, at: now, using: &retries.generator),
+            let until = next.delayedUntil, until < waiter.coalesced?.end ?? .distantFuture
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
         if error.fate == .unknown, retries.account?.withdraw(at: now, requests: ledger.counters.requests) == false {

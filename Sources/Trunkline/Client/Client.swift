@@ -47,8 +47,8 @@ public actor Client {
     let ledger: RequestLedger
     var retries: RetryRules
     var streams = ClientStreams()
-    var life = ClientLife()
-    var clock = ClientClock()
+    let life = ClientLife()
+    let clock: ClientClock
     /// The session of the link that takes requests, as reported by the events of the connection; 0 for none.
     var session: UInt64 = 0
     /// The requests of this batch that may wait neither for a link nor for a serial.
@@ -99,6 +99,7 @@ public actor Client {
         messageRoom = MessageRoom(options)
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
+        clock = ClientClock(on: loop)
         ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
         let log = connection.observation?.log
         requests = RequestTable(
@@ -136,7 +137,6 @@ public actor Client {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
         for channel in streams.channels.all { channel.finish() }
         let (ended, parts, connection) = (requests.forgetAll(), parts.removeAll(), connection)
-        let clock = clock
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
@@ -152,7 +152,6 @@ public actor Client {
             }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
-            clock.disarm(on: connection.loop)
             connection.finishClosing()
             connection.observation?.log?.deallocate(pending: waitingCount)
         }

@@ -44,8 +44,8 @@ struct ClientStreams {
     }
 }
 
-/// How far a client is closed, and the callers that wait for its beginning or its end.
-struct ClientLife {
+/// How far a client is closed, and the callers that wait for its beginning or its end. A class, as `Links` is.
+final class ClientLife {
     var stage = Lifecycle.open
     /// The instant at which `close()` stops waiting for requests.
     var drainDeadline: Instant?
@@ -53,8 +53,9 @@ struct ClientLife {
     var closeWaiters: [Continuation<Void>] = []
 }
 
-/// The timer of a client.
-struct ClientClock {
+/// The timer of a client. A class, as `Links` is.
+final class ClientClock {
+    private let loop: any EventLoop
     private var timer: LoopTimer?
     /// The instant that `timer` is armed for.
     private var armed: Instant?
@@ -64,7 +65,14 @@ struct ClientClock {
     /// When the timer fires.
     var deadline: Instant? { timer?.deadline }
 
-    mutating func arm(at next: Instant?, for client: Client, on loop: any EventLoop) {
+    init(on loop: any EventLoop) { self.loop = loop }
+
+    deinit {
+        // The loop keeps an armed timer. This may run on any thread.
+        if let timer { loop.schedule(LoopClosure { [loop] in loop.arm(timer, at: nil) }) }
+    }
+
+    func arm(at next: Instant?, for client: Client) {
         guard next != armed else { return }
         armed = next
         let timer = timer ?? LoopTimer(target: client)
@@ -73,10 +81,7 @@ struct ClientClock {
     }
 
     /// The timer has fired.
-    mutating func fired() { armed = nil }
-
-    /// Disarms the timer of a client that is deallocated.
-    func disarm(on loop: any EventLoop) { if let timer { loop.arm(timer, at: nil) } }
+    func fired() { armed = nil }
 }
 
 /// What decides whether failed requests are sent again.

@@ -235,7 +235,9 @@ extension Connection {
             await withContinuation { continuation in
                 let options = ResolvedOptions(accepted: loop.now, expectsResponse: expectsResponse)
                 let batch = Batch(count: requests.count, options, continuation, stopsAtFailure: stopsAtFailure)
-                func fail(_ error: ClientError) { for index in requests.indices { batch.complete(index, .failure(error)) } }
+                func fail(_ error: ClientError) {
+                    for index in requests.indices { batch.complete(index, .failure(error)) }
+                }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
                 guard let link = handshaking(session) else { return fail(.handshakeIsOver) }
                 if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
@@ -303,7 +305,8 @@ extension Connection {
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
                 if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
-            case .part where link.state.machine.expectedID(for: frame.serial, at: loop.now) != nil: takeReply(frame, link)
+            case .part where link.state.machine.expectedID(for: frame.serial, at: loop.now) != nil:
+                takeReply(frame, link)
             case .push, .part, .goAway, .request, .cancel:
                 if let id = link.handshake?.readers.keys.min(),
                     let reader = link.handshake?.readers.removeValue(forKey: id)

@@ -241,11 +241,10 @@ extension Connection {
         let (session, count) = (link.session, frames.count)
         var taken = Link.Taken(at: loop.now)
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &port.events)
-        endpointJudge.answered(taken.answers)
+        endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if !link.isDraining {
-            endpointJudge.heard(responses: taken.responses)
             if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
                 machine.linkAnswered()
             }
@@ -333,8 +332,7 @@ extension Connection {
     ///   - watchesErrors: Whether the share of failed requests counts.
     func judge(isWaiting: Bool, watchesErrors: Bool) {
         let now = loop.turnTime
-        endpointJudge.replacement.beginLook()
-        if watchesErrors, endpointJudge.hasTooManyErrors(at: now) { leaveEndpoint(because: .errorRate) }
+        if endpointJudge.beginLook(watchesErrors: watchesErrors, at: now) { leaveEndpoint(because: .errorRate) }
         guard let ready else { return }
         if ready.state.machine.isToBeJudged { judge(ready, at: now) }
         guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }

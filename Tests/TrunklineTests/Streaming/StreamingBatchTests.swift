@@ -31,7 +31,9 @@ struct StreamingBatchTests {
     @Test(arguments: PartsCodec.bothMatchings)
     func aWaitingReaderIsResumedOnceForTheBatch(_ codec: PartsCodec) throws {
         try simulate(conditions: .wide, speaking: codec, handler: StreamingTests.count()) { service, client in
-            let executor = NotingExecutor(on: service.network.executor) { client.assumeIsolated { $0.ledger.counters.parts } }
+            let executor = NotingExecutor(on: service.network.executor) {
+                client.assumeIsolated { $0.ledger.counters.parts }
+            }
             let reader = Task(executorPreference: executor) { await words(of: client.stream(ask(100))) }
             #expect(await reader.value.count == 101)
             // Where it began, where it waited, and after the last part.

@@ -26,13 +26,10 @@ package struct EndpointJudge: Sendable {
 
     // MARK: What requests have met
 
-    /// Counts responses and parts for known requests, from any link.
-    @inline(__always)
-    package mutating func answered(_ count: Int) { answers &+= count }
-
-    /// Frames have come on the ready link, with `responses` to requests that were not abandoned.
-    @inline(__always)
-    package mutating func heard(responses: Int) {
+    /// Frames have come, with `answers` to known requests among them, and `responses` to those that were not abandoned.
+    package mutating func heard(answers: Int, responses: Int, isDraining: Bool) {
+        self.answers &+= answers
+        guard !isDraining else { return }
         silence.end()
         errors?.countAnswered(responses)
     }
@@ -49,9 +46,10 @@ package struct EndpointJudge: Sendable {
 
     // MARK: Verdicts
 
-    /// Whether too many requests fail.
-    package mutating func hasTooManyErrors(at now: Instant) -> Bool {
-        guard errors != nil else { return false }
+    /// Begins a check. Returns whether too many requests fail.
+    package mutating func beginLook(watchesErrors: Bool, at now: Instant) -> Bool {
+        replacement.beginLook()
+        guard watchesErrors, errors != nil else { return false }
         errors?.roll(to: now)
         return errors?.isExceeded == true
     }
