@@ -37,7 +37,15 @@ extension Connection {
         var hasToWrite = false
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
-            let admitted = ready.state.admit(from: &queue, &parts, atMost: most, at: now, by: rules, into: &port.events)
+            let admitted = ready.state.admit(
+                from: &queue,
+                &parts,
+                atMost: most,
+                at: now,
+                by: rules,
+                telling: rules.stepObservation,
+                into: &port.events
+            )
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }

@@ -88,7 +88,15 @@ final class HandshakeUse {
         guard requests.queue.hasWaiting else { return false }
         let room = window - link.state.machine.count
         var events: [ConnectionEvent] = []  // nobody waits for admissions
-        let count = link.state.admit(from: &requests.queue, &parts, atMost: room, at: now, by: rules, into: &events)
+        let count = link.state.admit(
+            from: &requests.queue,
+            &parts,
+            atMost: room,
+            at: now,
+            by: rules,
+            telling: nil,
+            into: &events
+        )
         requests.noteAdmissions(at: now)
         return count > 0
     }

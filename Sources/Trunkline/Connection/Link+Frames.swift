@@ -29,12 +29,15 @@ struct LinkRules: Sendable {
 
 extension Link.State {
     /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
+    ///
+    /// - Parameter observation: The observers to be told.
     mutating func admit(
         from queue: inout RequestQueue,
         _ parts: inout RequestParts,
         atMost most: Int,
         at now: Instant,
         by rules: LinkRules,
+        telling observation: Observation?,
         into events: inout [ConnectionEvent]
     ) -> Int {
         var count = 0
@@ -52,7 +55,7 @@ extension Link.State {
             )
             queue.went(id, to: place, on: machine.session)
             if parts.awaitsLink(id) { parts.noteOnLink(id) }
-            rules.stepObservation?.add(.requestAdmitted(id: id, session: machine.session), at: now)
+            observation?.add(.requestAdmitted(id: id, session: machine.session), at: now)
             count += 1
         }
         return count
