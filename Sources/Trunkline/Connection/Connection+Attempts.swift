@@ -3,11 +3,7 @@ extension Connection {
     /// Begins to connect if there is no link and no attempt.
     func connectIfNeeded() {
         // Called for every batch of requests, and seldom has anything to do.
-        switch machine.state {
-        case .idle, .suspended: perform(machine.linkNeeded(at: loop.now))
-        case .waiting where machine.promptFrom != nil: perform(machine.linkNeeded(at: loop.now))
-        case .connecting, .ready, .waiting, .noNetwork, .closed: return
-        }
+        if machine.heedsDemand { perform(machine.linkNeeded(at: loop.now)) }
     }
 
     func perform(_ action: ReconnectMachine.Action) {
@@ -25,7 +21,7 @@ extension Connection {
             arm(at: nil)
             if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs) }
         case .drain(let session, let next):
-            if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
+            drain(session)
             perform(next)
         case .giveUp:
             abandonAttempt()
@@ -33,6 +29,10 @@ extension Connection {
             port.events.append(.unavailable(unavailable()))
         }
         publishState()
+    }
+
+    private func drain(_ session: UInt64) {
+        if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
     }
 
     /// The strongest present demand for a link.
@@ -215,13 +215,11 @@ extension Connection {
     ///
     /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
     func becomeReady(_ session: UInt64, afterHandshake: Bool) {
-        guard let beginning = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
+        guard let action = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
         attempt = nil
         dialMemory.lateLookups.drop()
-        if let replaced = beginning.replaced, let link = links[replaced.session] {
-            drain(link, replaced.reason.cause)
-        }
+        if case .drain(let replaced, _) = action { drain(replaced) }
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1

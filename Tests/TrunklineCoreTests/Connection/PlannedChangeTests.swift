@@ -20,7 +20,7 @@ import Testing
         #expect(next.endpoint == "c:1")
         #expect(machine.state == .ready(session: 1))
         let beginning = machine.linkReady(next.id, at: after(1))
-        #expect(beginning?.replaced == .init(session: 1, reason: .choice))
+        #expect(beginning == .drain(session: 1, then: .none) && machine.lastCause == .closedLocally)
         #expect(machine.state == .ready(session: next.id))
         #expect(machine.change == nil)
     }
@@ -65,7 +65,7 @@ import Testing
         #expect(machine.linkLost(1, .closedByServer, at: now) == .none)
         #expect(machine.state == .connecting(next))
         let beginning = machine.linkReady(next.id, at: now)
-        #expect(beginning != nil && beginning?.replaced == nil)
+        #expect(beginning == ReconnectMachine.Action.none)
     }
 
     @Test func aSwitchIsRememberedWhenTheLinkIsLostBetweenTwoAttempts() throws {
@@ -230,7 +230,7 @@ import Testing
             let next = try attempt(machine.timerFired(at: age))
             #expect(next.endpoint == "a:1")
             let again = machine.linkReady(next.id, at: age)
-            #expect(again?.replaced == .init(session: 1, reason: .renewal))
+            #expect(again == .drain(session: 1, then: .none))
             #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
         }
         for age in [Duration.seconds(Int64.max), .seconds(-1)] { _ = try ready { $0.maximumLinkAge = age } }
@@ -269,8 +269,8 @@ import Testing
         // It is owed until a link is ready.
         #expect(machine.attemptFailed(renewal.id, .refused, at: after(100)) == .rest)
         let last = try attempt(machine.timerFired(at: after(160)))
-        #expect(machine.linkReady(last.id, at: after(161))?.replaced?.session == 1)
-        #expect(!machine.owesRenewal && machine.deadline == nil)
+        #expect(machine.linkReady(last.id, at: after(161)) == .drain(session: 1, then: .none))
+        #expect(machine.link?.owesRenewal == false && machine.deadline == nil)
     }
 
     @Test func anOwedRenewalTakesPlaceBetweenTwoAttemptsElsewhere() throws {
@@ -292,7 +292,7 @@ import Testing
             case 1: _ = machine.linkLost(1, .reset, at: now)
             default: _ = machine.suspend(at: now)
             }
-            #expect(!machine.owesRenewal && machine.deadline == nil)
+            #expect(machine.link?.owesRenewal != true && machine.deadline == nil)
         }
     }
 

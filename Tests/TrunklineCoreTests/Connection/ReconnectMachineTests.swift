@@ -441,7 +441,11 @@ import Testing
         var machine = machine(["a:1"]) { $0.reconnect = NoRetries() }
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .refused, at: now) == .giveUp)
-        #expect(machine.restUntil > now && machine.restUntil <= now.advanced(by: .milliseconds(200)))
+        guard case .idle(let restUntil) = machine.phase else {
+            Issue.record("not idle")
+            return
+        }
+        #expect(restUntil > now && restUntil <= now.advanced(by: .milliseconds(200)))
         _ = machine.linkReady(try attempt(machine.linkNeeded(at: after(1))).id, at: after(1))
         #expect(machine.linkLost(2, .reset, at: after(2)) == .giveUp)
     }

@@ -43,33 +43,23 @@ package struct PlannedChange: Equatable, Sendable {
 
 /// Planned changes.
 extension ReconnectMachine {
-    /// The result of `linkReady`: a link that begins.
-    package struct Beginning: Equatable, Sendable {
-        /// The session that the link replaces. It must be drained, for this reason.
-        package let replaced: Replaced?
-
-        package struct Replaced: Equatable, Sendable {
-            package let session: UInt64
-            package let reason: PlannedChange.Reason
-        }
-    }
-
     /// Replaces the link by another to the same endpoint, unless a replacement is already in progress.
     ///
     /// A change to an endpoint that cannot be reached waits until this one is complete.
     package mutating func renew(at now: Instant) -> Action {
-        guard case .ready(let session) = state, change?.isRenewable ?? true, let linkEndpoint else { return .none }
-        postponed = change
-        let target = ring.contains(linkEndpoint) ? linkEndpoint : nil
+        guard let link, link.change?.isRenewable ?? true else { return .none }
+        postponed = link.change
+        let target = ring.contains(link.endpoint) ? link.endpoint : nil
         ring.beginRound()
-        return begin(.renewal, to: target, from: session, at: now)
+        return begin(.renewal, to: target, from: link, at: now)
     }
 
     /// Replaces the link as `renew` does, but later if a change prevents that: between two attempts of the change or when
     /// it is given up.
     package mutating func oweRenewal(at now: Instant) -> Action {
-        guard case .ready = state else { return .none }
-        (owesRenewal, agedAt) = (true, now)
+        guard var link else { return .none }
+        (link.owesRenewal, link.agedAt) = (true, now)
+        self.link = link
         return renew(at: now)
     }
 
@@ -77,16 +67,15 @@ extension ReconnectMachine {
     mutating func begin(
         _ reason: PlannedChange.Reason,
         to target: Endpoint?,
-        from session: UInt64,
+        from link: ReadyLink,
         at now: Instant
     ) -> Action {
         guard policy.overlapsLinks else {
-            let planned = returnAt
             _ = endReady(isReplaced: true, at: now)
-            if target == linkEndpoint { returnAt = planned }
+            if target == link.endpoint { keepReturn(of: link) }
             lastCause = reason.cause
             if let target { _ = ring.select(target) }
-            return .drain(session: session, then: connect(at: now))
+            return .drain(session: link.session, then: connect(at: now))
         }
         change = PlannedChange(reason: reason, target: target, round: hasProvedItself(at: now) ? 0 : round)
         return goOnWithChange(at: now)
@@ -144,7 +133,7 @@ extension ReconnectMachine {
 
     /// Resumes a postponed change, unless the link leads to its endpoint now.
     mutating func resumePostponed() {
-        guard let postponed = postponed.take(), let target = postponed.target, target != linkEndpoint else { return }
+        guard let postponed = postponed.take(), let target = postponed.target, target != link?.endpoint else { return }
         change = postponed
         change?.attempt = nil
     }
@@ -159,37 +148,40 @@ extension ReconnectMachine {
     /// Waits for the next instant at which a change, a return or a renewal is due.
     var waitForPlans: Action { deadline.map { .wait(until: $0) } ?? .none }
 
+    /// Keeps the plan of `link`, which has ended, to return to the preferred endpoint.
+    mutating func keepReturn(of link: ReadyLink) { keptReturn = link.returnAt.map { (link.endpoint, $0) } }
+
     /// Gives up the change. The present link stays as it is.
     package mutating func dropChange(at now: Instant) -> Action {
-        guard let dropped = change.take() else { return .none }
+        guard let dropped = change else { return .none }
         change = postponed.take()
         if dropped.reason == .preference { planReturn(at: now, after: .seconds(1)) }
-        if owesRenewal {
+        if link?.owesRenewal == true {
             let isElsewhere = dropped.reason == .choice || dropped.reason == .preference
-            agedAt = isElsewhere ? now : now.advanced(by: Self.owedRenewalDelay)
-        } else if agedAt.map({ $0 <= now }) ?? false {
+            link?.agedAt = isElsewhere ? now : now.advanced(by: Self.owedRenewalDelay)
+        } else if link?.agedAt.map({ $0 <= now }) ?? false {
             planRenewal(at: now)
         }
         return .rest
     }
 
-    /// Ends the link that the change replaces, because the next link is ready. Returns the replaced link.
-    mutating func endChanged(at now: Instant) -> Beginning.Replaced? {
-        guard case .ready(let session) = state, let change else { return nil }
+    /// Ends the link that the change replaces, because the next link is ready. Returns its session.
+    mutating func endChanged(at now: Instant) -> UInt64? {
+        guard let link, let change = link.change else { return nil }
         let hasProvedItself = endReady(isReplaced: true, at: now)
         lastCause = change.reason.cause
         if !hasProvedItself {
             round = max(round, change.round)
             if change.reason == .goAway { failures += 1 }
         }
-        return Beginning.Replaced(session: session, reason: change.reason)
+        return link.session
     }
 
     /// Handles the loss of the link during `change`: the attempt of the change becomes the next attempt. Returns false
     /// if no attempt is in progress.
     mutating func goOn(with change: PlannedChange) -> Bool {
         if let attempt = change.attempt {
-            state = .connecting(attempt)
+            phase = .connecting(attempt)
             promptFrom = nil
             return true
         }
@@ -217,46 +209,52 @@ extension ReconnectMachine {
 
     /// Handles an instant at which a change, a return or a renewal is due.
     mutating func changeDue(at now: Instant) -> Action {
-        guard case .ready(let session) = state, let linkEndpoint else { return .none }
-        if let change {
+        guard let due = link else { return .none }
+        if let change = due.change {
             guard change.attempt == nil else { return .none }
             if change.until <= now { return goOnWithChange(at: now) }
-            guard change.isRenewable, let agedAt, agedAt <= now else {
+            guard change.isRenewable, let agedAt = due.agedAt, agedAt <= now else {
                 return waitForPlans
             }
         }
-        if let agedAt, agedAt <= now {
+        if let agedAt = due.agedAt, agedAt <= now {
             let action = renew(at: now)
-            if change != nil || state != .ready(session: session) { return action }
+            if change != nil || link?.session != due.session { return action }
         }
-        if let returnAt, returnAt <= now, let stay = policy.returnsToPreferredAfter {
-            guard let preferred = ring.preferred, preferred != linkEndpoint else {
-                self.returnAt = nil
-                return waitForPlans
-            }
-            if ring.isHealthy(preferred, at: now) {
-                ring.beginRound()
-                return begin(.preference, to: preferred, from: session, at: now)
-            } else {
-                // The preferred endpoint failed recently. A working link is not given up for it.
-                self.returnAt = now.advanced(by: max(stay, .seconds(1)))
-            }
+        guard let present = link, let returnAt = present.returnAt, returnAt <= now,
+            let stay = policy.returnsToPreferredAfter
+        else { return waitForPlans }
+        guard let preferred = ring.preferred, preferred != present.endpoint else {
+            link?.returnAt = nil
+            return waitForPlans
         }
+        if ring.isHealthy(preferred, at: now) {
+            ring.beginRound()
+            return begin(.preference, to: preferred, from: present, at: now)
+        }
+        // The preferred endpoint failed recently. A working link is not given up for it.
+        link?.returnAt = now.advanced(by: max(stay, .seconds(1)))
         return waitForPlans
     }
 
     /// Plans the return to the preferred endpoint, if the link leads to another one.
     mutating func planReturn(at now: Instant, after least: Duration = .zero) {
-        guard let stay = policy.returnsToPreferredAfter, let preferred = ring.preferred, preferred != linkEndpoint
-        else { return returnAt = nil }
-        returnAt = now.advanced(by: max(stay, least))
+        guard let stay = policy.returnsToPreferredAfter, let preferred = ring.preferred, preferred != link?.endpoint
+        else {
+            link?.returnAt = nil
+            return
+        }
+        link?.returnAt = now.advanced(by: max(stay, least))
     }
 
     /// Plans the renewal of the link for its age: up to a tenth earlier than the policy says, so that the clients of a
     /// server that has restarted do not all replace their links at the same time.
     mutating func planRenewal(at now: Instant) {
-        guard let age = policy.maximumLinkAge else { return agedAt = nil }
+        guard let age = policy.maximumLinkAge else {
+            link?.agedAt = nil
+            return
+        }
         let nanoseconds = Double(max(1_000_000, age.clampedNanoseconds)) * (1 - 0.1 * generator.nextUnit())
-        agedAt = now.advanced(by: .nanoseconds(Int64(min(nanoseconds, 9e18))))
+        link?.agedAt = now.advanced(by: .nanoseconds(Int64(min(nanoseconds, 9e18))))
     }
 }

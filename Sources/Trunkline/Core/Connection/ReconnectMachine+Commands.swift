@@ -2,7 +2,7 @@
 extension ReconnectMachine {
     /// Connects without further wait, even if a server has asked for one. The length of later waits does not change.
     package mutating func reconnectNow(at now: Instant) -> Action {
-        switch state {
+        switch phase {
         case .idle where ring.isEmpty: .giveUp
         case .idle, .waiting, .noNetwork: connect(at: now)
         case .ready: attemptChangeNow(at: now)
@@ -12,33 +12,30 @@ extension ReconnectMachine {
 
     /// Ends the link or the attempt. No other attempt begins until `resume`.
     package mutating func suspend(at now: Instant) -> Action {
-        switch state {
+        switch phase {
         case .suspended, .closed: return .none
-        case .idle:
-            isWanted = false
-            state = .suspended
+        case .idle(let restUntil):
+            phase = .suspended(isWanted: false, restUntil: restUntil)
             return .none
         case .connecting, .waiting, .noNetwork:
-            isWanted = true
-            state = .suspended
+            phase = .suspended(isWanted: true, restUntil: .distantPast)
             return .rest
-        case .ready(let session):
+        case .ready(let link):
             _ = endReady(at: now)
             lastCause = .closedLocally
-            isWanted = true
             postponed = nil
-            state = .suspended
-            return .close(session: session)
+            phase = .suspended(isWanted: true, restUntil: .distantPast)
+            return .close(session: link.session)
         }
     }
 
     /// Ends the suspension, and connects if there was demand before or during it: at once, unless every server has
     /// asked for a delay.
     package mutating func resume(at now: Instant) -> Action {
-        guard state == .suspended else { return .none }
-        state = .idle
+        guard case .suspended(let isWanted, let restUntil) = phase else { return .none }
+        phase = .idle(restUntil: restUntil)
         ring.beginRound()
-        return isWanted ? start(at: now) : .none
+        return isWanted ? start(notBefore: restUntil, at: now) : .none
     }
 
     /// Moves to `endpoint`. A link to another endpoint is replaced when the next link is ready; an attempt or a wait
@@ -46,19 +43,21 @@ extension ReconnectMachine {
     /// not in the list.
     package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
-        switch state {
+        switch phase {
         case .closed: return Action.none
         case .connecting(let attempt) where attempt.endpoint == endpoint: return Action.none
-        case .ready(let session):
+        case .ready(let link):
             postponed = nil
-            if linkEndpoint == endpoint { return change?.target == endpoint ? Action.none : dropChange(at: now) }
-            if change?.attempt?.endpoint == endpoint {
+            if link.endpoint == endpoint {
+                return link.change?.target == endpoint ? Action.none : dropChange(at: now)
+            }
+            if link.change?.attempt?.endpoint == endpoint {
                 change?.reason = .choice
                 change?.target = endpoint
                 return Action.none
             }
             ring.beginRound()
-            return begin(.choice, to: endpoint, from: session, at: now)
+            return begin(.choice, to: endpoint, from: link, at: now)
         case .idle, .suspended:
             _ = ring.select(endpoint)
             return Action.none
@@ -96,8 +95,9 @@ extension ReconnectMachine {
         isLinkEnding: Bool = false,
         at now: Instant
     ) -> Action {
-        guard state == .ready(session: session), let endpoint = linkEndpoint else { return .none }
-        if departure == .errorRate, change?.attempt != nil || !ring.hasHealthyAlternative(to: endpoint, at: now) {
+        guard let link, link.session == session else { return .none }
+        let endpoint = link.endpoint
+        if departure == .errorRate, link.change?.attempt != nil || !ring.hasHealthyAlternative(to: endpoint, at: now) {
             return .none
         }
         let isUnneeded =
@@ -109,29 +109,29 @@ extension ReconnectMachine {
             return replaceGoing(endpoint, at: now)
         }
         let isOver = departure == .lastResponse || departure == .unanswered || departure == .exhausted
-        if isOver, retryAfter == nil, let change, change.mayBePostponed, change.target != endpoint {
+        if isOver, retryAfter == nil, let change = link.change, change.mayBePostponed, change.target != endpoint {
             postponed = change
             // Otherwise every short link would cause another attempt at the other endpoint.
             if change.attempt != nil { postponed?.until = now.advanced(by: Self.networkPace) }
-        } else if let attempt = change?.attempt, !isUnneeded || isOver,
+        } else if let attempt = link.change?.attempt, !isUnneeded || isOver,
             departure != .silence || attempt.endpoint != endpoint
         {
             _ = endReady(wasSilent: departure == .silence, at: now)
             lastCause = departure.cause
             if departure == .silence { ring.leave(endpoint, at: now) }
             if departure == .goAway { hold(endpoint, for: retryAfter, at: now) }
-            state = .connecting(attempt)
+            phase = .connecting(attempt)
             return .drain(session: session, then: .none)
         }
         if isOver, retryAfter == nil {
-            let planned = returnAt
             _ = endReady(at: now)
-            (lastCause, returnAt) = (departure.cause, planned)
+            lastCause = departure.cause
+            keepReturn(of: link)
             ring.beginRound()
             _ = ring.select(endpoint)
             guard isUnneeded else { return .drain(session: session, then: connect(at: now)) }
             // The response that ended the link was the only one that was due: the next request does not wait.
-            state = .idle
+            phase = .idle(restUntil: .distantPast)
             return .drain(session: session, then: .rest)
         }
         let hasProvedItself = endReady(wasSilent: departure == .silence, at: now)
@@ -151,28 +151,28 @@ extension ReconnectMachine {
     /// another one begins. With an empty list a link stays until it is lost; without a link, the machine gives up. The
     /// wait of the policy continues, because many clients may receive a new list at the same time.
     package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
-        guard state != .closed else { return .none }
+        if case .closed = phase { return .none }
         ring.replace(with: endpoints)
-        switch state {
+        switch phase {
         case .idle, .suspended, .closed: return .none
         case .connecting(let attempt):
             if ring.contains(attempt.endpoint) { return .none }
             return connect(at: now)
-        case .waiting(let until, _, _):
+        case .waiting(let present):
             if ring.isEmpty { return connect(at: now) }
             // The hint of a removed server must not delay an attempt at a new one.
-            let earliest = max(policyUntil, ring.earliestStart(at: now))
-            return earliest < until ? wait(until: earliest) : .none
+            let earliest = max(present.policyUntil, ring.earliestStart(at: now))
+            return earliest < present.until ? wait(until: earliest, policyUntil: present.policyUntil) : .none
         case .noNetwork:
             // The new endpoints may have a route.
             return connect(at: now)
-        case .ready(let session):
+        case .ready(let link):
             var isDropped = false
-            if let next = change?.attempt?.endpoint ?? change?.target, !ring.contains(next) {
+            if let next = link.change?.attempt?.endpoint ?? link.change?.target, !ring.contains(next) {
                 isDropped = true
                 _ = dropChange(at: now)
             }
-            let isGone = !ring.isEmpty && linkEndpoint.map { !ring.contains($0) } ?? false
+            let isGone = !ring.isEmpty && !ring.contains(link.endpoint)
             if change != nil {
                 // If the attempt fails, the next one may go to any endpoint.
                 if isGone {
@@ -183,7 +183,7 @@ extension ReconnectMachine {
             }
             if isGone {
                 ring.beginRound()
-                return begin(.removal, to: nil, from: session, at: now)
+                return begin(.removal, to: nil, from: self.link ?? link, at: now)
             }
             // The preferred endpoint may be another one now.
             planReturn(at: now)
@@ -196,11 +196,7 @@ extension ReconnectMachine {
 
     /// Closes the machine for good.
     package mutating func close() {
-        state = .closed
-        readySince = nil
-        returnAt = nil
-        (agedAt, owesRenewal) = (nil, false)
-        change = nil
+        phase = .closed
         postponed = nil
     }
 }

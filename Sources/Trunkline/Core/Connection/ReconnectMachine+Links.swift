@@ -3,30 +3,31 @@ extension ReconnectMachine {
     /// Handles the demand for a link, by a request or a new reader of pushes. After an orderly end, the attempt does
     /// not wait for the delay of the policy.
     package mutating func linkNeeded(at now: Instant) -> Action {
-        switch state {
-        case .idle: return start(at: now)
-        case .waiting(let until, _, _): return connectPromptly(before: until, at: now)
-        case .suspended:
-            isWanted = true
+        switch phase {
+        case .idle(let restUntil): return start(notBefore: restUntil, at: now)
+        case .waiting(let wait): return connectPromptly(before: wait, at: now)
+        case .suspended(_, let restUntil):
+            phase = .suspended(isWanted: true, restUntil: restUntil)
             return .none
         case .connecting, .ready, .noNetwork, .closed: return .none
         }
     }
 
-    /// Handles the ready link of attempt `id`. Returns the session that the link replaces, if it belongs to a planned
-    /// change. Returns `nil` if the attempt is an old one; its link must be closed.
-    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> Beginning? {
+    /// Handles the ready link of attempt `id`. If the link belongs to a planned change, the action is to drain the link
+    /// that it replaces. Returns `nil` if the attempt is an old one; its link must be closed.
+    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> Action? {
         guard let attempt, attempt.id == id else { return nil }
-        let isSame = linkEndpoint == attempt.endpoint
-        let planned = returnAt
+        if let link { keepReturn(of: link) }
+        let kept = keptReturn
         let replaced = endChanged(at: now)
-        state = .ready(session: id)
-        linkEndpoint = attempt.endpoint
-        beginReady(afterHandshake: afterHandshake, at: now)
+        phase = .ready(ReadyLink(attempt, afterHandshake: afterHandshake, at: now))
+        promptFrom = nil
+        planRenewal(at: now)
         ring.succeeded(attempt.endpoint)
-        if isSame, let planned { returnAt = planned } else { planReturn(at: now) }
+        if let kept, kept.endpoint == attempt.endpoint { link?.returnAt = kept.at } else { planReturn(at: now) }
+        keptReturn = nil
         resumePostponed()
-        return Beginning(replaced: replaced)
+        return replaced.map { .drain(session: $0, then: .none) } ?? Action.none
     }
 
     /// Handles the failure of attempt `id`: the next endpoint is tried at once, and after the last one there is a wait.
@@ -87,13 +88,12 @@ extension ReconnectMachine {
         isOurNetwork: Bool = false,
         at now: Instant
     ) -> Action {
-        guard state == .ready(session: session) else { return .none }
-        let endpoint = linkEndpoint
-        let change = change
+        guard let link, link.session == session else { return .none }
+        let endpoint = link.endpoint
         let wasStable = lifetime(at: now) >= policy.stableAfter
         let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
-        if let endpoint, !isOurNetwork {
+        if !isOurNetwork {
             // If links break, or do no work, another endpoint may be better. So it may be if nothing comes from the
             // server any more: then an attempt at the same endpoint would probably take all of its time.
             if countsAgainstEndpoint || cause.isOfSilentPeer || !(wasStable || hasProvedItself && isOrderly) {
@@ -104,7 +104,7 @@ extension ReconnectMachine {
         if !hasProvedItself, !isOurNetwork { failures += 1 }
         if isOrderly, hasProvedItself { drawPromptStart(at: now) }
         if isOrderly, demand == .none, !policy.keepsLinkWarm { return rest(at: now) }
-        if let change, goOn(with: change) { return .none }
+        if let change = link.change, goOn(with: change) { return .none }
         if isOurNetwork, !ring.isEmpty, now.since(lastPrompt) >= Self.networkPace,
             case .retry = decision(by: policy.reconnect)
         {
@@ -119,9 +119,9 @@ extension ReconnectMachine {
 
     /// Handles the instant that `.wait(until:)` or `deadline` named.
     package mutating func timerFired(at now: Instant) -> Action {
-        switch state {
-        case .waiting(let until, _, _): return until <= now ? connect(at: now) : .wait(until: until)
-        case .noNetwork: return pausedUntil.map { $0 <= now ? connect(at: now) : .wait(until: $0) } ?? .none
+        switch phase {
+        case .waiting(let wait): return wait.until <= now ? connect(at: now) : .wait(until: wait.until)
+        case .noNetwork(_, let until): return until.map { $0 <= now ? connect(at: now) : .wait(until: $0) } ?? .none
         case .ready: return changeDue(at: now)
         case .idle, .connecting, .suspended, .closed: return .none
         }
@@ -134,20 +134,19 @@ extension ReconnectMachine {
     var hasUsedUpAttempts: Bool { policy.maximumAttempts.map { failures >= $0 } ?? false }
 
     /// Begins an attempt, or waits for what is left of the wait that began when the machine gave up.
-    mutating func start(at now: Instant) -> Action {
+    mutating func start(notBefore restUntil: Instant, at now: Instant) -> Action {
         guard !ring.isEmpty else { return .giveUp }
-        policyUntil = restUntil
-        let earliest = max(policyUntil, ring.earliestStart(at: now))
-        return earliest > now ? wait(until: earliest) : connect(at: now)
+        let earliest = max(restUntil, ring.earliestStart(at: now))
+        return earliest > now ? wait(until: earliest, policyUntil: restUntil) : connect(at: now)
     }
 
     /// Connects soon after an orderly end, without the delay of the policy. A delay that a server has asked for still
     /// applies.
-    private mutating func connectPromptly(before until: Instant, at now: Instant) -> Action {
+    private mutating func connectPromptly(before present: Wait, at now: Instant) -> Action {
         guard let promptFrom else { return .none }
         let earliest = max(promptFrom, ring.earliestStart(at: now))
         if earliest <= now { return connect(at: now) }
-        return earliest < until ? wait(until: earliest) : .none
+        return earliest < present.until ? wait(until: earliest, policyUntil: present.policyUntil) : .none
     }
 
     /// Draws the instant from which a request may connect after an orderly end.
@@ -159,26 +158,25 @@ extension ReconnectMachine {
     /// Goes to `idle`, because no link is needed now. The next request connects, but not before the end of the wait
     /// that would follow now.
     mutating func rest(at now: Instant) -> Action {
-        restUntil = promptFrom ?? restAfterPolicy(at: now)
+        phase = .idle(restUntil: promptFrom ?? restAfterPolicy(at: now))
         ring.beginRound()
-        state = .idle
         return .rest
     }
 
     mutating func connect(at now: Instant) -> Action {
         guard let endpoint = ring.next(at: now) else {
-            state = .idle
+            phase = .idle(restUntil: .distantPast)
             return .giveUp
         }
         lastID += 1
         let attempt = Attempt(id: lastID, number: failures + 1, endpoint: endpoint)
-        state = .connecting(attempt)
+        phase = .connecting(attempt)
         return .connect(attempt)
     }
 
-    mutating func wait(until: Instant) -> Action {
+    mutating func wait(until: Instant, policyUntil: Instant) -> Action {
         ring.beginRound()
-        state = .waiting(until: until, attempt: failures + 1, cause: lastCause)
+        phase = .waiting(Wait(until: until, attempt: failures + 1, cause: lastCause, policyUntil: policyUntil))
         return .wait(until: until)
     }
 
@@ -193,20 +191,20 @@ extension ReconnectMachine {
             return giveUp(at: now, policyGaveUp: true)
         }
         round += 1
-        policyUntil = now.advanced(by: max(.zero, delay))
+        var policyUntil = now.advanced(by: max(.zero, delay))
         if demand == .request, let promptFrom { policyUntil = min(policyUntil, promptFrom) }
-        return wait(until: max(policyUntil, ring.earliestStart(at: now)))
+        return wait(until: max(policyUntil, ring.earliestStart(at: now)), policyUntil: policyUntil)
     }
 
     /// Gives up. No attempt begins until the end of what would have been the next wait: continued demand must not cause
     /// a flood of attempts.
     mutating func giveUp(at now: Instant, policyGaveUp: Bool = false) -> Action {
-        restUntil = restAfterPolicy(at: now, policyGaveUp: policyGaveUp)
+        var restUntil = restAfterPolicy(at: now, policyGaveUp: policyGaveUp)
         if let promptFrom { restUntil = min(restUntil, promptFrom) }
         failures = 0
         ring.forgetPermanentFailures()
         ring.beginRound()
-        state = .idle
+        phase = .idle(restUntil: restUntil)
         return .giveUp
     }
 
@@ -215,21 +213,24 @@ extension ReconnectMachine {
         var rest = policyGaveUp ? ReconnectDecision.giveUp : decision(by: policy.reconnect)
         if rest == .giveUp { rest = decision(by: Backoff()) }
         round += 1
-        guard case .retry(let delay) = rest else { return restUntil }
+        guard case .retry(let delay) = rest else { return now }
         return now.advanced(by: max(.zero, delay))
     }
 
     /// Whether the ready link has proved itself, or would have if it ended now.
     func hasProvedItself(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
-        let lifetime = lifetime(at: now)
-        return hasAnswered || (hasDelivered || inOrder && hadHandshake) && lifetime >= Self.shortestProof
+        guard let link else { return false }
+        let lifetime = now.since(link.since)
+        return link.hasAnswered
+            || (link.hasDelivered || inOrder && link.hadHandshake) && lifetime >= Self.shortestProof
             || lifetime >= policy.stableAfter && !wasSilent
     }
 
     /// How long the link has been ready.
-    func lifetime(at now: Instant) -> Duration { readySince.map { now.since($0) } ?? .zero }
+    func lifetime(at now: Instant) -> Duration { link.map { now.since($0.since) } ?? .zero }
 
-    /// Ends the ready link. Returns whether it has proved itself; if so, earlier failures are forgotten.
+    /// Ends the ready link, and leaves the machine idle. Returns whether the link has proved itself; if so, earlier
+    /// failures are forgotten.
     ///
     /// - Parameters:
     ///   - inOrder: Whether the link had an orderly end with nothing in flight. Then a handshake on it is sufficient
@@ -251,11 +252,8 @@ extension ReconnectMachine {
         // After a shorter link the round continues: servers that each close soon after connecting get one turn each, as
         // if they could not be reached.
         if lifetime >= policy.stableAfter, !isReplaced { ring.beginRound() }
-        readySince = nil
-        returnAt = nil
-        (agedAt, owesRenewal) = (nil, false)
-        change = nil
-        restUntil = .distantPast
+        keptReturn = nil
+        phase = .idle(restUntil: .distantPast)
         return hasProvedItself
     }
 

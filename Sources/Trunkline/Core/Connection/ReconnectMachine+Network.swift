@@ -6,8 +6,7 @@ extension ReconnectMachine {
         guard !ring.isEmpty, case .retry = decision(by: policy.reconnect)
         else { return giveUp(at: now, policyGaveUp: true) }
         ring.beginRound()
-        pausedUntil = looksAgain ? now.advanced(by: Self.longestPause) : nil
-        state = .noNetwork(cause: lastCause)
+        phase = .noNetwork(cause: lastCause, until: looksAgain ? now.advanced(by: Self.longestPause) : nil)
         return .rest
     }
 
@@ -16,26 +15,26 @@ extension ReconnectMachine {
     ///
     /// - Parameter isAttemptConcerned: Whether the attempt in progress began on a path that no longer exists.
     package mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
-        switch state {
+        switch phase {
         case .closed, .suspended: return .none
         case .idle:
-            restUntil = .distantPast
+            phase = .idle(restUntil: .distantPast)
             startAnew()
             return .none
         case .noNetwork:
             startAnew()
             return connectLater(at: soon(at: now, isPaced: false), now)
-        case .waiting(let until, _, _):
+        case .waiting(let present):
             startAnew()
             let start = soon(at: now, isPaced: true)
-            return connectLater(at: start, unlessBefore: until, now)
+            return connectLater(at: start, unlessBefore: present, now)
         case .connecting(let attempt):
             guard isAttemptConcerned, now.since(lastPrompt) >= Self.networkPace else { return .none }
             startAnew()
             _ = ring.select(attempt.endpoint)
             return connectLater(at: soon(at: now, isPaced: true), now)
-        case .ready:
-            guard let change else { return .none }
+        case .ready(let link):
+            guard let change = link.change else { return .none }
             guard change.attempt == nil else {
                 guard isAttemptConcerned, now.since(lastPrompt) >= Self.networkPace else { return .none }
                 lastPrompt = now
@@ -55,7 +54,7 @@ extension ReconnectMachine {
     /// there is no route.
     package mutating func networkLost(at now: Instant) -> Action {
         guard now.since(lastPrompt) >= Self.networkPace else { return .none }
-        switch state {
+        switch phase {
         case .waiting where ring.earliestStart(at: now) <= now:
             lastPrompt = now
             return connect(at: now)
@@ -73,25 +72,26 @@ extension ReconnectMachine {
             lastPrompt = now
             return renew(at: now)
         }
-        guard case .ready = state, change == nil, policy.overlapsLinks, let linkEndpoint, ring.contains(linkEndpoint)
-        else { return .none }
-        change = PlannedChange(reason: .renewal, target: linkEndpoint, until: earliest, round: 0)
+        guard let link, link.change == nil, policy.overlapsLinks, ring.contains(link.endpoint) else { return .none }
+        change = PlannedChange(reason: .renewal, target: link.endpoint, until: earliest, round: 0)
         lastPrompt = earliest
         return waitForPlans
     }
 
     private mutating func startAnew() { (failures, round) = (0, 0) }
 
-    /// Waits until `start`, and for as long as servers have asked for, but not beyond `until`.
+    /// Waits until `start`, and for as long as servers have asked for, but not beyond the present wait.
     private mutating func connectLater(
         at start: Instant,
-        unlessBefore until: Instant = .distantFuture,
+        unlessBefore present: Wait? = nil,
         _ now: Instant
     ) -> Action {
         let earliest = max(start, ring.earliestStart(at: now))
-        guard earliest < until else { return wait(until: until) }
-        (policyUntil, lastPrompt) = (start, start)
-        return wait(until: earliest)
+        if let present, earliest >= present.until {
+            return wait(until: present.until, policyUntil: present.policyUntil)
+        }
+        lastPrompt = start
+        return wait(until: earliest, policyUntil: start)
     }
 
     /// Draws when the next attempt may begin.

@@ -69,8 +69,8 @@ package struct ReconnectMachine: Sendable {
         case rest
         /// Discard what is left of an attempt. Close the link of this session, as ended by the client.
         case close(session: UInt64)
-        /// Drain the link of this session: it takes no new requests, and those in flight may still be answered. Then
-        /// perform the other action.
+        /// Drain the link of this session, because of `lastCause`: it takes no new requests, and those in flight may still
+        /// be answered. Then perform the other action.
         case drain(session: UInt64, then: Action)
         /// No server is available: fail the callers that wait for a link.
         case giveUp
@@ -169,7 +169,8 @@ package struct ReconnectMachine: Sendable {
     /// that could have led to the same endpoint.
     static let owedRenewalDelay = Duration.seconds(60)
 
-    package internal(set) var state = State.idle
+    /// The state, with what is valid in it.
+    var phase = Phase.idle(restUntil: .distantPast)
     package let policy: Policy
     package internal(set) var ring: EndpointRing
     var generator: SeededGenerator
@@ -184,41 +185,74 @@ package struct ReconnectMachine: Sendable {
     var round = 0
     /// Why the last attempt failed or the last link ended.
     package internal(set) var lastCause = DisconnectCause.closedLocally
-    /// In `ready`: the endpoint of the link.
-    var linkEndpoint: Endpoint?
-    /// When the link became ready. Set in `ready` only.
-    var readySince: Instant?
-    /// In `ready`: whether the link began with a handshake.
-    var hadHandshake = false
-    /// In `ready`: whether the link has answered a request.
-    package private(set) var hasAnswered = false
-    /// In `ready`: whether the link has delivered a push.
-    package private(set) var hasDelivered = false
-    /// In `waiting` and `idle`, after a link that proved itself and had an orderly end: the instant from which a
-    /// request may connect.
+    /// After a link that proved itself and had an orderly end, until an attempt fails or a link is ready: the instant
+    /// from which a request may connect.
     package internal(set) var promptFrom: Instant?
-    /// When to consider the return to the preferred endpoint. Set in `ready`, and kept from one link to the next to the
-    /// same server, because those links may be too short for it.
-    var returnAt: Instant?
-    /// When the link is replaced for its age, or because it must be. Set in `ready` only.
-    var agedAt: Instant?
-    /// In `ready`: whether the link must be replaced. The server does not know a subscription on it.
-    var owesRenewal = false
-    /// In `ready`: the planned change, if there is one.
-    package internal(set) var change: PlannedChange?
-    /// In `noNetwork`: when to try again; `nil` to wait until a route appears.
-    var pausedUntil: Instant?
+    /// When to consider the return to the preferred endpoint from `endpoint`, if the next link leads there: links may be
+    /// too short for it.
+    var keptReturn: (endpoint: Endpoint, at: Instant)?
     /// A change that waits until another one is complete. It leads to an endpoint that the caller has chosen, or to the
     /// preferred one.
     var postponed: PlannedChange?
     /// When an attempt last began because the network had changed.
     var lastPrompt = Instant.distantPast
-    /// In `idle`: no attempt begins before this instant.
-    var restUntil = Instant.distantPast
-    /// In `waiting`: the end of the wait according to the policy. A server's hint may extend it.
-    var policyUntil = Instant.distantPast
-    /// In `suspended`: whether to connect after `resume()`.
-    var isWanted = false
+
+    /// A state with what is valid in it.
+    enum Phase: Sendable {
+        /// No attempt begins before `restUntil`.
+        case idle(restUntil: Instant)
+        case connecting(Attempt)
+        case ready(ReadyLink)
+        case waiting(Wait)
+        /// `until`: when to try again; `nil` to wait until a route appears.
+        case noNetwork(cause: DisconnectCause, until: Instant?)
+        /// `isWanted`: whether to connect after `resume()`, but not before `restUntil`.
+        case suspended(isWanted: Bool, restUntil: Instant)
+        case closed
+    }
+
+    /// The wait before the next attempt.
+    struct Wait: Sendable {
+        var until: Instant
+        /// The number of the next attempt.
+        let attempt: Int
+        let cause: DisconnectCause
+        /// The end of the wait according to the policy. A server's hint may extend it.
+        let policyUntil: Instant
+    }
+
+    /// The ready link.
+    struct ReadyLink: Sendable {
+        let session: UInt64
+        let endpoint: Endpoint
+        let since: Instant
+        /// Whether it began with a handshake.
+        let hadHandshake: Bool
+        /// Whether it has answered a request.
+        var hasAnswered = false
+        /// Whether it has delivered a push.
+        var hasDelivered = false
+        /// When to consider the return to the preferred endpoint.
+        var returnAt: Instant?
+        /// When it is replaced for its age, or because it must be.
+        var agedAt: Instant?
+        /// Whether it must be replaced. The server does not know a subscription on it.
+        var owesRenewal = false
+        /// The planned change, if there is one.
+        var change: PlannedChange?
+
+        /// When a change, a return or a renewal is due; `nil` for never.
+        var deadline: Instant? {
+            guard let change else { return [returnAt, agedAt].compactMap { $0 }.min() }
+            if change.attempt != nil { return nil }
+            return change.isRenewable ? min(change.until, agedAt ?? .distantFuture) : change.until
+        }
+
+        init(_ attempt: Attempt, afterHandshake: Bool, at now: Instant) {
+            (session, endpoint) = (attempt.id, attempt.endpoint)
+            (since, hadHandshake) = (now, afterHandshake)
+        }
+    }
 
     package init(endpoints: [Endpoint], policy: Policy, seed: UInt64) {
         self.policy = policy
@@ -228,36 +262,62 @@ package struct ReconnectMachine: Sendable {
 
     package var endpoints: [Endpoint] { ring.endpoints }
 
+    package var state: State {
+        switch phase {
+        case .idle: .idle
+        case .connecting(let attempt): .connecting(attempt)
+        case .ready(let link): .ready(session: link.session)
+        case .waiting(let wait): .waiting(until: wait.until, attempt: wait.attempt, cause: wait.cause)
+        case .noNetwork(let cause, _): .noNetwork(cause: cause)
+        case .suspended: .suspended
+        case .closed: .closed
+        }
+    }
+
+    /// The ready link. Changes have no effect in another state.
+    var link: ReadyLink? {
+        get { if case .ready(let link) = phase { link } else { nil } }
+        set { if case .ready = phase, let newValue { phase = .ready(newValue) } }
+    }
+
+    /// The planned change, if there is one.
+    package internal(set) var change: PlannedChange? {
+        get { link?.change }
+        set { link?.change = newValue }
+    }
+
+    /// Whether `linkNeeded` has an effect now.
+    package var heedsDemand: Bool {
+        switch phase {
+        case .idle, .suspended: true
+        case .waiting: promptFrom != nil
+        case .connecting, .ready, .noNetwork, .closed: false
+        }
+    }
+
+    /// Whether the ready link has answered a request.
+    package var hasAnswered: Bool { if case .ready(let link) = phase { link.hasAnswered } else { false } }
+
+    /// Whether the ready link has delivered a push.
+    package var hasDelivered: Bool { if case .ready(let link) = phase { link.hasDelivered } else { false } }
+
     /// Records that the ready link has answered a request.
-    package mutating func linkAnswered() { hasAnswered = true }
+    package mutating func linkAnswered() { link?.hasAnswered = true }
 
     /// Records that the ready link has delivered a push.
-    package mutating func linkDelivered() { hasDelivered = true }
-
-    /// Initializes the properties of `ready` for a new link, which has not proved itself yet.
-    mutating func beginReady(afterHandshake: Bool, at now: Instant) {
-        (readySince, hadHandshake, promptFrom) = (now, afterHandshake, nil)
-        (hasAnswered, hasDelivered) = (false, false)
-        planRenewal(at: now)
-    }
+    package mutating func linkDelivered() { link?.hasDelivered = true }
 
     /// The attempt in progress, including that of a planned change.
     package var attempt: Attempt? {
-        if case .connecting(let attempt) = state { attempt } else { change?.attempt }
+        if case .connecting(let attempt) = phase { attempt } else { change?.attempt }
     }
 
     /// When to call `timerFired`; `nil` for never.
     package var deadline: Instant? {
-        switch state {
-        case .waiting(let until, _, _): until
-        case .ready:
-            if let change {
-                change.attempt != nil
-                    ? nil : change.isRenewable ? min(change.until, agedAt ?? .distantFuture) : change.until
-            } else {
-                [returnAt, agedAt].compactMap { $0 }.min()
-            }
-        case .noNetwork: pausedUntil
+        switch phase {
+        case .waiting(let wait): wait.until
+        case .ready(let link): link.deadline
+        case .noNetwork(_, let until): until
         case .idle, .connecting, .suspended, .closed: nil
         }
     }
