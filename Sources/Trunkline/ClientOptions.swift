@@ -273,7 +273,8 @@ extension ClientOptions {
         public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
             try await handshaker.restore(subscriptions)
         }
-        /// The maximum number of unanswered requests of ``Handshaker/send(all:)`` at a time. Default 64, at least 1.
+        /// The maximum number of requests of a handshake that are unanswered, and of messages that are not written, at a
+        /// time. Others wait for their turn. Default 64, at least 1.
         ///
         /// The limit also applies to the default ``restore``. `requests.maximumInFlight` is an additional limit if it
         /// is below 1,024.

@@ -43,7 +43,7 @@ public actor Client {
         @exclusivity(unchecked)
     #endif
     @safe var parts = RequestParts()
-    /// Where it is noted what becomes of requests.
+    /// Counts, measures and tells what happens to requests.
     let ledger: RequestLedger
     var retries: RetryRules
     var streams = ClientStreams()

@@ -84,7 +84,7 @@ final class ClientClock {
     func fired() { armed = nil }
 }
 
-/// What decides whether failed requests are sent again.
+/// The state on which the retries of a client depend.
 struct RetryRules {
     /// Pays for retries; `nil` if they are not limited.
     var account: RetryAccount?

@@ -9,7 +9,7 @@ final class Attempt {
     var dialer: (any Dialer)?
     /// The end of its time, handshake included: set when it is connected.
     var deadline: Instant?
-    /// Whether its handshake was given its time again after the process was stopped.
+    /// Whether it was given its time again after the process was stopped.
     var isProlonged = false
     /// The addresses that dialling has found for the name of its endpoint.
     var addresses: [SocketAddress] = []

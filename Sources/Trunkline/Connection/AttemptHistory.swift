@@ -1,4 +1,4 @@
-/// Why there is no link: the failures since the last ready one.
+/// The failures since the last ready link, which say why there is none.
 struct AttemptHistory {
     /// The latest failed attempts, oldest first; at most 8.
     private(set) var failures: [ClientError.Attempt] = []

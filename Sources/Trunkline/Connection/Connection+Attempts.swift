@@ -190,7 +190,7 @@ extension Connection {
             return transport.close()
         }
         transport.handler = self
-        begun.deadline = channel.deadline
+        (begun.deadline, begun.isProlonged) = (channel.deadline, channel.isProlonged)
         begun.dialer = nil
         memory.linksBegun += 1
         let now = loop.now
@@ -245,6 +245,7 @@ extension Connection: DialerDelegate {
             case .progressed: connection.noteProgress()
             case .connected(let channel): connection.established(channel)
             case .failed(let error, let isPermanent):
+                connection.noteProgress()
                 if let attempt = connection.machine.attempt {
                     connection.attemptFailed(attempt.id, error, isPermanent: isPermanent)
                 }

@@ -100,6 +100,7 @@ extension Connection {
 
     func finishClosing() {
         guard lifecycle < .closed else { return }
+        if rules.deliversAll, let ready { deliverHeld(ready) }
         reportEndOfAttempt()
         reportEndOfReady()
         ending.lifecycle = .closed

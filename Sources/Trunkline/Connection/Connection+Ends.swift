@@ -31,7 +31,8 @@ extension Connection {
         let isClosedLocally = (error as? TransportError)?.code == .closedLocally
         // A server may accept links and never answer on any of them.
         let wasNeverHeard = cause == .halfOpen && !link.state.machine.liveness.rules.hasHeard
-        let hasUnanswered = link.state.machine.hasUnanswered || link.state.machine.hasStartedMessage
+        let hasUnanswered =
+            rules.deliversAll ? link.state.machine.hasStartedMessage : link.state.machine.hasUnanswered
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
         let isOrderly = cause == .closedByServer || wasQuiet && link.isCutShort(by: error)
         stopLiveness()

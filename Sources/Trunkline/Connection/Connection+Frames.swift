@@ -20,7 +20,8 @@ extension Connection {
     ///   to the connection's own pings are not elements.
     /// - Frames that one call leaves unread are kept for the next call.
     /// - While no frame is requested, what links have received when they end is kept up to `inbound.maximumHeld` and
-    ///   1 MiB more, over all links. The rest is lost with its link.
+    ///   1 MiB more, over all links. The rest is lost with its link. What is kept can also be read after the connection
+    ///   was closed.
     ///
     /// The stream ends when its task is cancelled, and for the reasons in ``endReason``. Only one task may use the
     /// stream, and only until `body` returns. If a second task requests a frame while the first one waits, the stream
@@ -37,7 +38,8 @@ extension Connection {
         }
         let consumer = FrameConsumer()
         defer {
-            consumer.isOver.store(true, ordering: .releasing)
+            consumer.end()
+            schedule { $0.frameUse?.dropLateReader() }
             hasConsumer.store(false, ordering: .releasing)
         }
         return try await body(AsyncStream { await self.nextFrame(for: consumer) })
@@ -55,13 +57,13 @@ extension Connection {
     }
 
     private func nextFrame(for consumer: FrameConsumer) async -> Frame? {
-        guard !consumer.isOver.load(ordering: .acquiring) else { return nil }
         let id = memory.nextID()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
                 let mayWait = lifecycle < .closing && !Task.isCancelled
-                entered { $0.frameUse?.read(id, mayWait: mayWait, continuation, $0) }
+                let reader = FrameUse.Reader(id: id, consumer: consumer, continuation: continuation)
+                entered { $0.frameUse?.read(reader, mayWait: mayWait, $0) }
             }
         } onCancel: {
             schedule { $0.frameUse?.stopReading(id, $0) }
@@ -110,6 +112,10 @@ extension Connection {
 }
 
 /// One call of `withFrames`. Its stream may outlive the call, and then has no more elements.
-private final class FrameConsumer: Sendable {
-    let isOver = Atomic<Bool>(false)
+final class FrameConsumer: Sendable {
+    private let ended = Atomic<Bool>(false)
+
+    var isOver: Bool { ended.load(ordering: .acquiring) }
+
+    func end() { ended.store(true, ordering: .releasing) }
 }

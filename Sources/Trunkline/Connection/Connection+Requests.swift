@@ -271,7 +271,9 @@ extension Connection {
     private func handOver(_ frames: [Frame], _ link: Link) {
         guard !frames.isEmpty else { return }
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
-        if link.isReady, link.state.machine.wasUsed { machine.linkAnswered() }
+        if link.state.machine.wasUsed, machine.state == .ready(session: link.session) { machine.linkAnswered() }
+        // A reader is about to have one of them. If the link ends with them, no other one is needed.
+        if !port.isWaiting { port.demand = .none }
         var frames = frames
         for index in frames.indices { frames[index].session = link.session }
         port.events.append(.pushes(frames))

@@ -1,5 +1,8 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
 extension Connection {
+    /// The TLS settings; `nil` before a dialer or a handshake needed them.
+    var loadedTLS: LoadedTLS? { dialMemory.loadedTLS }
+
     /// Begins TLS on the link of `session` with the settings in `prepared`. On success the response is empty.
     func startTLS(_ session: UInt64, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS

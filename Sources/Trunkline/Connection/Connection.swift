@@ -38,7 +38,7 @@ public actor Connection {
     let dialMemory = DialMemory()
     /// The connection's view of the host's network.
     var pathView = PathView()
-    /// Why there is no link.
+    /// The failures since the last ready link.
     var history = AttemptHistory()
 
     // MARK: Links
@@ -131,7 +131,7 @@ public actor Connection {
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse
-        port = OwnerPort(isPaused: frameUse != nil)
+        port = OwnerPort(of: frameUse)
         timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
         memory = LinkMemory(endpoints)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
@@ -193,7 +193,7 @@ public actor Connection {
         publishPath()
         let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
         let state = state
-        guard readers.isNew(state, waitEnd: end) else { return }
+        guard readers.update(to: state, waitEnd: end) else { return }
         if let log = observation?.log, case .waiting(let until, _, _) = machine.state {
             log.willTry(machine.ring.upcoming(at: until))
         }

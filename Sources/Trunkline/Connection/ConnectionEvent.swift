@@ -69,6 +69,6 @@ struct LinkLoss: Sendable {
 
 /// What uses a connection, and receives all of its events: a client, or a `FrameUse`.
 protocol ConnectionOwner: AnyObject {
-    /// Handles the events, taking each out of the array. Called on the loop.
+    /// Handles the events, which it may take out of the array. Called on the loop.
     func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection)
 }

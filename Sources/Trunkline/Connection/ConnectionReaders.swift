@@ -9,9 +9,9 @@ struct ConnectionReaders {
     /// The end of the wait that `published` describes; `nil` if it is no wait.
     private var waitEnd: Instant?
 
-    /// Whether `state` differs from the latest one; it is the latest one from now on. The rest of a wait shrinks all the
+    /// Makes `state` the latest one. Returns whether it differs from the one before. The rest of a wait shrinks all the
     /// time: its end tells whether it is the same wait.
-    mutating func isNew(_ state: ConnectionState, waitEnd: Instant?) -> Bool {
+    mutating func update(to state: ConnectionState, waitEnd: Instant?) -> Bool {
         guard state != published, waitEnd == nil || waitEnd != self.waitEnd else { return false }
         (published, self.waitEnd) = (state, waitEnd)
         return true

@@ -4,33 +4,38 @@
 final class FrameUse: ConnectionOwner {
     /// The frames of `write` that are not written yet, each with its caller.
     private(set) var writes = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
-    /// Always empty: only clients send requests in parts.
+    /// Always empty, because only clients send requests in parts.
     private var parts = RequestParts()
-    /// Frames that were received and not yet taken: at most what came together, and what links had when they ended.
+    /// Frames that were received and not yet taken: what was held or came together when a task asked for one, and what
+    /// links had when they ended.
     private(set) var inbox = Deque<Frame>()
-    /// The task that waits for the next frame, and the ID of its wait.
-    private(set) var reader: (id: UInt64, continuation: Continuation<Frame?>)?
+    /// The task that waits for the next frame, with the ID of its wait.
+    private(set) var reader: Reader?
     /// Why the frames ended for the latest reader.
     private(set) var endReason: ClientError?
+
+    struct Reader {
+        let id: UInt64
+        let consumer: FrameConsumer
+        let continuation: Continuation<Frame?>
+    }
 
     // MARK: In
 
     /// Resumes `continuation` with the next frame: with one that has arrived, or otherwise, if it may wait, when one comes.
-    func read(
-        _ id: UInt64,
-        mayWait: Bool,
-        _ continuation: Continuation<Frame?>,
-        _ connection: isolated Connection
-    ) {
+    func read(_ reader: Reader, mayWait: Bool, _ connection: isolated Connection) {
+        let continuation = reader.continuation
+        guard !reader.consumer.isOver else { return continuation.resume(returning: nil) }
         endReason = nil
         if let frame = inbox.popFirst() { return continuation.resume(returning: frame) }
         guard mayWait else { return continuation.resume(returning: nil) }
-        guard reader == nil else {
+        dropLateReader()
+        guard self.reader == nil else {
             let message = "two tasks iterated frames at the same time; only one task may"
             endReason = ClientError(.invalidRequest, .notSent, message)
             return continuation.resume(returning: nil)
         }
-        reader = (id, continuation)
+        self.reader = reader
         connection.setPaused(false)
         connection.connectIfNeeded()
         finish(connection)
@@ -42,6 +47,9 @@ final class FrameUse: ConnectionOwner {
         endReader()
         finish(connection)
     }
+
+    /// Ends the wait of a task whose call of `withFrames` is over.
+    func dropLateReader() { if reader?.consumer.isOver == true { endReader() } }
 
     private func endReader(_ reason: ClientError? = nil) {
         guard let reader = reader.take() else { return }
@@ -119,6 +127,7 @@ final class FrameUse: ConnectionOwner {
         switch event {
         case .pushes(let frames):
             for frame in frames { inbox.append(frame) }
+            dropLateReader()
             if reader != nil, let frame = inbox.popFirst() {
                 reader.take()?.continuation.resume(returning: frame)
             }

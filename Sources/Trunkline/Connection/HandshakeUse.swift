@@ -8,7 +8,7 @@ final class HandshakeUse {
     var limit: Limit
     /// Its requests, with their callers.
     var requests = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
-    /// Always empty: handshakes send no requests in parts.
+    /// Always empty, because handshakes send no requests in parts.
     private var parts = RequestParts()
     /// Received frames that are not responses and were not requested by `nextMessage()` yet.
     private(set) var inbox = Deque<Frame>()
@@ -87,7 +87,7 @@ final class HandshakeUse {
     func admit(to link: Link, window: Int, at now: Instant, by rules: LinkRules) -> Bool {
         guard requests.queue.hasWaiting else { return false }
         let room = window - link.state.machine.count
-        var events: [ConnectionEvent] = []  // nobody waits for admissions
+        var events: [ConnectionEvent] = []  // admissions are not reported
         let count = link.state.admit(
             from: &requests.queue,
             &parts,
@@ -102,7 +102,19 @@ final class HandshakeUse {
     }
 
     /// Ends the request `id` with `outcome`, unless it has ended.
-    func end(_ id: RequestID, _ outcome: Outcome) { requests.forget(id)?.resume(outcome) }
+    func end(_ id: RequestID, _ outcome: Outcome) {
+        guard let waiter = requests.forget(id) else { return }
+        if case .failure = outcome, let batch = waiter.batch, batch.stopsAtFailure { dropWaiting(of: batch) }
+        waiter.resume(outcome)
+    }
+
+    /// Drops the requests of `batch` that are on no link: its caller is about to have its result.
+    private func dropWaiting(of batch: Batch) {
+        for id in requests.queue.waiting.map(\.id) where requests.waiter(of: id)?.batch === batch {
+            _ = requests.remove(id)
+            requests.forget(id)
+        }
+    }
 
     // MARK: Frames that were not requested
 

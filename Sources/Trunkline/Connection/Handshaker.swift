@@ -22,7 +22,7 @@ public struct Handshaker: Sendable {
     public let session: UInt64
     let connection: Connection
 
-    /// Sends `request` and returns the server's response.
+    /// Sends `request` and returns the server's response. It may have to wait for others: see ``send(all:)``.
     ///
     /// If the request times out, or if the task is cancelled, the attempt ends, because a late response could be
     /// matched with another request.
@@ -57,7 +57,7 @@ public struct Handshaker: Sendable {
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
     ///
-    /// The number of requests without a response at any time is limited:
+    /// As everywhere in a handshake, the number of requests without a response at any time is limited:
     ///
     /// - at most `options.handshake.maximumInFlight`;
     /// - at most `options.requests.maximumInFlight`, if that is below 1,024;
@@ -78,7 +78,7 @@ public struct Handshaker: Sendable {
         }
     }
 
-    /// Writes `subscriptions` without a response, all together and in order.
+    /// Writes `subscriptions`, which have no response, in order.
     func post(all subscriptions: [Request]) async throws(ClientError) {
         let connection = connection
         let outcomes = await connection.sendInHandshake(
@@ -90,8 +90,8 @@ public struct Handshaker: Sendable {
         for outcome in outcomes { _ = try outcome.get() }
     }
 
-    /// Sends `request` as a one-way message and returns when the kernel has accepted its last byte. If the task is
-    /// cancelled before that, the attempt ends.
+    /// Sends `request` as a one-way message and returns when the kernel has accepted its last byte. It may have to wait
+    /// for others: see ``send(all:)``. If the task is cancelled before that, the attempt ends.
     ///
     /// - Throws: `connectionLost` if the link or the attempt ended; the fate is `unknown` if a byte was written,
     ///   otherwise `notSent`. `invalidRequest` if the codec cannot encode the message, or if the server answers
@@ -146,7 +146,8 @@ public struct Handshaker: Sendable {
     ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
         // Not on the connection's loop: reading files and asking for a passphrase would block it.
-        let tls = await connection.options.tls.load(unlessChangedSince: connection.dialMemory.loadedTLS)
+        let known = await connection.loadedTLS
+        let tls = await connection.options.tls.load(unlessChangedSince: known)
         _ = try await connection.startTLS(session, tls).get()
     }
 

@@ -255,7 +255,7 @@ extension Link.State {
     }
 
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
+    private mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
         guard let request = machine.requests.kept(number), frame.malformedReason == nil else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.

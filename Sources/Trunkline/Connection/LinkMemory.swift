@@ -1,4 +1,4 @@
-/// What a connection remembers from link to link.
+/// The values that a connection keeps from link to link.
 struct LinkMemory {
     /// The endpoints without those that handshakes have added.
     var givenEndpoints: [Endpoint]

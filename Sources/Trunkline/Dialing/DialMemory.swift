@@ -1,4 +1,4 @@
-/// What the dialers of one connection leave to later ones.
+/// The results that the dialers of one connection leave to later ones.
 ///
 /// Safe to share between threads: after its creation it is used on the loop of its connection only.
 final class DialMemory: @unchecked Sendable {

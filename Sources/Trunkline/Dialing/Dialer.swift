@@ -1,14 +1,14 @@
-/// Turns one endpoint, once, into a connected byte channel (`Transport`), with everything that is between the two, such
-/// as names, several addresses, and TLS. Lives on the event loop of its connection.
+/// Connects to one endpoint, once: looks up its name, chooses among its addresses, adds TLS. The result is a byte channel
+/// (`Transport`). Lives on the event loop of its connection.
 protocol Dialer: AnyObject {
-    /// Begins to connect. `delegate` hears of every progress, and at the end of the channel or of the failure, but never
+    /// Begins to connect. Reports every progress to `delegate`, and at the end the channel or the failure, but never
     /// before this method returns.
     func dial(for delegate: any DialerDelegate)
 
     /// How far the dialer has come.
     var progress: DialProgress { get }
 
-    /// Ends dialling. The delegate hears nothing more.
+    /// Ends dialling. Nothing more is reported.
     func cancel()
 }
 
@@ -45,6 +45,8 @@ struct DialedChannel {
     let address: SocketAddress
     /// When the time for the attempt ends.
     let deadline: Instant
+    /// Whether the attempt was given its time again after the process was stopped.
+    let isProlonged: Bool
     /// The versions of the files that its TLS settings were made from; `nil` in plaintext.
     let fileVersions: [FileVersion?]?
 }

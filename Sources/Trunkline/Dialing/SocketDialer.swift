@@ -86,6 +86,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             transport: winner.transport,
             address: winner.address,
             deadline: deadline,
+            isProlonged: isProlonged,
             fileVersions: endpoint.isSecured ? memory.loadedTLS?.versions : nil
         )
         guard let delegate else { return winner.transport.close() }
@@ -190,9 +191,9 @@ final class SocketDialer: Dialer, @unchecked Sendable {
                 continue
             }
             race?.lookups[family] = loop.resolve(host, port: port, family: family) {
-                [weak self, memory, endpoint, loop] answer in
+                [weak self, weak memory, endpoint, loop] answer in
                 if let self, self.isActive { return self.resolved(family, answer) }
-                memory.answered(endpoint, family, answer, at: loop.now)
+                memory?.answered(endpoint, family, answer, at: loop.now)
             }
         }
         for (family, addresses) in late { take(.success(addresses), family) }

@@ -777,6 +777,56 @@ struct ClientTests {
         }
     }
 
+    /// A greeting that comes before the first use of the frames is kept, even if its link ends.
+    @Test func framesBeforeTheFirstUseAreNotLost() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: .standard)
+            let connection = network.connection(to: ["db:7000"], speaking: .standard)
+            await connection.reconnectNow()
+            try await server.waitForConnections(1)
+            try await server.push(Frame(.push, type: 2, body: "hello"))
+            try await network.clock.sleep(for: .seconds(1))
+            await server.disconnectAll()
+            try await network.clock.sleep(for: .seconds(1))
+            let first = try await connection.withFrames { await $0.first { _ in true } }
+            #expect(first?.body == "hello")
+            await connection.close()
+            await server.stop()
+        }
+    }
+
+    /// The frames of a link that has closed are read after the connection was closed, too.
+    @Test func framesThatAreHeldCanBeReadAfterTheClose() throws {
+        try simulate(handler: { _ in .sequence([.push(Frame(.push, type: 2, body: "a")), .reply("b")]) }) {
+            service,
+            _ in
+            let connection = service.connection(to: ["db:7000"], speaking: .standard)
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            try await service.pass(.seconds(1))
+            await connection.close()
+            var bodies: [String] = []
+            try await connection.withFrames { frames in
+                for await frame in frames { bodies.append(String(frame.body)) }
+            }
+            #expect(bodies == ["a", "b"])
+        }
+    }
+
+    /// A reader that got its frame needs no other link when the server closes.
+    @Test func aReaderThatWasServedDoesNotCauseAnAttempt() throws {
+        try simulate(handler: { _ in .sequence([.reply("b"), .close]) }) { service, _ in
+            let connection = service.connection(to: ["db:7000"], speaking: .standard)
+            async let frame = connection.withFrames { await $0.first { _ in true } }
+            try await connection.write(Frame(.request, type: 0x410, serial: 1))
+            #expect(try await frame?.body == "b")
+            try await service.pass(.seconds(60))
+            #expect(await connection.state == .idle)
+            #expect(await connection.metrics.attempts == 1)
+            await connection.close()
+        }
+    }
+
     /// Regression: closing first took every frame out of the queue, and then reported `notSent` for each of them.
     @Test func aPartlyWrittenFrameHasFateUnknownWhenItsConnectionCloses() throws {
         try simulate { service, _ in

@@ -277,6 +277,21 @@ struct ConnectionLoopbackTests {
         }
     }
 
+    /// A task that still waits for a frame when its call returns gets none, and does not disturb the next call.
+    @Test func aTaskThatOutlivesItsCallGetsNoFrame() async throws {
+        try await withConnection { _, connection in
+            let late = try await connection.withFrames { frames in
+                let late = Task { await frames.first { _ in true } }
+                while await !connection.hasReader { await moment() }
+                return late
+            }
+            async let next = connection.nextFrame()
+            #expect(await late.value == nil)
+            try await connection.write(Frame(.request, type: 0x410, serial: 3))
+            #expect(try await next?.serial == 3)
+        }
+    }
+
     /// While no task asks for a frame, pings of the server are answered, and the end of the link is noticed.
     @Test(arguments: Mechanism.allCases)
     func aConnectionIsAliveWhileNoTaskAsksForAFrame(_ mechanism: Mechanism) async throws {

@@ -149,17 +149,6 @@ package struct LinkMachine: Sendable {
         return .response(number)
     }
 
-    /// Puts a request on the link, as above.
-    package mutating func send(_ request: QueuedRequest, keepsRequest: Bool = false) -> Place? {
-        send(
-            request.id,
-            request.frame,
-            keepsRequest: keepsRequest,
-            expectsResponse: request.expectsResponse,
-            reportsWritten: request.reports == .admissionAndWrite
-        )
-    }
-
     /// Queues a frame that is no request: a cancel frame, a pong, or the closing frame. It is never moved to another
     /// link.
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: 0)) }
