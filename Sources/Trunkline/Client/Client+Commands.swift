@@ -89,7 +89,7 @@ extension Client: LoopActor, CommandQueueOwner {
             life.connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
-        case .close: drain()
+        case .close: beginDraining()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation):
             if lifecycle == .closed { resumeClosed([continuation]) } else { life.closeWaiters.append(continuation) }

@@ -109,7 +109,7 @@ extension Client {
         connection.inCallOfOwner { $0.connectIfNeeded() }
     }
 
-    func drain() {
+    func beginDraining() {
         guard lifecycle == .open else { return }
         refuseRequests(.draining)
         life.drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
@@ -119,7 +119,7 @@ extension Client {
     /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
     func endDraining() {
         life.stage = .closing
-        connection.inCallOfOwner { $0.drain() }
+        connection.inCallOfOwner { $0.beginClosing() }
     }
 
     func closeAtOnce() {

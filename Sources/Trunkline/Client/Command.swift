@@ -40,7 +40,7 @@ protocol CommandQueueOwner: AnyObject, Sendable {
 
 /// The only way into a client. Any thread adds commands, and the event loop takes all of them at once and in order.
 ///
-/// A cancellation is queued after its own request and can never overtake it. Requests of callers on the event loop need
+/// A cancellation that is queued before its request has no effect, so it is queued again after it. Requests of callers on the event loop need
 /// no lock while the queue is empty. They are taken before commands that are queued later.
 final class CommandQueue: LoopWork {
     private struct LoopSide {

@@ -134,8 +134,6 @@ extension Waiter.Receiver {
 /// Unchecked `Sendable`: after its creation it is accessed only on the event loop of its client.
 final class Batch: @unchecked Sendable {
     let options: ResolvedOptions
-    /// Whether the first failure resumes the caller, with that alone.
-    let stopsAtFailure: Bool
     private let continuation: Continuation<[Outcome]>
     /// Exclusive access: see `LoopActor`. Only `complete` uses it.
     #if !DEBUG
@@ -151,7 +149,7 @@ final class Batch: @unchecked Sendable {
         var places: [Int]
         /// Whether the first failure is returned alone, and nothing after it.
         private let stopsAtFailure: Bool
-        private var isOver = false
+        private(set) var isOver = false
 
         init(count: Int, stopsAtFailure: Bool) {
             self.stopsAtFailure = stopsAtFailure
@@ -175,6 +173,7 @@ final class Batch: @unchecked Sendable {
         }
     }
 
+    /// - Parameter stopsAtFailure: Whether the first failure resumes the caller, with that alone.
     init(
         count: Int,
         _ options: ResolvedOptions,
@@ -183,9 +182,11 @@ final class Batch: @unchecked Sendable {
     ) {
         self.options = options
         self.continuation = continuation
-        self.stopsAtFailure = stopsAtFailure
         results = Results(count: count, stopsAtFailure: stopsAtFailure)
     }
+
+    /// Whether the caller was resumed because of a failure.
+    var hasStopped: Bool { results.isOver }
 
     func complete(_ index: Int, _ outcome: consuming Outcome) {
         if let all = results.complete(index, outcome) { continuation.resume(returning: all) }

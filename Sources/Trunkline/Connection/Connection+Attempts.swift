@@ -21,7 +21,7 @@ extension Connection {
             arm(at: nil)
             if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs) }
         case .drain(let session, let next):
-            drain(session)
+            drainReplaced(session)
             perform(next)
         case .giveUp:
             abandonAttempt()
@@ -31,7 +31,7 @@ extension Connection {
         publishState()
     }
 
-    private func drain(_ session: UInt64) {
+    private func drainReplaced(_ session: UInt64) {
         if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
     }
 
@@ -219,7 +219,7 @@ extension Connection {
         let startedAt = attempt?.startedAt
         attempt = nil
         dialMemory.lateLookups.drop()
-        if case .drain(let replaced, _) = action { drain(replaced) }
+        if case .drain(let replaced, _) = action { drainReplaced(replaced) }
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1

@@ -28,7 +28,7 @@ extension Connection {
     /// destroy bytes that the peer has not read yet. Over TLS, if the peer reads slowly, the socket stays open for up
     /// to 30 s, until the kernel has accepted all encrypted bytes.
     public func close() async {
-        entered { $0.drain() }
+        entered { $0.beginClosing() }
         await withTaskCancellationHandler {
             await waitUntilClosed()
         } onCancel: {
@@ -50,10 +50,11 @@ extension Connection {
     }
 
     /// Begins to close: the link ends when everything is written.
-    func drain() {
+    func beginClosing() {
         guard lifecycle < .closing else { return }
         // No further link is established.
         perform(machine.dropChange(at: loop.now))
+        deliverHeldToReaders()
         ending.lifecycle = .closing
         ending.deadline = loop.now.advanced(by: options.requests.drainTimeout)
         guard let ready else { return finishClosing() }
@@ -98,9 +99,12 @@ extension Connection {
         publishState()
     }
 
+    /// Frames that are held can be read after the connection was closed.
+    private func deliverHeldToReaders() { if rules.deliversAll, let ready { deliverHeld(ready) } }
+
     func finishClosing() {
         guard lifecycle < .closed else { return }
-        if rules.deliversAll, let ready { deliverHeld(ready) }
+        deliverHeldToReaders()
         reportEndOfAttempt()
         reportEndOfReady()
         ending.lifecycle = .closed

@@ -13,7 +13,8 @@ extension Connection {
         case closed
     }
 
-    /// Ends a link, whatever its phase. Requests that had started are lost. The others go out on the next link.
+    /// Ends a link whose socket has failed, or that the client gives up. Requests that had started are lost. The others go
+    /// out on the next link. A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: UInt64, _ cause: any Error) {
         if let link = links[session] { deliverHeld(link) }
         // A held frame may have ended the link, or made it drain.
@@ -56,7 +57,7 @@ extension Connection {
     /// Ends a link, reports it, and tells the owner what is left on it.
     @discardableResult
     func end(_ link: Link, _ end: LinkEnd) -> LinkMachine.Remains {
-        let draining = link.draining
+        let (draining, wasReady) = (link.draining, link.isReady)
         links.remove(link)
         if mayLinger(link, end) {
             Lingering.close(link.state.transport, on: loop)
@@ -82,7 +83,7 @@ extension Connection {
         if case .drained = end {
             port.events.append(.drained(session: link.session))
         } else {
-            port.events.append(.lost(LinkLoss(link, remains, error, wasReady: draining == nil, at: loop.now)))
+            port.events.append(.lost(LinkLoss(link, remains, error, wasReady: wasReady, at: loop.now)))
         }
         if draining != nil { armDraining() }
         return remains

@@ -39,7 +39,7 @@ extension Connection {
         let consumer = FrameConsumer()
         defer {
             consumer.end()
-            schedule { $0.frameUse?.dropLateReader() }
+            schedule { $0.frameUse?.callIsOver($0) }
             hasConsumer.store(false, ordering: .releasing)
         }
         return try await body(AsyncStream { await self.nextFrame(for: consumer) })

@@ -89,7 +89,7 @@ extension Connection {
         guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
         if restoreNewSubscriptions(session) { return }
         // A response to a request in flight could come later and be matched with another request.
-        guard handshake.requests.count == 0 else {
+        guard handshake.requests.count == 0, !handshake.hasDropped else {
             return attemptFailed(
                 session,
                 HandshakeRefusal("handshake returned with a request still in flight", isPermanent: false)

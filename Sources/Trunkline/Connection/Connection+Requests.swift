@@ -1,8 +1,8 @@
-/// Requests on links: the calls of the client, and what comes back.
+/// Requests on links: the calls of the owner, and what comes back.
 extension Connection {
     // MARK: Onto a link
 
-    /// Called by the client at the end of each batch: sends what may go out, and judges the link. Returns the events,
+    /// Called by the owner at the end of each batch: sends what may go out, and judges the link. Returns the events,
     /// and when to call again.
     nonisolated func work(
         on queue: inout RequestQueue,
@@ -271,7 +271,9 @@ extension Connection {
     private func handOver(_ frames: [Frame], _ link: Link) {
         guard !frames.isEmpty else { return }
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
-        if link.state.machine.wasUsed, machine.state == .ready(session: link.session) { machine.linkAnswered() }
+        if !machine.hasAnswered, link.state.machine.wasUsed, machine.state == .ready(session: link.session) {
+            machine.linkAnswered()
+        }
         // A reader is about to have one of them. If the link ends with them, no other one is needed.
         if !port.isWaiting { port.demand = .none }
         var frames = frames

@@ -19,9 +19,7 @@ import Synchronization
 public actor Connection {
     nonisolated let loop: any EventLoop
     nonisolated let options: ClientOptions
-    /// Copied for every link.
-    nonisolated let codec: ProtocolCodec
-    /// The properties of the protocol and the options that every link needs.
+    /// The protocol, and the options that every link needs.
     nonisolated let rules: LinkRules
     /// The observers of the client; `nil` if there are none.
     nonisolated let observation: Observation?
@@ -34,8 +32,6 @@ public actor Connection {
     var machine: ReconnectMachine
     /// The attempt under way, until its link is ready, with the dialer that turns its endpoint into a connected channel.
     var attempt: Attempt?
-    /// What dialers leave to later ones.
-    let dialMemory = DialMemory()
     /// The connection's view of the host's network.
     var pathView = PathView()
     /// The failures since the last ready link.
@@ -126,7 +122,6 @@ public actor Connection {
     ) {
         self.loop = loop
         self.options = options
-        self.codec = codec
         recorder = options.recorder.map { FlightRecorder($0, on: loop) }
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
@@ -156,6 +151,10 @@ public actor Connection {
     }
 
     // MARK: State
+
+    nonisolated var codec: ProtocolCodec { rules.codec }
+
+    var dialMemory: DialMemory { memory.dialMemory }
 
     var lifecycle: Lifecycle { ending.lifecycle }
 

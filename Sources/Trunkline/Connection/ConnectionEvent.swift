@@ -56,7 +56,7 @@ struct LinkLoss: Sendable {
     /// The link when it ended.
     let link: Timeline.Link
     let cause: any Error
-    /// Whether the link took new requests until it ended.
+    /// Whether the link was ready until it ended, and not draining.
     let wasReady: Bool
 
     init(_ link: Link, _ remains: LinkMachine.Remains, _ cause: any Error, wasReady: Bool, at now: Instant) {

@@ -48,12 +48,18 @@ final class FrameUse: ConnectionOwner {
         finish(connection)
     }
 
-    /// Ends the wait of a task whose call of `withFrames` is over.
-    func dropLateReader() { if reader?.consumer.isOver == true { endReader() } }
+    /// A call of `withFrames` is over: ends the wait of a task that it has left behind.
+    func callIsOver(_ connection: isolated Connection) {
+        guard reader?.consumer.isOver == true else { return }
+        endReader()
+        finish(connection)
+    }
+
+    private func dropLateReader() { if reader?.consumer.isOver == true { endReader() } }
 
     private func endReader(_ reason: ClientError? = nil) {
         guard let reader = reader.take() else { return }
-        endReason = reason
+        if let reason { endReason = reason }
         reader.continuation.resume(returning: nil)
     }
 

@@ -8,6 +8,8 @@ final class HandshakeUse {
     var limit: Limit
     /// Its requests, with their callers.
     var requests = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
+    /// Whether requests were dropped after a failure, so that the link must not become ready without them.
+    private(set) var hasDropped = false
     /// Always empty, because handshakes send no requests in parts.
     private var parts = RequestParts()
     /// Received frames that are not responses and were not requested by `nextMessage()` yet.
@@ -104,15 +106,16 @@ final class HandshakeUse {
     /// Ends the request `id` with `outcome`, unless it has ended.
     func end(_ id: RequestID, _ outcome: Outcome) {
         guard let waiter = requests.forget(id) else { return }
-        if case .failure = outcome, let batch = waiter.batch, batch.stopsAtFailure { dropWaiting(of: batch) }
         waiter.resume(outcome)
+        if let batch = waiter.batch, batch.hasStopped { dropWaiting(of: batch) }
     }
 
-    /// Drops the requests of `batch` that are on no link: its caller is about to have its result.
+    /// Drops the requests of `batch` that are on no link: its caller has its result.
     private func dropWaiting(of batch: Batch) {
         for id in requests.queue.waiting.map(\.id) where requests.waiter(of: id)?.batch === batch {
             _ = requests.remove(id)
             requests.forget(id)
+            hasDropped = true
         }
     }
 

@@ -1,5 +1,7 @@
 /// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
 struct LinkRules: Sendable {
+    /// Copied for every link.
+    let codec: ProtocolCodec
     /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
     let isInOrder: Bool
@@ -14,6 +16,7 @@ struct LinkRules: Sendable {
     let stepObservation: Observation?
 
     init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?, deliversAll: Bool) {
+        self.codec = codec
         self.deliversAll = deliversAll
         stepObservation = observation?.wantsSteps == true ? observation : nil
         checksResponses = codec.checksResponses

@@ -6,7 +6,7 @@
 ///
 /// Confined to the event loop of its connection.
 final class Link {
-    /// The number of the attempt that established it: see `ReconnectMachine.Attempt`.
+    /// The `number` of the attempt that established it: see `ReconnectMachine.Attempt`. Its ID is the session.
     let attempt: Int
     /// The position of this link among all links of the connection, counted from 1.
     let number: Int

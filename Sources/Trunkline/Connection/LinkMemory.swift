@@ -8,6 +8,8 @@ struct LinkMemory {
     var serverInfo: (any Sendable)?
     /// The number of links established so far, ready or not.
     var linksBegun = 0
+    /// The results of dialers for later ones.
+    let dialMemory = DialMemory()
     private var lastID: RequestID = 0
 
     init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }

@@ -11,7 +11,7 @@ final class OwnerPort {
     var demand = ReconnectMachine.Demand.none
     /// Whether the owner holds requests or parts that could not go out.
     var isWaiting = false
-    /// Whether the owner takes only heartbeats at present.
+    /// Whether the owner takes no frames at present; a client still takes heartbeats.
     var isPaused: Bool
     /// How much memory the pushes take, counted as in `Link.Held`, that links have handed over because they ended or
     /// drained, since the owner paused.
