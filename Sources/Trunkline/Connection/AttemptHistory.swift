@@ -1,4 +1,4 @@
-/// The failures since the last ready link, which say why there is none.
+/// The failures since the last ready link, for the errors of callers that wait for one.
 struct AttemptHistory {
     /// The latest failed attempts, oldest first; at most 8.
     private(set) var failures: [ClientError.Attempt] = []
