@@ -15,7 +15,8 @@ struct MetricsLoopbackTests {
                 let tcp = try #require(await client.metrics.connection.tcp)
                 #expect(tcp.smoothedRoundTripTime > .zero && tcp.smoothedRoundTripTime < patience)
                 #expect(tcp.roundTripTimeVariation >= .zero && tcp.congestionWindow > 0)
-                #expect(tcp.retransmissions == 0 && tcp.unacknowledgedSegments <= 1)
+                // A busy machine acknowledges late, and the kernel then sends a segment again.
+                #expect((0...20).contains(tcp.retransmissions) && tcp.unacknowledgedSegments <= 1)
             #endif
             await client.close()
             #expect(await client.metrics.connection.tcp == nil)
