@@ -147,7 +147,7 @@ extension Client: ConnectionOwner {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        ledger.rejected(type: request.type, status: frame.status)
+        ledger.rejected(id, type: request.type, status: frame.status)
         fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
     }
 

@@ -143,8 +143,7 @@ extension Client {
         // The last events come before the waiters are resumed.
         updateReading()
         noteLimit()
-        connection.observation?.deliver()
-        connection.observation?.log?.close(metrics)
+        ledger.closed(metrics)
         resumeClosed(Swift.exchange(&life.closeWaiters, with: []))
     }
 

@@ -152,8 +152,10 @@ public actor Client {
             }
             for part in parts.held { part.fail(error, isSent: false) }
             for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
+            if connection.lifecycle == .closed { return }
             connection.finishClosing()
-            connection.observation?.log?.deallocate(pending: waitingCount)
+            connection.observation?.add(.links, .clientDeallocated(pending: waitingCount))
+            connection.observation?.deliver()
         }
         loop.schedule(LoopClosure { connection.onLoop(end) })
     }

@@ -223,7 +223,7 @@ extension Connection {
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1
-        if let log = observation?.log { log.willBeReady(LinkLog.Ready(link, since: startedAt, at: loop.now)) }
+        observation?.add(.links, .linkReady(ClientEvent.ReadyLink(link, since: startedAt, at: loop.now)))
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
@@ -255,7 +255,7 @@ extension Connection: DialerDelegate {
     }
 }
 
-extension LinkLog.Ready {
+extension ClientEvent.ReadyLink {
     fileprivate init(_ link: Link, since startedAt: Instant?, at now: Instant) {
         self.init(
             endpoint: link.endpoint,

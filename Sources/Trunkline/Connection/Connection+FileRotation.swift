@@ -21,7 +21,8 @@ extension Connection {
     private func saw(_ versions: [FileVersion?], insteadOf known: [FileVersion?]) {
         guard lifecycle < .closing else { return }
         if versions != known {
-            observation?.log?.saw(versions)
+            if versions != memory.seenFiles { observation?.add(.links, .tlsFilesChanged) }
+            memory.seenFiles = versions
             entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
         }
         if let ready { watchFiles(of: ready) }

@@ -193,8 +193,8 @@ public actor Connection {
         let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
         let state = state
         guard readers.update(to: state, waitEnd: end) else { return }
-        if let log = observation?.log, case .waiting(let until, _, _) = machine.state {
-            log.willTry(machine.ring.upcoming(at: until))
+        if let end, let endpoint = machine.ring.upcoming(at: end) {
+            observation?.add(.links, .attemptPlanned(endpoint))
         }
         observation?.add(.links, .stateChanged(state))
         readers.states.yield(state)

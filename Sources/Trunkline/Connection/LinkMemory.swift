@@ -6,6 +6,8 @@ struct LinkMemory {
     var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
     /// The value that the handshake of the latest ready link has stored.
     var serverInfo: (any Sendable)?
+    /// The versions of the TLS files that were last told to differ from those of a link.
+    var seenFiles: [FileVersion?] = []
     /// The number of links established so far, ready or not.
     var linksBegun = 0
     /// The results of dialers for later ones.

@@ -13,8 +13,6 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     let queue: EventQueue<LogRecord>
     private var rules: LogRules
     private var timer: LoopTimer?
-    /// The versions of the TLS files in the latest line about them.
-    private var seenVersions: [FileVersion?] = []
     /// The client, for what is known about its requests when a limit is reached.
     weak var client: Client?
 
@@ -34,40 +32,13 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     // MARK: Facts
 
     func observe(_ events: [ClientEvent]) {
-        for event in events { rules.note(event) }
-        flush()
-    }
-
-    /// Notes that a link is about to be ready.
-    func willBeReady(_ ready: LinkLog.Ready) { rules.note(ready) }
-
-    /// Notes the endpoint of the attempt that follows the wait that is about to be told.
-    func willTry(_ endpoint: Endpoint?) { rules.noteNextEndpoint(endpoint) }
-
-    /// Notes the versions of the files of `options.tls`, which differ from those of the present link.
-    func saw(_ versions: [FileVersion?]) {
-        guard versions != seenVersions else { return }
-        seenVersions = versions
-        rules.noteChangedFiles(at: loop.now)
-        deliver()
-    }
-
-    /// Notes an error response. Its line is written in the next turn, with others.
-    func rejected(type: UInt32, status: UInt32) {
-        rules.noteRejected(type: type, status: status)
-        arm()
-    }
-
-    /// Writes the last line of a client that was closed.
-    func close(_ metrics: Client.Metrics) {
-        rules.close(metrics, at: loop.now)
-        end()
-    }
-
-    /// Writes the last line of a client that was deallocated, with `pending` requests that had not ended.
-    func deallocate(pending: Int) {
-        rules.deallocate(pending: pending, at: loop.now)
-        end()
+        var isUrgent = false
+        for event in events {
+            rules.note(event)
+            if case .requestRejected = event.content {} else { isUrgent = true }
+        }
+        // Error responses are written in the next turn, with others.
+        if isUrgent { flush() } else { arm() }
     }
 
     // MARK: Writing
@@ -77,11 +48,6 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
     private func flush() {
         let now = loop.now
         rules.flush(at: now, rules.needsLoad(at: now) ? client?.load(at: now) : nil)
-        deliver()
-        arm()
-    }
-
-    private func end() {
         deliver()
         arm()
     }

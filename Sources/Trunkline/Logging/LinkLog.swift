@@ -4,16 +4,7 @@
 /// which further ones are only counted, and summarised at intervals that grow from 10 s to 10 min. An episode ends when a
 /// link has lasted for a minute.
 struct LinkLog: Sendable {
-    /// What is known about a link that is ready.
-    struct Ready: Sendable {
-        var endpoint: Endpoint
-        var address: String?
-        var session: UInt64
-        var attempt: Int
-        /// The time from the beginning of its attempt.
-        var duration: Duration
-        var tlsVersion: String?
-    }
+    typealias Ready = ClientEvent.ReadyLink
 
     private enum Note: Sendable {
         case ready(Ready)
@@ -73,11 +64,19 @@ struct LinkLog: Sendable {
 
     mutating func changed(to state: ConnectionState, at now: Instant) {
         if case .ready(let endpoint, let session) = state {
-            let plain = Ready(endpoint: endpoint, session: session, attempt: 1, duration: .zero)
+            let plain = Ready(
+                endpoint: endpoint,
+                address: nil,
+                session: session,
+                attempt: 1,
+                duration: .zero,
+                tlsVersion: nil
+            )
             let ready = upcoming?.session == session ? upcoming : nil
             notes.append((.ready(ready ?? plain), now))
             upcoming = nil
         }
+        if case .waiting = state {} else { nextEndpoint = nil }
         (self.state, stateAt) = (state, now)
     }
 

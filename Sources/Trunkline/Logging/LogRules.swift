@@ -39,12 +39,6 @@ struct LogRules: Sendable {
         return endpoints.isEmpty ? "no endpoint" : first + (endpoints.count > 8 ? ", … (\(endpoints.count))" : "")
     }
 
-    /// Notes what is known about a link that is about to be ready. The event of its state follows.
-    mutating func note(_ ready: LinkLog.Ready) { links.upcoming = ready }
-
-    /// Notes the endpoint of the attempt that follows the present wait. The event of its state follows.
-    mutating func noteNextEndpoint(_ endpoint: Endpoint?) { links.nextEndpoint = endpoint }
-
     /// Whether the next `flush` at `now` needs a `Load`.
     func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) }
 
@@ -54,6 +48,14 @@ struct LogRules: Sendable {
         switch event.content {
         case .requestFailed(let id, let error, _): requests.failed(id, error)
         case .requestRefused(let error): requests.refused(error)
+        case .requestRejected(_, let type, let status): requests.rejected(type: type, status: status)
+        case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
+        case .linkReady(let link): links.upcoming = link
+        case .tlsFilesChanged:
+            let text = "a certificate or key file of options.tls has changed: the next link is established with it"
+            sheet.add(.info, "tls.files_changed", at: event.instant, text)
+        case .clientClosed(let metrics): close(metrics, at: event.instant)
+        case .clientDeallocated(let pending): deallocate(pending: pending, at: event.instant)
         case .stateChanged(let state): links.changed(to: state, at: event.instant)
         case .linkDraining(let endpoint, let session, let cause):
             links.drains(endpoint, session, cause, at: event.instant)
@@ -70,15 +72,6 @@ struct LogRules: Sendable {
             break
         }
     }
-
-    /// Notes that a file of `options.tls` has changed while there is a link.
-    mutating func noteChangedFiles(at now: Instant) {
-        let text = "a certificate or key file of options.tls has changed: the next link is established with it"
-        sheet.add(.info, "tls.files_changed", at: now, text)
-    }
-
-    /// Notes an error response.
-    mutating func noteRejected(type: UInt32, status: UInt32) { requests.rejected(type: type, status: status) }
 
     /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
@@ -114,16 +107,14 @@ struct LogRules: Sendable {
     // MARK: The end
 
     /// Writes what was only counted so far, and the last line.
-    mutating func close(_ metrics: Client.Metrics, at now: Instant) {
-        if isClosed { return }
+    private mutating func close(_ metrics: Client.Metrics, at now: Instant) {
         finish(at: now)
         let life = now.since(createdAt)
         sheet.add(.info, "client.closed", at: now, Self.summary(of: metrics, life), Self.fields(of: metrics, life))
     }
 
     /// Writes the last line of a client that was deallocated without being closed.
-    mutating func deallocate(pending: Int, at now: Instant) {
-        if isClosed { return }
+    private mutating func deallocate(pending: Int, at now: Instant) {
         finish(at: now)
         let lost = pending == 0 ? "" : "; \(LogText.count(pending, "request")) had not ended"
         let message = "the client was deallocated without close() after \(LogText.time(now.since(createdAt)))\(lost)"

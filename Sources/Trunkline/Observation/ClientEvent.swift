@@ -15,12 +15,12 @@ public struct ClientEvent: Sendable {
 
         /// The beginning and the end of requests: accepted, answered, written (one-way), failed, refused.
         public static let requests = Kinds(rawValue: 1)
-        /// Only those events of ``requests`` that report a failure: failed, cancelled, refused. Requests that succeed
-        /// cost nothing.
+        /// Only failures: those events of ``requests`` that report one (failed, cancelled, refused), and
+        /// ``Content/requestRejected(id:type:status:)``. Requests that succeed cost nothing.
         public static let failures = Kinds(rawValue: 64)
         /// What happens to requests in between: waiting, admitted, written, first part, retrying, late response.
         public static let steps = Kinds(rawValue: 2)
-        /// The state of the connection, and the ends of links.
+        /// The state of the connection, links that are ready, the ends of links, and the end of the client.
         public static let links = Kinds(rawValue: 4)
         /// Limits that are reached, and no longer reached.
         public static let limits = Kinds(rawValue: 8)
@@ -28,7 +28,7 @@ public struct ClientEvent: Sendable {
         public static let pushes = Kinds(rawValue: 16)
         /// Changes of the list of endpoints.
         public static let endpoints = Kinds(rawValue: 32)
-        /// All events.
+        /// All events, except those that ``failures`` has besides ``requests``: an error response is told with the others.
         public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints]
     }
 
@@ -92,6 +92,22 @@ public struct ClientEvent: Sendable {
         }
     }
 
+    /// A link that is ready.
+    public struct ReadyLink: Sendable, Hashable {
+        /// The endpoint of the server.
+        public let endpoint: Endpoint
+        /// The address of the server; `nil` for a Unix domain socket.
+        public let address: String?
+        /// The session number of the link.
+        public let session: UInt64
+        /// One more than the number of attempts in a row that failed before this one.
+        public let attempt: Int
+        /// The time from the beginning of the attempt.
+        public let duration: Duration
+        /// The version of TLS; `nil` in plaintext.
+        public let tlsVersion: String?
+    }
+
     /// What happened. `id` is the number of the request among all requests of the client.
     ///
     /// The most frequent events name all requests to which the same happened in one step of the event loop, in order.
@@ -118,14 +134,26 @@ public struct ClientEvent: Sendable {
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
+        /// The server answered the request with an error. Told only to observers of ``Kinds/failures``.
+        case requestRejected(id: UInt64, type: UInt32, status: UInt32)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: UInt64)
         /// The state of the connection changed.
         indirect case stateChanged(ConnectionState)
+        /// The next attempt goes to this endpoint, after the wait that the next event tells.
+        indirect case attemptPlanned(Endpoint)
+        /// A link is about to be ready: the next event tells the state.
+        indirect case linkReady(ReadyLink)
         /// A link takes no new requests; those in flight may finish.
         indirect case linkDraining(Endpoint, session: UInt64, DisconnectCause)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
+        /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
+        case tlsFilesChanged
+        /// The client is closed, with these metrics. Only calls that are refused follow.
+        indirect case clientClosed(Client.Metrics)
+        /// The client was deallocated without being closed, and this many requests had not ended. The last event.
+        case clientDeallocated(pending: Int)
         /// A limit is reached.
         case limitReached(Limit)
         /// The limit is no longer reached.
@@ -178,7 +206,10 @@ extension ClientEvent {
         case .requestsAccepted, .requestsAnswered, .messageWritten, .requestFailed, .requestRefused: .requests
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
-        case .stateChanged, .linkDraining, .linkEnded: .links
+        case .requestRejected: .failures
+        case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .tlsFilesChanged, .clientClosed,
+            .clientDeallocated:
+            .links
         case .limitReached, .limitCleared: .limits
         case .pushesDropped: .pushes
         case .endpointsChanged: .endpoints
@@ -198,11 +229,17 @@ extension ClientEvent {
         case .requestFailed(_, let error, _): error.code == .cancelled ? "request.cancelled" : "request.failed"
         case .requestRetrying: "request.retrying"
         case .requestRefused: "request.refused"
+        case .requestRejected: "request.rejected"
         case .lateResponse: "request.late_response"
         case .stateChanged(let state): "connection.\(state.name)"
+        case .attemptPlanned: "attempt.planned"
+        case .linkReady: "link.ready"
         case .linkDraining: "link.draining"
         case .linkEnded(let report):
             report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
+        case .tlsFilesChanged: "tls.files_changed"
+        case .clientClosed: "client.closed"
+        case .clientDeallocated: "client.deallocated"
         case .limitReached: "limit.reached"
         case .limitCleared: "limit.cleared"
         case .pushesDropped: "pushes.dropped"
@@ -235,7 +272,18 @@ extension ClientEvent {
         case .requestRetrying(let id, let tryNumber, let delay):
             return [("id", number(id)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
+        case .requestRejected(let id, let type, let status):
+            return [("id", number(id)), ("type", number(type)), ("status", number(status))]
         case .stateChanged(let state): return state.fields
+        case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
+        case .linkReady(let link): return link.fields
+        case .tlsFilesChanged: return []
+        case .clientClosed(let metrics):
+            return [
+                ("requests", number(metrics.requests)), ("failed", number(metrics.failed)),
+                ("links", number(metrics.connection.links)),
+            ]
+        case .clientDeallocated(let pending): return [("pending", number(pending))]
         case .linkDraining(let endpoint, let session, let cause):
             return [
                 ("endpoint", .text("\(endpoint)")), ("session", number(session)), ("cause", .text(cause.rawValue)),
@@ -284,6 +332,19 @@ extension ConnectionState {
             ]
         case .noNetwork(let cause): [("cause", .text(cause.rawValue))]
         }
+    }
+}
+
+extension ClientEvent.ReadyLink {
+    fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
+        var fields: [(name: String, value: ClientEvent.Value)] = [("endpoint", .text("\(endpoint)"))]
+        if let address { fields.append(("address", .text(address))) }
+        fields += [
+            ("session", .integer(Int64(clamping: session))), ("attempt", .integer(Int64(attempt))),
+            ("duration", .seconds(duration.inSeconds)),
+        ]
+        if let tlsVersion { fields.append(("tls", .text(tlsVersion))) }
+        return fields
     }
 }
 

@@ -16,7 +16,7 @@
 /// they happened, and so are those of links. Within one step, an event of a link may come before those of requests that
 /// ended earlier. A client without observers makes no events.
 ///
-/// If a client is deallocated without ``Client/close()``, its requests end without an event.
+/// If a client is deallocated without ``Client/close()``, its requests end without an event of their own.
 public protocol ClientObserver: Sendable {
     /// The events that the observer wants. Read once, when the client is created. Default: all.
     ///

@@ -191,7 +191,9 @@ final class RequestLedger {
     }
 
     /// A request was answered with an error of the server.
-    func rejected(type: UInt32, status: UInt32) { observation?.log?.rejected(type: type, status: status) }
+    func rejected(_ id: RequestID, type: UInt32, status: UInt32) {
+        tell(.failures, .requestRejected(id: id, type: type, status: status))
+    }
 
     /// A one-way message was written. `succeeded` follows.
     func written(_ id: RequestID, _ request: RequestFacts, at now: Instant) {
@@ -333,6 +335,12 @@ final class RequestLedger {
     func linkIsLost(_ unsent: [QueuedRequest], wasReady: Bool, at now: Instant) {
         if wasReady { linkGaps.begin(at: now) }
         for request in unsent { waits(request.id, for: .link) }
+    }
+
+    /// The client is closed. Nothing is told after this.
+    func closed(_ metrics: @autoclosure () -> Client.Metrics) {
+        tell(.links, .clientClosed(metrics()))
+        observation?.deliver()
     }
 
     // MARK: Frames

@@ -40,25 +40,23 @@ import Testing
         }
 
         mutating func becomesReady(_ session: UInt64, at endpoint: Endpoint = "a:1", tls: String? = nil) {
-            rules.note(
-                LinkLog.Ready(
-                    endpoint: endpoint,
-                    address: "10.0.0.8:1",
-                    session: session,
-                    attempt: 1,
-                    duration: .milliseconds(12),
-                    tlsVersion: tls
-                )
+            let link = ClientEvent.ReadyLink(
+                endpoint: endpoint,
+                address: "10.0.0.8:1",
+                session: session,
+                attempt: 1,
+                duration: .milliseconds(12),
+                tlsVersion: tls
             )
-            add(.stateChanged(.ready(endpoint, session: session)))
+            add(.linkReady(link), .stateChanged(.ready(endpoint, session: session)))
         }
 
         /// An attempt fails, and the next one follows after `delay`.
         mutating func fails(_ number: Int, _ error: TransportError, delay: Duration = .milliseconds(120)) {
             let cause = DisconnectCause(error)
-            rules.noteNextEndpoint("b:2")
             add(
                 .linkEnded(report(.connecting, cause, error, attempt: number)),
+                .attemptPlanned("b:2"),
                 .stateChanged(.waiting(delay: delay, attempt: number + 1, cause: cause))
             )
         }
@@ -100,7 +98,7 @@ import Testing
     @Test func aHealthyLifeIsThreeLines() {
         var rules = LogRules(ClientLogging(name: "gateway") { _ in }, of: ["a:1"], at: Instant(nanoseconds: 0))
         var records = rules.takeRecords()
-        let ready = LinkLog.Ready(
+        let ready = ClientEvent.ReadyLink(
             endpoint: "a:1",
             address: "10.0.0.8:1",
             session: 1,
@@ -108,8 +106,8 @@ import Testing
             duration: .milliseconds(12),
             tlsVersion: "TLSv1.3"
         )
-        rules.note(ready)
         let now = Instant(nanoseconds: 5_000_000_000)
+        rules.note(ClientEvent(.linkReady(ready), at: now))
         for state in [ConnectionState.connecting("a:1", attempt: 1), .ready("a:1", session: 1)] {
             rules.note(ClientEvent(.stateChanged(state), at: now))
         }
@@ -119,7 +117,7 @@ import Testing
         var metrics = Client.Metrics()
         (metrics.requests, metrics.responses) = (12_345, 12_345)
         metrics.connection.links = 1
-        rules.close(metrics, at: Instant(nanoseconds: 7_200_000_000_000))
+        rules.note(ClientEvent(.clientClosed(metrics), at: Instant(nanoseconds: 7_200_000_000_000)))
         records += rules.takeRecords()
         #expect(
             records.map(\.description) == [
@@ -135,10 +133,19 @@ import Testing
         var log = Log()
         log.becomesReady(1)
         _ = log.takeAll()
-        log.rules.note(
-            LinkLog.Ready(endpoint: "b:2", address: nil, session: 2, attempt: 1, duration: .milliseconds(3))
+        let next = ClientEvent.ReadyLink(
+            endpoint: "b:2",
+            address: nil,
+            session: 2,
+            attempt: 1,
+            duration: .milliseconds(3),
+            tlsVersion: nil
         )
-        log.add(.linkDraining("a:1", session: 1, .goAway), .stateChanged(.ready("b:2", session: 2)))
+        log.add(
+            .linkDraining("a:1", session: 1, .goAway),
+            .linkReady(next),
+            .stateChanged(.ready("b:2", session: 2))
+        )
         log.add(.linkEnded(log.report(.draining, .goAway)))
         #expect(
             log.takeLines() == [
@@ -154,10 +161,10 @@ import Testing
         log.becomesReady(4)
         _ = log.takeAll()
         log.pass(.seconds(720))
-        log.rules.noteNextEndpoint("b:2")
         let error = TransportError(.halfOpen, "no complete frame from a:1 within 10.0 seconds of a ping")
         log.add(
             .linkEnded(log.report(.ready, .halfOpen, error, lifetime: .seconds(720), lost: 3, unsent: 120)),
+            .attemptPlanned("b:2"),
             .stateChanged(.waiting(delay: .milliseconds(120), attempt: 2, cause: .halfOpen))
         )
         let record = try #require(log.takeAll().first)
@@ -227,9 +234,9 @@ import Testing
         log.becomesReady(1)
         _ = log.takeAll()
         for session in 2...400 {
-            log.rules.noteNextEndpoint("a:1")
             log.add(
                 .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(1), lost: 2)),
+                .attemptPlanned("a:1"),
                 .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
             )
             log.pass(.milliseconds(500))
@@ -332,9 +339,12 @@ import Testing
 
     @Test func errorResponsesAreCountedByTypeAndStatus() {
         var log = Log()
-        for _ in 0..<3 { log.rules.noteRejected(type: 0x410, status: 500) }
+        func reject(_ type: UInt32, _ status: UInt32) {
+            log.rules.note(ClientEvent(.requestRejected(id: 1, type: type, status: status), at: log.now))
+        }
+        for _ in 0..<3 { reject(0x410, 500) }
         log.flush()
-        for status in 0..<100 { log.rules.noteRejected(type: 1, status: UInt32(status)) }
+        for status in 0..<100 { reject(1, UInt32(status)) }
         log.pass(.seconds(30))
         let records = log.takeAll()
         #expect(
@@ -474,9 +484,7 @@ import Testing
         log.fails(1, Self.refused)
         log.fails(2, Self.refused)
         _ = log.takeAll()
-        log.rules.deallocate(pending: 2, at: log.now)
-        log.rules.close(Client.Metrics(), at: log.now)
-        log.flush()
+        log.add(.clientDeallocated(pending: 2), .clientClosed(Client.Metrics()))
         #expect(log.takeEvents() == ["links.unstable", "requests.failed", "client.deallocated"])
     }
 }

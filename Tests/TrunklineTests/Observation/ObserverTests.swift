@@ -45,11 +45,14 @@ struct ObserverTests {
             let states =
                 Wire.isSecured
                 ? ["connecting", "resolving", "connecting", "securing", "ready"] : ["resolving", "connecting", "ready"]
-            #expect(Array(collector.names(.links).prefix(states.count)) == states.map { "connection.\($0)" })
+            let links = collector.names(.links)
+            let told = links.filter { $0.hasPrefix("connection.") }
+            #expect(Array(told.prefix(states.count)) == states.map { "connection.\($0)" })
+            #expect(links.suffix(2) == ["link.ready", "connection.ready"])
             let times = collector.events.map(\.time)
             #expect(times == times.sorted())
         }
-        #expect(collector.names.suffix(2) == ["link.ended", "connection.closed"])
+        #expect(collector.names.suffix(3) == ["link.ended", "connection.closed", "client.closed"])
     }
 
     @Test func failuresAreToldWithTheirTimelines() throws {
@@ -341,7 +344,7 @@ struct EventQueueTests {
                 let began = ContinuousClock.now
                 if round % 2 == 0 { await client.close() } else { await client.closeNow() }
                 if began.duration(to: .now) >= .seconds(2) { return }
-                for observer in observers { #expect(observer.names.withLock(\.last) == "connection.closed") }
+                for observer in observers { #expect(observer.names.withLock(\.last) == "client.closed") }
                 #expect(dumped.withLock(\.self) == [.closedLocally])
             }
         }
@@ -360,8 +363,8 @@ struct EventQueueTests {
             async let second: Void = client.closeNow()
             _ = await (first, second)
             #expect(slow.seen.withLock(\.calls) == 1)
-            for _ in 0..<30_000 where collector.names.last != "connection.closed" { await moment() }
-            #expect(collector.names.last == "connection.closed")
+            for _ in 0..<30_000 where collector.names.last != "client.closed" { await moment() }
+            #expect(collector.names.last == "client.closed")
             slow.isReleased.withLock { $0 = true }
         }
     }

@@ -70,7 +70,8 @@ extension EventLedger.State {
             ended.insert(id)
         case .lateResponse(let id): if !ended.contains(id) { contradictions.append("not ended: \(event)") }
         case .requestRefused: refused += 1
-        case .stateChanged, .linkDraining, .linkEnded, .limitReached, .limitCleared, .pushesDropped, .endpointsChanged:
+        case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
+            .pushesDropped, .endpointsChanged, .tlsFilesChanged, .requestRejected, .clientClosed, .clientDeallocated:
             break
         @unknown default: contradictions.append("unknown: \(event)")
         }
