@@ -109,7 +109,7 @@ final class Board: ClientObserver {
     let interests: ClientEvent.Kinds = [.links, .limits, .pushes]
     struct Content {
         var lines: [(time: Duration, text: String)] = []
-        var links: [UInt64: (state: String, since: Duration)] = [:]
+        var links: [SessionID: (state: String, since: Duration)] = [:]
         var state = ConnectionState.idle
         var dropped = 0
     }

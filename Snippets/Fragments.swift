@@ -201,7 +201,7 @@ struct BoundLineCodec: FrameCodec, FieldDefaultsCodec {
 }
 
 func delete(with client: Client, _ options: inout ClientOptions) async throws {
-    options.handshake.perform = { link in try await link.setDefault("link", to: link.session) }
+    options.handshake.perform = { link in try await link.setDefault("link", to: link.session.number) }
 
     let job = try await client.send(Request(body: "reserve"))
     var delete = Request(body: "delete 7")

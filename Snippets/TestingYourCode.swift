@@ -160,7 +160,7 @@ func becomesReadyAgain() async throws {
         let client = Client(to: "prices:7000", speaking: .standard, on: network.loops)
         // Reads the states while the test goes on. A child task stays on the simulation.
         let states = client.states
-        async let sessions = states.reduce(into: [UInt64]()) { sessions, state in
+        async let sessions = states.reduce(into: [SessionID]()) { sessions, state in
             if case .ready(_, let session) = state { sessions.append(session) }
         }
         try await client.connect()

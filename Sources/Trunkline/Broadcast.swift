@@ -46,7 +46,7 @@ extension Connection {
         // The reader may have ended already; then no termination handler would run.
         if let first, case .terminated = stream.yield(first) { return }
         guard lifecycle < .closed else { return stream.finish() }
-        let id = memory.nextID()
+        let id = memory.nextNumber()
         access(self) { $0.add(stream, id: id) }
         stream.onTermination = { [weak self] _ in
             self?.schedule { connection in access(connection) { $0.remove(id) } }

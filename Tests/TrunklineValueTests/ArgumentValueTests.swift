@@ -105,7 +105,6 @@ struct ArgumentValueTests {
             "Frame.init(serial: SerialNumber)",
             "Frame.init(type: UInt32, serial: SerialNumber, status: UInt32)",
             "Frame.serial: SerialNumber",
-            "Frame.session: UInt64",
             "Frame.status: UInt32",
             "Frame.type: UInt32",
             "Frame.subscript -> UInt64?",
@@ -114,7 +113,7 @@ struct ArgumentValueTests {
         ) {
             for (number, short) in zip(UInt64.extremes, UInt32.extremes) {
                 var frame = Frame(.request, serial: number, head: "head")
-                (frame.type, frame.status, frame.session) = (short, short, number)
+                (frame.type, frame.status, frame.session) = (short, short, SessionID(number))
                 frame["contentType"] = number
                 frame["serial"] = number
                 _ = (frame.contentType, "\(frame)")
@@ -501,7 +500,6 @@ struct ArgumentValueTests {
                 "ConnectionState.handshaking(attempt: Int)",
                 "ConnectionState.resolving(attempt: Int)",
                 "ConnectionState.securing(attempt: Int)",
-                "ConnectionState.ready(session: UInt64)",
                 "ConnectionState.waiting(delay: Duration, attempt: Int)"
             ) {
                 for attempt in Int.extremes {
@@ -514,32 +512,41 @@ struct ArgumentValueTests {
                         _ = "\(ConnectionState.waiting(delay: delay, attempt: attempt, cause: .refused))"
                     }
                 }
-                for session in UInt64.extremes { _ = "\(ConnectionState.ready("a:1", session: session))" }
+                for number in UInt64.extremes { _ = "\(ConnectionState.ready("a:1", session: SessionID(number)))" }
             },
             ValueCase(
-                "ClientEvent.Content.lateResponse(id: UInt64)",
-                "ClientEvent.Content.messageWritten(id: UInt64, after: Duration)",
+                "ClientEvent.Content.clientDeallocated(pending: Int)",
+                "ClientEvent.Content.messageWritten(after: Duration)",
                 "ClientEvent.Content.pushesDropped(_: Int)",
-                "ClientEvent.Content.requestAdmitted(id: UInt64, session: UInt64)",
-                "ClientEvent.Content.requestFailed(id: UInt64, after: Duration)",
-                "ClientEvent.Content.requestFirstPart(id: UInt64)",
-                "ClientEvent.Content.requestRetrying(id: UInt64, tryNumber: Int, delay: Duration)",
-                "ClientEvent.Content.requestWaiting(id: UInt64)",
-                "ClientEvent.Content.requestsWritten(ids: [UInt64], session: UInt64)",
-                "ClientEvent.Content.linkDraining(session: UInt64)",
+                "ClientEvent.Content.requestFailed(after: Duration)",
+                "ClientEvent.Content.requestRejected(type: UInt32, status: UInt32)",
+                "ClientEvent.Content.requestRetrying(tryNumber: Int, delay: Duration)",
+                "RequestID.init(_: UInt64)",
+                "RequestID.init(integerLiteral: UInt64)",
+                "RequestID.advanced(by: Int)",
+                "SessionID.init(_: UInt64)",
+                "SessionID.init(integerLiteral: UInt64)",
                 "ClientEvent.Value.integer(_: Int64)",
                 "ClientEvent.Value.seconds(_: Double)"
             ) {
-                for id in UInt64.extremes {
+                for number in UInt64.extremes {
+                    let (id, session) = (RequestID(number), SessionID(number))
+                    #expect(RequestID(integerLiteral: number) == id && SessionID(integerLiteral: number) == session)
+                    #expect("\(id)" == "\(number)" && "\(session)" == "\(number)")
+                    for count in Int.extremes { #expect(id.distance(to: id.advanced(by: count)) == count) }
                     for duration in Duration.extremes {
                         let contents: [ClientEvent.Content] = [
                             .lateResponse(id: id), .messageWritten(id: id, after: duration), .pushesDropped(.max),
-                            .requestAdmitted(id: id, session: id), .requestFirstPart(id: id),
+                            .requestAdmitted(id: id, session: session), .requestFirstPart(id: id),
                             .requestFailed(id: id, ClientError(.timedOut, .unknown, "a"), after: duration),
                             .requestRetrying(id: id, tryNumber: .min, delay: duration),
                             .requestWaiting(id: id, for: .link),
-                            .requestsWritten(ids: [id], session: id), .linkDraining("a:1", session: id, .goAway),
+                            .requestsWritten(ids: [id], session: session),
+                            .linkDraining("a:1", session: session, .goAway),
                             .requestRetrying(id: id, tryNumber: .max, delay: duration), .pushesDropped(.min),
+                            .requestRejected(id: id, type: .max, status: .max),
+                            .requestRejected(id: id, type: .min, status: .min),
+                            .clientDeallocated(pending: .min), .clientDeallocated(pending: .max),
                         ]
                         for content in contents { _ = ClientEvent(content, at: Instant(nanoseconds: .max)).fields }
                     }

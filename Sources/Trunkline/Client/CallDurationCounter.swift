@@ -10,18 +10,18 @@ struct CallDurationCounter {
     private var successes = DurationCounter()
     /// The calls that failed, likewise.
     private var failures: [ClientError.Code: LatencyHistogram] = [:]
-    /// The session of the present link; 0 without a link.
-    private var session: UInt64 = 0
+    /// The session of the present link; `nil` without a link.
+    private var session: SessionID?
     /// The endpoint of the present link; `nil` without a link, or if the endpoint is not counted apart.
     private var endpoint: Endpoint?
     /// The draining links.
-    private(set) var draining: [(session: UInt64, endpoint: Endpoint?)] = []
+    private(set) var draining: [(session: SessionID, endpoint: Endpoint?)] = []
     /// The other calls.
     private var counted: [Endpoint?: Client.Metrics.CallDurations] = [:]
 
-    /// Records a call that succeeded on the link of `session`, or on no link (0).
+    /// Records a call that succeeded on the link of `session`, or on no link (`nil`).
     @inline(__always)
-    mutating func record(nanoseconds: Int64, on session: UInt64) {
+    mutating func record(nanoseconds: Int64, on session: SessionID?) {
         if session == self.session {
             successes.record(nanoseconds: nanoseconds)
         } else {
@@ -30,12 +30,12 @@ struct CallDurationCounter {
     }
 
     @inline(never)
-    private mutating func recordElsewhere(_ nanoseconds: Int64, on session: UInt64) {
+    private mutating func recordElsewhere(_ nanoseconds: Int64, on session: SessionID?) {
         counted[key(of: session), default: .init()].all.record(nanoseconds: nanoseconds)
     }
 
-    /// Records a call that failed on the link of `session`, or on no link (0).
-    mutating func record(nanoseconds: Int64, _ failure: ClientError.Code, on session: UInt64) {
+    /// Records a call that failed on the link of `session`, or on no link (`nil`).
+    mutating func record(nanoseconds: Int64, _ failure: ClientError.Code, on session: SessionID?) {
         if session == self.session {
             failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds)
         } else {
@@ -47,7 +47,7 @@ struct CallDurationCounter {
     }
 
     /// The link of `session` takes new requests.
-    mutating func begin(_ session: UInt64, to endpoint: Endpoint) {
+    mutating func begin(_ session: SessionID, to endpoint: Endpoint) {
         leave()
         self.session = session
         let isCounted = counted[endpoint] != nil || counted.count < Self.maximumEndpoints
@@ -56,19 +56,19 @@ struct CallDurationCounter {
 
     /// The present link takes no new requests.
     mutating func drain() {
-        draining.append((session, endpoint))
+        if let session { draining.append((session, endpoint)) }
         leave()
     }
 
     /// The link of `session` has ended.
-    mutating func end(_ session: UInt64) {
+    mutating func end(_ session: SessionID) {
         if session == self.session { leave() } else { draining.removeAll { $0.session == session } }
     }
 
     private mutating func leave() {
         counted = byEndpoint
         (successes, failures) = (DurationCounter(), [:])
-        (session, endpoint) = (0, nil)
+        (session, endpoint) = (nil, nil)
     }
 
     /// All calls, with an entry for the present link even if it has none.
@@ -76,13 +76,13 @@ struct CallDurationCounter {
         var present = Client.Metrics.CallDurations()
         (present.all, present.failures) = (successes.histogram, failures)
         for durations in failures.values { present.all.merge(durations) }
-        if session == 0, present.all.count == 0 { return counted }
+        if session == nil, present.all.count == 0 { return counted }
         var all = counted
         all[endpoint, default: .init()].merge(present)
         return all
     }
 
-    private func key(of session: UInt64) -> Endpoint? {
+    private func key(of session: SessionID?) -> Endpoint? {
         draining.first { $0.session == session }?.endpoint
     }
 }

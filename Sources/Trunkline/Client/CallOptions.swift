@@ -119,7 +119,7 @@ struct ResolvedOptions: Sendable {
     /// False for a one-way message.
     var expectsResponse = true
     /// The only session in which the request may go out; `nil` for any.
-    var session: UInt64?
+    var session: SessionID?
     /// Receives the timeline of the request.
     var recorder: TimelineRecorder?
     /// The fate of what the same call has sent before this request. See `ClientError.after(_:)`.

@@ -155,7 +155,7 @@ extension Client: LoopActor, CommandQueueOwner {
             expectsResponse,
             isOpen: isPart,
             latest,
-            on: 0,
+            on: nil,
             orWaitsFor: isReady ? .turn : .link
         )
         if expectsResponse, isPart { parts.begin(id, type: type) }
@@ -174,15 +174,15 @@ extension Client: LoopActor, CommandQueueOwner {
         var admitted = 0
         if lifecycle == .open, directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0, !options.areTracked {
             admitted = admitNow(batched, first: first, batch)
-            ledger.accepted(batched, admitted, first: first, options, on: session)
+            if let session { ledger.accepted(batched, admitted, first: first, options, on: session) }
         }
         for index in admitted..<batched.count {
             let frame = batched[index].frame
             let waiter = Waiter(.batch(batch, index: index), options, frame)
-            register(first + RequestID(index), frame, waiter, options.accepted, nil, options.expectsResponse)
+            register(first.advanced(by: index), frame, waiter, options.accepted, nil, options.expectsResponse)
         }
         if lifecycle == .open, let deadline = options.deadline {
-            requests.watch(first...(first + RequestID(batched.count) - 1), deadline)
+            requests.watch(first...first.advanced(by: batched.count - 1), deadline)
         }
     }
 
@@ -198,7 +198,7 @@ extension Client: LoopActor, CommandQueueOwner {
         )
         directRoom -= admitted
         requests.registerAdmissions(accepted: options.accepted, at: ledger.batchTime) { id in
-            let index = Int(id - first)
+            let index = first.distance(to: id)
             return (batched[index].type, Waiter(.batch(batch, index: index)))
         }
         return admitted

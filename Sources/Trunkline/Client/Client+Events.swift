@@ -64,7 +64,7 @@ extension Client: ConnectionOwner {
             resumeConnectWaiters(nil)
         case .pushesBegin(let session): streams.notePushes(from: session)
         case .returned(let unsent):
-            session = 0
+            session = nil
             giveBack(unsent)
             ledger.linkDrains(unsent, at: now)
             endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
@@ -227,7 +227,7 @@ extension Client: ConnectionOwner {
 
     /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
     private func take(_ loss: LinkLoss, at now: Instant) {
-        if loss.wasReady { session = 0 }
+        if loss.wasReady { session = nil }
         parts.noteDropped(loss.remains.unsentParts)
         giveBack(loss.remains.unsent)
         ledger.linkIsLost(loss.remains.unsent, wasReady: loss.wasReady, at: now)

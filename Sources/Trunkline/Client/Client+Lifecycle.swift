@@ -100,7 +100,7 @@ extension Client {
 
     // MARK: On the loop
 
-    func connect(_ id: UInt64, _ continuation: Continuation<ClientError?>) {
+    func connect(_ id: RequestID, _ continuation: Continuation<ClientError?>) {
         guard lifecycle == .open else {
             return continuation.resume(returning: .clientIsClosed)
         }

@@ -146,14 +146,14 @@ extension Client {
         answering push: PushMessage,
         timeout: Timeout = .default
     ) async throws(ClientError) {
-        guard push.session != 0 else {
+        guard let session = push.session else {
             throw ClientError(.invalidArgument, .notSent, "the push was not received from a server")
         }
         var frame = request.frame
         (frame.kind, frame.serial) = (.response, push.serial)
         let callOptions = CallOptions(retry: .never, waitsForReady: false)
         var options = try resolved(callOptions, timeout, expectsResponse: false)
-        options.session = push.session
+        options.session = session
         _ = try await outcome(of: frame, options, as: .post).get()
     }
 
@@ -182,7 +182,9 @@ extension Client {
         }
     }
 
-    nonisolated func nextRequestID() -> RequestID { requestIDs.wrappingAdd(1, ordering: .relaxed).newValue }
+    nonisolated func nextRequestID() -> RequestID {
+        RequestID(requestIDs.wrappingAdd(1, ordering: .relaxed).newValue)
+    }
 
     /// Returns the options of a call that begins now. Fails if its timeout is not positive.
     nonisolated func resolved(
@@ -305,16 +307,16 @@ extension Client {
         return await interceptedOutcomes(form, of: requests, options)
     }
 
-    /// Sends requests, which have passed the interceptors, and returns the ID of the first one and their outcomes.
+    /// Sends requests, which have passed the interceptors, and returns the ID of the first one and their outcomes. The
+    /// ID is `nil` if nothing was sent.
     nonisolated func plainOutcomes(
         of requests: [Request],
         _ options: ResolvedOptions
-    ) async -> (first: RequestID, outcomes: [Outcome]) {
-        guard !requests.isEmpty else { return (0, []) }
-        if Task.isCancelled { return (0, requests.map { _ in .failure(.cancelledUnsent) }) }
-        let count = RequestID(requests.count)
-        let first = requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
-        let range = first...(first + count - 1)
+    ) async -> (first: RequestID?, outcomes: [Outcome]) {
+        guard !requests.isEmpty else { return (nil, []) }
+        if Task.isCancelled { return (nil, requests.map { _ in .failure(.cancelledUnsent) }) }
+        let first = RequestID(requestIDs.wrappingAdd(UInt64(requests.count), ordering: .relaxed).oldValue + 1)
+        let range = first...first.advanced(by: requests.count - 1)
         let outcomes = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 let batch = Batch(count: requests.count, options, continuation)
@@ -363,7 +365,9 @@ extension Client {
     /// Cancels every request and one-way message that was made before this call and has not ended.
     ///
     /// Each of them ends as if its task had been cancelled. This includes messages that `enqueue` accepted.
-    public nonisolated func cancelAll() { commandQueue.post(.cancelAll(upTo: requestIDs.load(ordering: .relaxed))) }
+    public nonisolated func cancelAll() {
+        commandQueue.post(.cancelAll(upTo: RequestID(requestIDs.load(ordering: .relaxed))))
+    }
 }
 
 extension ClientError {

@@ -4,7 +4,8 @@ public struct Subscription: Sendable {
     /// The server's response to the first request; `nil` for a subscription without a response
     /// (``Client/subscribe(posting:timeout:)``).
     public let response: Response?
-    let id: UInt64
+    /// Its number among those of the connection; `nil` if it is not repeated.
+    let number: UInt64?
     let connection: Connection
 
     /// Ends the subscription, so that no further link restores it.
@@ -13,7 +14,7 @@ public struct Subscription: Sendable {
     /// If a planned change has already restored the subscription on the next link, that link is discarded when its
     /// handshake is complete, and the change starts again. So the request to unsubscribe goes out on a link on which
     /// the server knows the subscription, and no later link restores it.
-    public func end() async { await connection.forget(id) }
+    public func end() async { if let number { await connection.forget(number) } }
 }
 
 /// Subscriptions: requests that are repeated on every new link before it is ready.
@@ -83,27 +84,34 @@ extension Client {
         switch passInterceptors(.subscribe, request.frame, resolved) {
         case .ended(let outcome):
             let response = try outcome.get()
-            return (Subscription(response: expectsResponse ? response : nil, id: 0, connection: connection), response)
+            return (
+                Subscription(response: expectsResponse ? response : nil, number: nil, connection: connection), response
+            )
         case .sends(let frame, let options, let completion):
             let (outcome, registered) = await subscribed(Request(frame), options, toldSince: first)
             let response: Response
             do throws(ClientError) {
                 response = try (completion?(outcome) ?? outcome).get()
             } catch {
-                await connection.forget(registered)
+                if let registered { await connection.forget(registered) }
                 throw error
             }
-            var id = registered
-            if id == 0 {  // an interceptor has replaced the error
-                id = await connection.remember(Request(frame), toldSince: first, expectsResponse, isLast: true).id
+            var number = registered
+            if number == nil {  // an interceptor has replaced the error
+                number = await connection.remember(Request(frame), toldSince: first, expectsResponse, isLast: true)
+                    .number
             }
-            let subscription = Subscription(response: expectsResponse ? response : nil, id: id, connection: connection)
+            let subscription = Subscription(
+                response: expectsResponse ? response : nil,
+                number: number,
+                connection: connection
+            )
             return (subscription, response)
         }
     }
 
     /// Sends a request that subscribes, a second time if the ready link may not know it, and registers it. Returns the
-    /// outcome of the call, and the ID of the subscription, which is 0 if the call has failed.
+    /// outcome of the call, and the number of the subscription, which is `nil` if the call has failed.
     ///
     /// Nothing is registered before the second request has ended. Otherwise every link that begins meanwhile would send
     /// the request once more, for a call that may fail.
@@ -111,11 +119,11 @@ extension Client {
         _ request: Request,
         _ options: ResolvedOptions,
         toldSince first: Int
-    ) async -> (outcome: Outcome, id: UInt64) {
+    ) async -> (outcome: Outcome, number: UInt64?) {
         let (outcome, expectsResponse) = (await plainOutcome(of: request.frame, options), options.expectsResponse)
-        guard case .success = outcome else { return (outcome, 0) }
-        let (id, untold) = await connection.remember(request, toldSince: first, expectsResponse, isLast: false)
-        guard let untold else { return (outcome, id) }
+        guard case .success = outcome else { return (outcome, nil) }
+        let (number, untold) = await connection.remember(request, toldSince: first, expectsResponse, isLast: false)
+        guard let untold else { return (outcome, number) }
         var again = options
         // On this link or not at all: the next one restores the subscription.
         (again.retry, again.session, again.earlierFate) = (.never, untold.session, .answered)
@@ -124,12 +132,12 @@ extension Client {
             let isVerdict = [.cancelled, .timedOut, .closed, .rejected, .invalidRequest].contains(error.code)
             let isReady = await connection.isReady(untold.session)
             guard error.code == .connectionLost || !isVerdict && !isReady else {
-                return (.failure(error.after(.answered)), 0)
+                return (.failure(error.after(.answered)), nil)
             }
         }
         return (
             outcome,
-            await connection.remember(request, toldSince: untold.number, expectsResponse, isLast: true).id
+            await connection.remember(request, toldSince: untold.number, expectsResponse, isLast: true).number
         )
     }
 }
@@ -144,32 +152,32 @@ extension Connection {
     /// The ready link may be a later one, and not know the request. Then this registers nothing, and returns that link
     /// as `untold`. If the caller may not send the request again (`isLast`), this registers it and replaces the link.
     fileprivate func remember(_ request: Request, toldSince first: Int, _ expectsResponse: Bool, isLast: Bool) -> (
-        id: UInt64, untold: (session: UInt64, number: Int)?
+        number: UInt64?, untold: (session: SessionID, number: Int)?
     ) {
-        var untold: (session: UInt64, number: Int)?
+        var untold: (session: SessionID, number: Int)?
         if let ready, ready.number != first { untold = (ready.session, ready.number) }
-        if let untold, !isLast { return (0, untold) }
-        let id = memory.nextID()
-        memory.subscriptions[id] = (request, expectsResponse)
+        if let untold, !isLast { return (nil, untold) }
+        let number = memory.nextNumber()
+        memory.subscriptions[number] = (request, expectsResponse)
         // Without a link, nothing else may need the next one.
-        guard lifecycle < .closing else { return (id, nil) }
+        guard lifecycle < .closing else { return (number, nil) }
         if untold != nil {
             entered { $0.perform($0.machine.oweRenewal(at: $0.loop.now)) }
         } else if ready == nil {
             entered { $0.connectIfNeeded() }
         }
-        return (id, nil)
+        return (number, nil)
     }
 
     /// Whether the link of `session` is the one that takes requests.
-    fileprivate func isReady(_ session: UInt64) -> Bool { ready?.session == session }
+    fileprivate func isReady(_ session: SessionID) -> Bool { ready?.session == session }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
     /// next request goes out on the present link.
-    fileprivate func forget(_ id: UInt64) {
-        guard memory.subscriptions.removeValue(forKey: id) != nil else { return }
+    fileprivate func forget(_ number: UInt64) {
+        guard memory.subscriptions.removeValue(forKey: number) != nil else { return }
         guard ready != nil, let handshaking, let handshake = handshaking.handshake,
-            id <= handshake.restoredThrough
+            number <= handshake.restoredThrough
         else { return }
         handshaking.handshake?.hasRestoredTooMuch = true
     }

@@ -23,7 +23,7 @@ public actor Client {
     package nonisolated let codec: ProtocolCodec
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
-    nonisolated let requestIDs = Atomic<RequestID>(0)
+    nonisolated let requestIDs = Atomic<UInt64>(0)
     /// Cached responses and coalesced requests.
     nonisolated let responseCache: ResponseCache
     /// The capacity for messages that `enqueue` accepts.
@@ -49,14 +49,14 @@ public actor Client {
     var streams = ClientStreams()
     let life = ClientLife()
     let clock: ClientClock
-    /// The session of the link that takes requests, as reported by the events of the connection; 0 for none.
-    var session: UInt64 = 0
+    /// The session of the link that takes requests, as reported by the events of the connection; `nil` for none.
+    var session: SessionID?
     /// The requests of this batch that may wait neither for a link nor for a serial.
     var impatient: [RequestID] = []
     /// While commands are performed: how many more requests may go to the link without waiting.
     var directRoom = 0
 
-    var isReady: Bool { session != 0 }
+    var isReady: Bool { session != nil }
     var lifecycle: Lifecycle { life.stage }
 
     /// The executor of this actor: its event loop.

@@ -6,7 +6,7 @@ struct ClientStreams {
     /// In a batch of events: the readers of reply streams to resume at its end, each with its element.
     private var served: [(Continuation<ReplyChannel.Element>, ReplyChannel.Element)] = []
     /// The session whose pushes the streams deliver; `nil` before the first link.
-    private var pushSession: UInt64?
+    private var pushSession: SessionID?
 
     /// Whether a stream suspends reading.
     mutating func suspendReading() -> Bool {
@@ -28,7 +28,7 @@ struct ClientStreams {
     }
 
     /// Tells every stream, once, that pushes come from the link of `session` from now on.
-    mutating func notePushes(from session: UInt64) {
+    mutating func notePushes(from session: SessionID) {
         guard session != pushSession else { return }
         if pushSession != nil {
             for channel in channels.all { channel.noteReconnected() }
@@ -49,7 +49,7 @@ final class ClientLife {
     var stage = Lifecycle.open
     /// The instant at which `close()` stops waiting for requests.
     var drainDeadline: Instant?
-    var connectWaiters: [UInt64: Continuation<ClientError?>] = [:]
+    var connectWaiters: [RequestID: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
 }
 

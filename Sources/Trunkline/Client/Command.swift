@@ -21,8 +21,8 @@ enum Command: Sendable {
     case stopListening(PushChannel)
     /// The reader of a push or reply stream whose full buffer suspended reading has room again.
     case resumeReading
-    case connect(UInt64, Continuation<ClientError?>)
-    case cancelConnect(UInt64)
+    case connect(RequestID, Continuation<ClientError?>)
+    case cancelConnect(RequestID)
     /// Drains and closes.
     case close
     case closeNow
@@ -52,7 +52,7 @@ final class CommandQueue: LoopWork {
     }
 
     /// The latest request ID of a request part.
-    private let lastRequestPartID = Atomic<RequestID>(RequestPart.firstID)
+    private let lastRequestPartID = Atomic<UInt64>(RequestPart.firstID.number)
     private let queue = Lock<[Command]>([])
     /// Whether the queue is not empty, in which case the event loop has been woken. Changed only while the queue is
     /// locked.
@@ -70,7 +70,9 @@ final class CommandQueue: LoopWork {
     init(loop: any EventLoop) { self.loop = loop }
 
     /// Returns a new request ID for a request part.
-    func nextRequestPartID() -> RequestID { lastRequestPartID.wrappingAdd(1, ordering: .relaxed).newValue }
+    func nextRequestPartID() -> RequestID {
+        RequestID(lastRequestPartID.wrappingAdd(1, ordering: .relaxed).newValue)
+    }
 
     /// Adds a command other than a request or a request part.
     func post(_ command: consuming Command) {

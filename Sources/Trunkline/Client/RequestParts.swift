@@ -10,12 +10,12 @@ struct RequestPart: Sendable {
     /// Whether this is the last piece of the request.
     var endsRequest = false
     /// Its place in the outbound queue of a link, once it is queued.
-    fileprivate(set) var place: (session: UInt64, position: OutboundPosition)?
+    fileprivate(set) var place: (session: SessionID, position: OutboundPosition)?
     /// Whether its link was lost before any byte of it was written.
     var isDropped = false
 
     /// The lowest ID of request parts.
-    static let firstID: RequestID = 1 << 63
+    static let firstID = RequestID(1 << 63)
 
     /// Resumes the waiting caller with an error. The fate is `notSent` if the part was not written, whatever `error`
     /// contains.
@@ -120,7 +120,7 @@ struct RequestParts: Sendable {
     /// The requests that are on no link.
     private var awaitingLink: Set<RequestID> = []
     /// By the session of the link.
-    private var links: [UInt64: OnLink] = [:]
+    private var links: [SessionID: OnLink] = [:]
     private var lastNumber: UInt64 = 0
     /// The number of parts, and of entries for their requests, that were looked at so far: the cost of everything here.
     private(set) var visitedCount = 0
@@ -186,7 +186,7 @@ struct RequestParts: Sendable {
     }
 
     /// Notes where a released part is queued.
-    mutating func noteQueued(_ id: RequestID, at position: OutboundPosition, on session: UInt64) {
+    mutating func noteQueued(_ id: RequestID, at position: OutboundPosition, on session: SessionID) {
         queued[id]?.place = (session, position)
     }
 
@@ -228,11 +228,11 @@ struct RequestParts: Sendable {
         case none
         case waiting
         /// On the link of `session`, with its frame at `position`.
-        case onLink(session: UInt64, SerialNumber, OutboundPosition)
+        case onLink(session: SessionID, SerialNumber, OutboundPosition)
     }
 
     /// The sessions of the links on which there may be requests with held parts.
-    var sessions: [UInt64] { links.isEmpty ? [] : links.keys.sorted() }
+    var sessions: [SessionID] { links.isEmpty ? [] : links.keys.sorted() }
 
     /// Whether the request waits for a link and has held parts. If so, call `noteOnLink` when it is on one.
     func awaitsLink(_ request: RequestID) -> Bool { !awaitingLink.isEmpty && awaitingLink.contains(request) }
@@ -252,7 +252,7 @@ struct RequestParts: Sendable {
     }
 
     /// Forgets the link of `session`, which has ended. Its requests have ended or left it.
-    mutating func forgetLink(_ session: UInt64) { if !links.isEmpty { links[session] = nil } }
+    mutating func forgetLink(_ session: SessionID) { if !links.isEmpty { links[session] = nil } }
 
     private mutating func listUnplaced(_ request: RequestID) {
         targets[request]?.listing = .unplaced
@@ -289,7 +289,7 @@ struct RequestParts: Sendable {
     private func isValid(_ entry: Entry) -> Bool { targets[entry.request]?.listing == .onLink(entry.number) }
 
     /// Drops the entries that are not valid, if they outnumber all requests.
-    private mutating func dropInvalid(on session: UInt64) {
+    private mutating func dropInvalid(on session: SessionID) {
         guard var onLink = links[session], onLink.unstarted.count + onLink.started.count > 2 * targets.count + 64 else {
             return
         }
@@ -305,7 +305,7 @@ struct RequestParts: Sendable {
     ///   - unstarted: The position of the first frame on the link of which no byte is written.
     ///   - isInFlight: Whether a request is in flight with a serial.
     mutating func releaseNext(
-        on session: UInt64,
+        on session: SessionID,
         before unstarted: OutboundPosition,
         isInFlight: (Entry) -> Bool
     ) -> (part: RequestPart, serial: SerialNumber)? {
@@ -331,7 +331,7 @@ struct RequestParts: Sendable {
     }
 
     /// Lists a request that has started by its first held part, if it has one.
-    private mutating func list(_ entry: Entry, on session: UInt64) {
+    private mutating func list(_ entry: Entry, on session: SessionID) {
         let held = held
         if let first = targets[entry.request]?.held.first(isAlive: { held[$0] != nil }) {
             links[session]?.started.insert(entry, key: first)

@@ -31,7 +31,7 @@ extension Connection {
         publishState()
     }
 
-    private func drainReplaced(_ session: UInt64) {
+    private func drainReplaced(_ session: SessionID) {
         if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
     }
 
@@ -140,7 +140,7 @@ extension Connection {
     }
 
     /// - Parameter isPermanent: Whether the failure is permanent; `nil` if that follows from `error`.
-    func attemptFailed(_ id: UInt64, _ error: any Error, isPermanent: Bool? = nil) {
+    func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool? = nil) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
             handshaking != nil ? .handshaking : self.attempt?.progress.phase ?? .connecting
@@ -214,7 +214,7 @@ extension Connection {
     /// Makes the link of `session` take requests.
     ///
     /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
-    func becomeReady(_ session: UInt64, afterHandshake: Bool) {
+    func becomeReady(_ session: SessionID, afterHandshake: Bool) {
         guard let action = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
         attempt = nil

@@ -142,7 +142,7 @@ extension Link {
     /// The bytes that are not written yet.
     struct Left {
         /// The first frame whose last byte is not written, and the number of encoded bytes that wait for the transport.
-        var position: OutboundPosition = 0
+        var position = OutboundPosition.first
         var unwritten = 0
         /// The number of bytes that the socket has taken from TLS; `nil` without TLS.
         var sent: Int?

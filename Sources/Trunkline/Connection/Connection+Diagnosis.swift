@@ -165,7 +165,7 @@ extension Connection {
         _ phase: DisconnectReport.Phase,
         _ cause: DisconnectCause,
         _ error: (any Error)?,
-        _ server: (endpoint: Endpoint, session: UInt64, attempt: Int),
+        _ server: (endpoint: Endpoint, session: SessionID, attempt: Int),
         _ paths: (before: NetworkPath, after: NetworkPath),
         lifetime: Duration = .zero,
         requestsLost: Int = 0,

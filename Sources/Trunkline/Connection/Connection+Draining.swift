@@ -70,7 +70,7 @@ extension Connection {
 
     /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
     /// §9.6 requires the client to close, too).
-    func endDraining(_ session: UInt64) {
+    func endDraining(_ session: SessionID) {
         if let link = links[session], link.isDraining { end(link, .endedByServer) }
     }
 

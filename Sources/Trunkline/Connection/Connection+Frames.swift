@@ -57,7 +57,7 @@ extension Connection {
     }
 
     private func nextFrame(for consumer: FrameConsumer) async -> Frame? {
-        let id = memory.nextID()
+        let id = memory.nextNumber()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.

@@ -19,7 +19,7 @@ extension Connection {
     }
 
     /// Runs the caller's `closure` for the handshake of `session`, and continues the handshake when it returns.
-    private func run(_ session: UInt64, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
+    private func run(_ session: SessionID, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
         guard let link = handshaking(session) else { return }
         let handshaker = Handshaker(endpoint: link.endpoint, session: session, connection: self)
         // Unstructured: it begins on the loop, which cannot await it. `endHandshake` cancels it when the link ends.
@@ -32,17 +32,17 @@ extension Connection {
     }
 
     /// The link of `session`, if it is handshaking.
-    func handshaking(_ session: UInt64) -> Link? {
+    func handshaking(_ session: SessionID) -> Link? {
         handshaking.flatMap { $0.session == session ? $0 : nil }
     }
 
-    func keepSubscriptions(_ session: UInt64) {
+    func keepSubscriptions(_ session: SessionID) {
         if let link = handshaking(session) { link.handshake?.keepsSubscriptions = true }
     }
 
     /// Sends the subscriptions that were not yet sent on the link of `session`, including those that were made while
     /// others were being restored. From now on every response extends the deadline. Returns whether there were any.
-    private func restoreNewSubscriptions(_ session: UInt64) -> Bool {
+    private func restoreNewSubscriptions(_ session: SessionID) -> Bool {
         guard let link = handshaking(session), let handshake = link.handshake,
             !handshake.keepsSubscriptions
         else { return false }
@@ -73,11 +73,11 @@ extension Connection {
         isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
     }
 
-    private func closureReturned(_ session: UInt64, _ failure: (any Error)?) {
+    private func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
         entered { $0.handshakeEnded(session, failure) }
     }
 
-    func handshakeEnded(_ session: UInt64, _ failure: (any Error)?) {
+    func handshakeEnded(_ session: SessionID, _ failure: (any Error)?) {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
         if let loss = handshake.loss ?? link.state.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
@@ -112,7 +112,7 @@ extension Connection {
     /// The link was lost before it was ready. A server that rejects a login often closes at once, so closures that have
     /// received a frame may still return or throw, within their deadline: their error says more than the loss.
     /// Everything that waits fails.
-    func handshakeLost(_ session: UInt64, _ cause: any Error) {
+    func handshakeLost(_ session: SessionID, _ cause: any Error) {
         guard let link = handshaking(session), let handshake = link.handshake, handshake.loss == nil else {
             return
         }
@@ -144,7 +144,7 @@ extension Connection {
     }
 
     /// The deadline of the handshake, or of one of its requests, has come.
-    func handshakeTimedOut(_ session: UInt64) {
+    func handshakeTimedOut(_ session: SessionID) {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
         var expired = false
         while let id = handshake.requests.nextExpired(at: loop.turnTime) {
@@ -191,7 +191,7 @@ extension Connection {
     /// Runs `body` in the closure's task, which waits until the continuation is resumed. Cancelling the task ends the
     /// attempt.
     func inHandshake(
-        _ session: UInt64,
+        _ session: SessionID,
         _ body: (isolated Connection, Link, Continuation<Outcome>) -> Void
     ) async -> Outcome {
         await withTaskCancellationHandler {
@@ -207,7 +207,8 @@ extension Connection {
     }
 
     /// Sends a request or a one-way message of the handshake.
-    func sendInHandshake(_ frame: Frame, _ session: UInt64, timeout: Duration?, expectsResponse: Bool) async -> Outcome
+    func sendInHandshake(_ frame: Frame, _ session: SessionID, timeout: Duration?, expectsResponse: Bool) async
+        -> Outcome
     {
         await inHandshake(session) { connection, link, continuation in
             if let timeout, timeout <= .zero {
@@ -226,7 +227,7 @@ extension Connection {
     /// outcomes when the last one has ended. With `stopsAtFailure`, returns after the first failure, with that alone.
     func sendInHandshake(
         _ requests: [Request],
-        _ session: UInt64,
+        _ session: SessionID,
         expectsResponse: Bool = true,
         stopsAtFailure: Bool
     ) async -> [Outcome] {
@@ -265,8 +266,8 @@ extension Connection {
         if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { scheduleFlush() }
     }
 
-    func nextInHandshake(_ session: UInt64) async -> Outcome {
-        let id = memory.nextID()
+    func nextInHandshake(_ session: SessionID) async -> Outcome {
+        let id = memory.nextNumber()
         return await inHandshake(session) { connection, link, continuation in
             if let frame = link.handshake?.popFirst() {
                 continuation.resume(returning: .success(Response(frame)))
@@ -279,7 +280,7 @@ extension Connection {
         }
     }
 
-    nonisolated func giveUpHandshake(_ session: UInt64) {
+    nonisolated func giveUpHandshake(_ session: SessionID) {
         schedule {
             if $0.handshaking(session) != nil {
                 $0.attemptFailed(session, ClientError(.cancelled, .unknown, "cancelled during the handshake"))
@@ -380,7 +381,7 @@ extension Connection {
     func takeInHandshake(_ result: Link.WriteResult, _ link: Link) {
         guard let handshake = link.handshake else { return }
         for refusal in result.refused where link.state.machine.refused(refusal) {
-            handshake.end(refusal.item.id, .failure(.unencodable(refusal)))
+            if let id = refusal.item.id { handshake.end(id, .failure(.unencodable(refusal))) }
         }
         for id in result.wrote where link.state.machine.written(id) != nil { handshake.end(id, .success(.none)) }
         admitInHandshake(link)

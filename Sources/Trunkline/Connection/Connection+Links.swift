@@ -4,7 +4,7 @@ extension Connection {
 
     /// Reads until the socket is empty or the link's share of the turn is used up, decodes the complete frames and
     /// hands them over. The rest is read in the next turn.
-    func read(_ session: UInt64) {
+    func read(_ session: SessionID) {
         guard let link = links[session], !isLostInHandshake(link) else { return }
         defer { endDeadlineWait() }
         let secured = link.state.secured
@@ -137,7 +137,7 @@ extension Connection {
     }
 
     /// Calls `body` with the session of every link for which `isMeant` is true now. `body` may end links.
-    func forEachLink(where isMeant: (Link) -> Bool, _ body: (UInt64) -> Void) {
+    func forEachLink(where isMeant: (Link) -> Bool, _ body: (SessionID) -> Void) {
         if let only = links.onlyReady {
             if isMeant(only) { body(only.session) }
             return
@@ -146,7 +146,7 @@ extension Connection {
     }
 
     /// Writes as much as the socket takes, usually everything that accumulated in one system call.
-    func flush(_ session: UInt64) {
+    func flush(_ session: SessionID) {
         guard let link = links[session], !isLostInHandshake(link), link.state.finalReads == nil else { return }
         let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
         if wasReady, link.state.machine.willWrite(at: loop.turnTime) { armLiveness() }
@@ -156,7 +156,7 @@ extension Connection {
         take(result, link)
         guard result.failure == nil else { return }
         // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
-        for refusal in result.refused where refusal.item.id == 0 && refusal.item.frame.kind == .ping {
+        for refusal in result.refused where refusal.item.id == nil && refusal.item.frame.kind == .ping {
             guard links[session] != nil else { return }
             counts.pings -= 1
             link.state.machine.pingRefused(wasQueued: true, at: loop.turnTime)
@@ -191,12 +191,13 @@ extension Connection {
     private func take(_ result: Link.WriteResult, _ link: Link) {
         noteUnencodable(result.refused)
         if link.isInHandshake { return takeInHandshake(result, link) }
-        for refusal in result.refused where refusal.item.id != 0 {
+        for refusal in result.refused {
+            guard let id = refusal.item.id else { continue }
             let onLink = link.state.tryOnLink(WriteLog.Times(), now: loop.now, hasFailed: true)
             if link.state.machine.refused(refusal) {
-                port.events.append(.failed(refusal.item.id, .unencodable(refusal), onLink))
+                port.events.append(.failed(id, .unencodable(refusal), onLink))
             } else {
-                port.events.append(.refusedPart(refusal.item.id, .unencodable(refusal)))
+                port.events.append(.refusedPart(id, .unencodable(refusal)))
             }
         }
         if !result.completed.isEmpty {
@@ -214,7 +215,7 @@ extension Connection {
 
     /// Counts the codec's own frames among `refused`. No caller waits for these.
     func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
-        for refusal in refused where refusal.item.id == 0 {
+        for refusal in refused where refusal.item.id == nil {
             counts.unencodableFrames += 1
             counts.lastEncodingFailure = refusal.error
         }

@@ -102,7 +102,7 @@ extension Connection {
     }
 
     /// Sends a ping at once on the link of `session`, if that is ready.
-    func probe(_ session: UInt64) {
+    func probe(_ session: SessionID) {
         guard let ready, ready.session == session,
             case .ping(let number) = ready.state.machine.probe(at: loop.now)
         else { return }

@@ -188,7 +188,7 @@ extension Connection {
     }
 
     /// Applies `change` to the link of `session`.
-    private func examine(_ session: UInt64, _ change: NetworkChange) {
+    private func examine(_ session: SessionID, _ change: NetworkChange) {
         guard let link = links[session], let remote = link.path.remote, !remote.isLoopback else { return }
         link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
         if isGone(link.path.local) {

@@ -66,7 +66,7 @@ extension Connection {
 
     /// The position of the frame of the request `id`, which waits for the response with `number`; `nil` if it has left
     /// the link of `session`.
-    func position(of id: RequestID, _ number: SerialNumber, on session: UInt64) -> OutboundPosition? {
+    func position(of id: RequestID, _ number: SerialNumber, on session: SessionID) -> OutboundPosition? {
         guard let link = links[session], let entry = link.state.machine.requests[number], entry.id == id else {
             return nil
         }
@@ -81,7 +81,7 @@ extension Connection {
         expectsResponse: Bool,
         reports: QueuedRequest.Progress,
         to ready: Link
-    ) -> (session: UInt64, place: LinkMachine.Place) {
+    ) -> (session: SessionID, place: LinkMachine.Place) {
         let place = ready.state.admit(
             id,
             frame,
@@ -178,7 +178,7 @@ extension Connection {
 
     /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
     /// protocol has one.
-    func cancel(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
+    func cancel(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
         guard let link = links[session] else { return .none }
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
@@ -203,7 +203,7 @@ extension Connection {
     }
 
     /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
-    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: UInt64) {
+    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) {
         guard let link = links[session],
             let frame = link.state.codec.cancelFrame(for: serial, type: type)
         else { return }
@@ -220,7 +220,7 @@ extension Connection {
     /// What is known about the request `id` on its link; `nil` if it has left the link.
     func tryOnLink(
         _ id: RequestID,
-        _ session: UInt64,
+        _ session: SessionID,
         _ place: LinkMachine.Place,
         at now: Instant
     ) -> TryOnLink? {
@@ -232,12 +232,12 @@ extension Connection {
 
     /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
     /// if that link has ended.
-    func tryOnLink(_ session: UInt64, at position: OutboundPosition, now: Instant) -> TryOnLink? {
+    func tryOnLink(_ session: SessionID, at position: OutboundPosition, now: Instant) -> TryOnLink? {
         links[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
     }
 
     /// Whether the server may have received the request.
-    func hasStarted(_ id: RequestID, _ session: UInt64, _ place: LinkMachine.Place) -> Bool {
+    func hasStarted(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place) -> Bool {
         links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
@@ -296,7 +296,7 @@ extension Connection {
 
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
-    private func leave(_ lastFrame: Frame, _ session: UInt64, isLast: Bool) {
+    private func leave(_ lastFrame: Frame, _ session: SessionID, isLast: Bool) {
         let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
         if lastFrame.kind == .goAway, !lastFrame.endsLink {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)

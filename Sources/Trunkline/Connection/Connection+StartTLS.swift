@@ -4,7 +4,7 @@ extension Connection {
     var loadedTLS: LoadedTLS? { dialMemory.loadedTLS }
 
     /// Begins TLS on the link of `session` with the settings in `prepared`. On success the response is empty.
-    func startTLS(_ session: UInt64, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
+    func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS
         switch prepared {
         case .success(let loaded):
@@ -24,7 +24,7 @@ extension Connection {
     /// Puts TLS between the link and its socket. If that succeeds, `continuation` is resumed when the TLS handshake
     /// ends. Otherwise returns the error.
     private func beginUpgrade(
-        _ session: UInt64,
+        _ session: SessionID,
         _ tls: LoadedTLS,
         _ continuation: Continuation<Outcome>
     ) -> ClientError? {

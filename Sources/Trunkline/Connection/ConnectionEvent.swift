@@ -31,13 +31,13 @@ enum ConnectionEvent: Sendable {
     /// A frame was received that a client does not handle.
     case unexpected
     /// A link is ready.
-    case ready(session: UInt64, Endpoint)
+    case ready(session: SessionID, Endpoint)
     /// From now on pushes are those of the link of `session`.
-    case pushesBegin(session: UInt64)
+    case pushesBegin(session: SessionID)
     /// A link takes no new requests. These go out on another link; no byte of them was written.
     case returned([QueuedRequest])
     /// A draining link has ended, with no request in flight.
-    case drained(session: UInt64)
+    case drained(session: SessionID)
     /// A link has ended.
     indirect case lost(LinkLoss)
     /// There may be room for waiting requests.

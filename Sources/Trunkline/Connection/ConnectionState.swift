@@ -44,7 +44,7 @@ public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
     /// failed attempts are skipped. During a planned change the state does not change until the next link is ready.
     ///
     /// Next states: ready (the next link), waiting, resolving or connecting, idle, suspended, draining, closed.
-    case ready(Endpoint, session: UInt64)
+    case ready(Endpoint, session: SessionID)
     /// The next attempt begins after `delay`, counted from when this state was read or delivered. `attempt` is the
     /// number of that attempt. `cause` is why the last attempt failed or the last link ended.
     ///

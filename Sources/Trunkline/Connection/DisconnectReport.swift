@@ -44,7 +44,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// `close()` or a planned change.
     public let error: (any Error)?
     /// The session number of the link. If no link was established, the number that it would have had.
-    public let session: UInt64
+    public let session: SessionID
     /// The number of the attempt, counted from 1. Each attempt that fails, or whose link does no work (see
     /// ``ClientOptions/Reconnecting-swift.struct/stableAfter``), increases the number of the next attempt. The
     /// number starts again at 1 after a link that did work, after a change of the host's network, and after the client

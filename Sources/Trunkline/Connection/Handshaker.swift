@@ -19,7 +19,7 @@ public struct Handshaker: Sendable {
     /// The server's endpoint.
     public let endpoint: Endpoint
     /// The session number of the link.
-    public let session: UInt64
+    public let session: SessionID
     let connection: Connection
 
     /// Sends `request` and returns the server's response. It may have to wait for others: see ``send(all:)``.
@@ -219,7 +219,7 @@ public struct Handshaker: Sendable {
 }
 
 extension Connection {
-    fileprivate func learn(in session: UInt64, _ change: @Sendable (inout HandshakeUse.Learned) -> Void) {
+    fileprivate func learn(in session: SessionID, _ change: @Sendable (inout HandshakeUse.Learned) -> Void) {
         guard let link = handshaking(session), var learned = link.handshake?.learned else { return }
         change(&learned)
         link.handshake?.learned = learned
@@ -238,7 +238,7 @@ extension Connection {
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
 
     /// Sets the fields of `frame` as default values of the link's codec.
-    func setDefaults(from frame: Frame, _ session: UInt64) -> Result<Void, ClientError> {
+    func setDefaults(from frame: Frame, _ session: SessionID) -> Result<Void, ClientError> {
         guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         do throws(FrameError) {

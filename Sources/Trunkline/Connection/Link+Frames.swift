@@ -78,7 +78,7 @@ extension Link.State {
         let most = min(room, requests.count)
         for index in 0..<most {
             guard takesMore(rules) else { return index }
-            let id = first + RequestID(index)
+            let id = first.advanced(by: index)
             let place = admit(
                 id,
                 requests[index].frame,

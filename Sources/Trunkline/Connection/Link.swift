@@ -57,7 +57,7 @@ final class Link {
         state = State(attempt.endpoint, path.remote, machine, transport, LinkCodec(codec.base))
     }
 
-    var session: UInt64 { state.machine.session }
+    var session: SessionID { state.machine.session }
     var endpoint: Endpoint { state.endpoint }
 
     // MARK: Phases

@@ -12,13 +12,16 @@ struct LinkMemory {
     var linksBegun = 0
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
-    private var lastID: RequestID = 0
+    private var lastNumber: UInt64 = 0
 
     init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
 
-    /// A new ID, for a frame to be written, a request of a handshake, a subscription or a reader.
-    mutating func nextID() -> RequestID {
-        lastID += 1
-        return lastID
+    /// Returns a new number, for a subscription or a reader.
+    mutating func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
     }
+
+    /// Returns a new ID, for a frame to be written or a request of a handshake.
+    mutating func nextID() -> RequestID { RequestID(nextNumber()) }
 }

@@ -25,7 +25,7 @@ final class Links {
     var onlyReady: Link? { draining.isEmpty && handshaking == nil ? ready : nil }
 
     /// The link of `session`; `nil` if it has ended.
-    subscript(_ session: UInt64) -> Link? {
+    subscript(_ session: SessionID) -> Link? {
         if let ready, ready.session == session { return ready }
         if let handshaking, handshaking.session == session { return handshaking }
         return draining.first { $0.session == session }

@@ -100,7 +100,7 @@ extension Connection {
         _ frame: inout Frame,
         expectsResponse: Bool,
         reports: QueuedRequest.Progress
-    ) -> (session: UInt64, place: LinkMachine.Place)? {
+    ) -> (session: SessionID, place: LinkMachine.Place)? {
         onItsLoop(&frame, (id, expectsResponse, reports)) { connection, frame, request in
             guard let ready = connection.openLink else { return nil }
             let (id, expectsResponse, reports) = request

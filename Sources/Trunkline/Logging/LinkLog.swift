@@ -16,7 +16,7 @@ struct LinkLog: Sendable {
         /// An attempt failed, or a link ended.
         case ended(DisconnectReport)
         /// A link takes no more requests.
-        case drains(Endpoint, session: UInt64, DisconnectCause)
+        case drains(Endpoint, session: SessionID, DisconnectCause)
     }
 
     /// A time of trouble.
@@ -80,7 +80,7 @@ struct LinkLog: Sendable {
         (self.state, stateAt) = (state, now)
     }
 
-    mutating func drains(_ endpoint: Endpoint, _ session: UInt64, _ cause: DisconnectCause, at now: Instant) {
+    mutating func drains(_ endpoint: Endpoint, _ session: SessionID, _ cause: DisconnectCause, at now: Instant) {
         notes.append((.trouble(.drains(endpoint, session: session, cause)), now))
     }
 
@@ -166,7 +166,7 @@ struct LinkLog: Sendable {
         var fields: LogSheet.Fields = [("endpoint", .text("\(ready.endpoint)"))]
         if let address = ready.address { fields.append(("address", .text(address))) }
         fields += [
-            ("session", .integer(Int64(clamping: ready.session))), ("attempt", .integer(Int64(ready.attempt))),
+            ("session", .integer(Int64(clamping: ready.session.number))), ("attempt", .integer(Int64(ready.attempt))),
             ("duration", .seconds(ready.duration.inSeconds)), ("failed_attempts", .integer(Int64(failedAttempts))),
         ]
         if let version = ready.tlsVersion { fields.append(("tls", .text(version))) }
@@ -295,7 +295,7 @@ extension LinkLog.Trouble {
         }
     }
 
-    fileprivate var session: UInt64 {
+    fileprivate var session: SessionID {
         switch self {
         case .ended(let report): report.session
         case .drains(_, let session, _): session
@@ -351,7 +351,7 @@ extension LinkLog.Trouble {
         case .ended(let report): return report.logFields(next: next)
         case .drains(let endpoint, let session, let cause):
             return [
-                ("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session))),
+                ("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session.number))),
                 ("cause", .text(cause.rawValue)),
             ]
         }
@@ -409,7 +409,7 @@ extension DisconnectReport {
     fileprivate func logFields(next: (delay: Duration, endpoint: Endpoint?)?) -> LogSheet.Fields {
         var fields: LogSheet.Fields = [
             ("endpoint", .text("\(endpoint)")), ("phase", .text(phase.rawValue)), ("cause", .text(cause.rawValue)),
-            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session))),
+            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session.number))),
             ("attempt", .integer(Int64(attempt))), ("lifetime", .seconds(lifetime.inSeconds)),
             ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
             ("network_change", .flag(isNetworkChange)),

@@ -5,8 +5,8 @@ struct RequestLog: Sendable {
     private struct Counts: Sendable {
         var failed: [Client.Metrics.Failure: Int] = [:]
         var refused: [ClientError.Code: Int] = [:]
-        /// The latest error, as an example, with the number of its request; 0 if it was refused.
-        var latest: (id: UInt64, error: ClientError)?
+        /// The latest error, as an example, with the ID of its request; `nil` if it was refused.
+        var latest: (id: RequestID?, error: ClientError)?
     }
 
     private struct Answer: Hashable, Sendable {
@@ -36,7 +36,7 @@ struct RequestLog: Sendable {
     // MARK: Noting
 
     /// Notes a request that failed. Cancellation by the caller is no failure.
-    mutating func failed(_ id: UInt64, _ error: ClientError) {
+    mutating func failed(_ id: RequestID, _ error: ClientError) {
         guard error.code != .cancelled else { return }
         counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
         counts.latest = (id, error)
@@ -44,7 +44,7 @@ struct RequestLog: Sendable {
 
     mutating func refused(_ error: ClientError) {
         counts.refused[error.code, default: 0] += 1
-        counts.latest = (0, error)
+        counts.latest = (nil, error)
     }
 
     mutating func rejected(type: UInt32, status: UInt32) {
@@ -108,11 +108,11 @@ struct RequestLog: Sendable {
         written.map { " in \(LogText.time(now.since($0)))" } ?? ""
     }
 
-    private func failureText(_ latest: (id: UInt64, error: ClientError), at now: Instant) -> String {
+    private func failureText(_ latest: (id: RequestID?, error: ClientError), at now: Instant) -> String {
         let failed = counts.failed.values.reduce(0, +)
         let refused = counts.refused.values.reduce(0, +)
         let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
-        let request = latest.id == 0 ? "a request" : "request \(latest.id)\(type)"
+        let request = latest.id.map { "request \($0)\(type)" } ?? "a request"
         if failed + refused == 1 {
             return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(LogText.of(latest.error))"
         }

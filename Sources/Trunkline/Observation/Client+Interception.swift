@@ -52,9 +52,10 @@ extension Client {
             let now = loop.now
             for (index, outcome) in zip(sent, ended) { outcomes[index] = outcome }
             for var timeline in recorder.timelines {
+                guard let first else { break }
                 timeline.noteResumption(at: now)
                 options.recorder?.add(timeline)
-                timelines[sent[Int(timeline.id - first)]] = timeline
+                timelines[sent[first.distance(to: timeline.id)]] = timeline
             }
         } else {
             let (_, ended) = await plainOutcomes(of: sent.map { Request(calls[$0].frame) }, options)

@@ -60,9 +60,9 @@ public struct ClientEvent: Sendable {
     /// A request that was accepted.
     public struct AcceptedRequest: Sendable, Hashable {
         /// The number of the request among all requests of the client.
-        public let id: UInt64
-        /// The session number of the link on which it was put at once; 0 if it waits.
-        public let session: UInt64
+        public let id: RequestID
+        /// The session of the link on which it was put at once; `nil` if it waits.
+        public let session: SessionID?
         /// The type number of the request.
         public let type: UInt32
         /// Whether it is a one-way message.
@@ -72,7 +72,7 @@ public struct ClientEvent: Sendable {
     /// A request that ended with a response, possibly an error response.
     public struct AnsweredRequest: Sendable, Hashable {
         /// The number of the request among all requests of the client.
-        public let id: UInt64
+        public let id: RequestID
         /// The duration in nanoseconds, times two, plus one for an error: in one word, because requests are frequent.
         private let durationAndError: Int64
         /// The type number of the request.
@@ -86,7 +86,7 @@ public struct ClientEvent: Sendable {
         public var isError: Bool { durationAndError & 1 == 1 }
 
         @inline(__always)
-        init(id: UInt64, nanoseconds: Int64, type: UInt32, status: UInt32, isError: Bool) {
+        init(id: RequestID, nanoseconds: Int64, type: UInt32, status: UInt32, isError: Bool) {
             (self.id, self.type, self.status) = (id, type, status)
             durationAndError = nanoseconds &<< 1 | (isError ? 1 : 0)
         }
@@ -99,7 +99,7 @@ public struct ClientEvent: Sendable {
         /// The address of the server; `nil` for a Unix domain socket.
         public let address: String?
         /// The session number of the link.
-        public let session: UInt64
+        public let session: SessionID
         /// One more than the number of attempts in a row that failed before this one.
         public let attempt: Int
         /// The time from the beginning of the attempt.
@@ -116,28 +116,28 @@ public struct ClientEvent: Sendable {
         /// These requests and one-way messages were accepted.
         case requestsAccepted([AcceptedRequest])
         /// The request waits, for example because it was just accepted or its link was lost before it was written.
-        case requestWaiting(id: UInt64, for: Wait)
+        case requestWaiting(id: RequestID, for: Wait)
         /// A request that waited was put on a link.
-        case requestAdmitted(id: UInt64, session: UInt64)
+        case requestAdmitted(id: RequestID, session: SessionID)
         /// The kernel accepted the last byte of each of these requests; over TLS, it was encrypted.
-        case requestsWritten(ids: [UInt64], session: UInt64)
+        case requestsWritten(ids: [RequestID], session: SessionID)
         /// The first part of a reply in several parts arrived.
-        case requestFirstPart(id: UInt64)
+        case requestFirstPart(id: RequestID)
         /// These requests ended with a response.
         case requestsAnswered([AnsweredRequest])
         /// The one-way message ended: the kernel accepted its last byte. `after` is the time since its call.
-        case messageWritten(id: UInt64, after: Duration)
+        case messageWritten(id: RequestID, after: Duration)
         /// The request ended without a valid response. `after` is the time since its call.
-        case requestFailed(id: UInt64, ClientError, after: Duration)
+        case requestFailed(id: RequestID, ClientError, after: Duration)
         /// The request failed and will be sent again after `delay`, as try number `tryNumber`.
-        case requestRetrying(id: UInt64, tryNumber: Int, delay: Duration)
+        case requestRetrying(id: RequestID, tryNumber: Int, delay: Duration)
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
         /// The server answered the request with an error. Told only to observers of ``Kinds/failures``.
-        case requestRejected(id: UInt64, type: UInt32, status: UInt32)
+        case requestRejected(id: RequestID, type: UInt32, status: UInt32)
         /// A response came for a request that had been abandoned.
-        case lateResponse(id: UInt64)
+        case lateResponse(id: RequestID)
         /// The state of the connection changed.
         indirect case stateChanged(ConnectionState)
         /// The next attempt goes to this endpoint, after the wait that the next event tells.
@@ -145,7 +145,7 @@ public struct ClientEvent: Sendable {
         /// A link is about to be ready: the next event tells the state.
         indirect case linkReady(ReadyLink)
         /// A link takes no new requests; those in flight may finish.
-        indirect case linkDraining(Endpoint, session: UInt64, DisconnectCause)
+        indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
@@ -250,30 +250,31 @@ extension ClientEvent {
     /// The names and values of the event, in a fixed order.
     public var fields: [(name: String, value: Value)] {
         func number(_ value: some BinaryInteger) -> Value { .integer(Int64(clamping: value)) }
-        func list(_ ids: [UInt64]) -> Value { .text(ids.map { "\($0)" }.joined(separator: " ")) }
+        func list(_ ids: [RequestID]) -> Value { .text(ids.map { "\($0)" }.joined(separator: " ")) }
         func error(_ error: ClientError) -> [(name: String, value: Value)] {
             [("code", .text("\(error.code)")), ("fate", .text("\(error.fate)")), ("message", .text(error.message))]
                 + (error.cause.map { [("cause", .text(LogText.of($0).asMessage))] } ?? [])
         }
         switch content {
         case .requestsAccepted(let requests): return [("ids", list(requests.map(\.id)))]
-        case .requestWaiting(let id, let wait): return [("id", number(id)), ("for", .text(wait.rawValue))]
-        case .requestAdmitted(let id, let session): return [("id", number(id)), ("session", number(session))]
+        case .requestWaiting(let id, let wait): return [("id", number(id.number)), ("for", .text(wait.rawValue))]
+        case .requestAdmitted(let id, let session):
+            return [("id", number(id.number)), ("session", number(session.number))]
         case .requestsWritten(let ids, let session):
-            return [("ids", list(ids)), ("session", number(session))]
-        case .requestFirstPart(let id), .lateResponse(let id): return [("id", number(id))]
+            return [("ids", list(ids)), ("session", number(session.number))]
+        case .requestFirstPart(let id), .lateResponse(let id): return [("id", number(id.number))]
         case .requestsAnswered(let requests):
             let durations = requests.map { "\($0.duration.inSeconds)" }.joined(separator: " ")
             return [("ids", list(requests.map(\.id))), ("durations", .text(durations))]
         case .messageWritten(let id, let duration):
-            return [("id", number(id)), ("duration", .seconds(duration.inSeconds))]
+            return [("id", number(id.number)), ("duration", .seconds(duration.inSeconds))]
         case .requestFailed(let id, let failure, let duration):
-            return [("id", number(id)), ("duration", .seconds(duration.inSeconds))] + error(failure)
+            return [("id", number(id.number)), ("duration", .seconds(duration.inSeconds))] + error(failure)
         case .requestRetrying(let id, let tryNumber, let delay):
-            return [("id", number(id)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
+            return [("id", number(id.number)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
         case .requestRejected(let id, let type, let status):
-            return [("id", number(id)), ("type", number(type)), ("status", number(status))]
+            return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
         case .stateChanged(let state): return state.fields
         case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .linkReady(let link): return link.fields
@@ -286,7 +287,8 @@ extension ClientEvent {
         case .clientDeallocated(let pending): return [("pending", number(pending))]
         case .linkDraining(let endpoint, let session, let cause):
             return [
-                ("endpoint", .text("\(endpoint)")), ("session", number(session)), ("cause", .text(cause.rawValue)),
+                ("endpoint", .text("\(endpoint)")), ("session", number(session.number)),
+                ("cause", .text(cause.rawValue)),
             ]
         case .linkEnded(let report): return report.fields
         case .limitReached(let limit), .limitCleared(let limit): return [("limit", .text(limit.rawValue))]
@@ -324,7 +326,7 @@ extension ConnectionState {
             .securing(let endpoint, let attempt), .handshaking(let endpoint, let attempt):
             [("endpoint", .text("\(endpoint)")), ("attempt", .integer(Int64(attempt)))]
         case .ready(let endpoint, let session):
-            [("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session)))]
+            [("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session.number)))]
         case .waiting(let delay, let attempt, let cause):
             [
                 ("delay", .seconds(delay.inSeconds)), ("attempt", .integer(Int64(attempt))),
@@ -340,7 +342,7 @@ extension ClientEvent.ReadyLink {
         var fields: [(name: String, value: ClientEvent.Value)] = [("endpoint", .text("\(endpoint)"))]
         if let address { fields.append(("address", .text(address))) }
         fields += [
-            ("session", .integer(Int64(clamping: session))), ("attempt", .integer(Int64(attempt))),
+            ("session", .integer(Int64(clamping: session.number))), ("attempt", .integer(Int64(attempt))),
             ("duration", .seconds(duration.inSeconds)),
         ]
         if let tlsVersion { fields.append(("tls", .text(tlsVersion))) }
@@ -352,7 +354,7 @@ extension DisconnectReport {
     fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
         var fields: [(name: String, value: ClientEvent.Value)] = [
             ("endpoint", .text("\(endpoint)")), ("phase", .text(phase.rawValue)), ("cause", .text(cause.rawValue)),
-            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session))),
+            ("ended_by", .text(endedBy.rawValue)), ("session", .integer(Int64(clamping: session.number))),
             ("attempt", .integer(Int64(attempt))), ("lifetime", .seconds(lifetime.inSeconds)),
             ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
             ("network_change", .flag(isNetworkChange)),

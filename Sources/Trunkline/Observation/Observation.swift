@@ -89,7 +89,7 @@ final class Observation: @unchecked Sendable {
     }
 
     /// Adds an event for requests that were written.
-    func add(written ids: [RequestID], on session: UInt64) {
+    func add(written ids: [RequestID], on session: SessionID) {
         add(.requestsWritten(ids: ids, session: session), at: loop.now)
     }
 

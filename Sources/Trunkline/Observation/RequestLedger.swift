@@ -98,13 +98,13 @@ final class RequestLedger {
         _ expectsResponse: Bool,
         isOpen: Bool,
         _ deadline: Instant?,
-        on session: UInt64,
+        on session: SessionID?,
         orWaitsFor wait: ClientEvent.Wait = .link
     ) {
         counters.requests += 1
         recorder?.call(id, type, bodyCount, expectsResponse, isOpen: isOpen, deadline, at: batchTime)
         if tellsRequests { collect(id, type, expectsResponse, on: session) }
-        if session == 0 { waits(id, for: wait) }
+        if session == nil { waits(id, for: wait) }
     }
 
     /// The first `count` requests of a batch were accepted and are on the link of `session`.
@@ -113,17 +113,17 @@ final class RequestLedger {
         _ count: Int,
         first: RequestID,
         _ options: borrowing ResolvedOptions,
-        on session: UInt64
+        on session: SessionID
     ) {
         counters.requests += count
         recorder?.calls(batched, count, first: first, options, at: batchTime)
         guard tellsRequests else { return }
         for index in 0..<count {
-            collect(first + RequestID(index), batched[index].type, options.expectsResponse, on: session)
+            collect(first.advanced(by: index), batched[index].type, options.expectsResponse, on: session)
         }
     }
 
-    private func collect(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: UInt64) {
+    private func collect(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: SessionID?) {
         accepted.append(ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse))
     }
 
@@ -316,7 +316,7 @@ final class RequestLedger {
     // MARK: Links
 
     /// A link is ready. `areWaiting`: whether any request waits.
-    func linkIsReady(_ session: UInt64, to endpoint: Endpoint, areWaiting: Bool, at now: Instant) {
+    func linkIsReady(_ session: SessionID, to endpoint: Endpoint, areWaiting: Bool, at now: Instant) {
         callDurations.begin(session, to: endpoint)
         linkGaps.end(at: now, isOfInterest: areWaiting)
     }
@@ -329,7 +329,7 @@ final class RequestLedger {
     }
 
     /// A link has ended. The other requests on it have been noted.
-    func linkHasEnded(_ session: UInt64) { callDurations.end(session) }
+    func linkHasEnded(_ session: SessionID) { callDurations.end(session) }
 
     /// The ready link is lost. These requests are on no link any more, and others fail.
     func linkIsLost(_ unsent: [QueuedRequest], wasReady: Bool, at now: Instant) {
@@ -369,8 +369,8 @@ final class RequestLedger {
 }
 
 extension RequestFacts {
-    /// The session of the link that the request is on; 0 if it is on no link.
-    fileprivate var session: UInt64 { if case .onLink(let session, _) = place { session } else { 0 } }
+    /// The session of the link that the request is on; `nil` if it is on no link.
+    fileprivate var session: SessionID? { if case .onLink(let session, _) = place { session } else { nil } }
 }
 
 /// The slowest requests of the last minutes, in fixed memory.

@@ -90,11 +90,11 @@ public struct Timeline: Sendable, Hashable {
         public var peerAddress: String? { socketAddress?.host }
         let socketAddress: SocketAddress?
         /// The session number of the link.
-        public let session: UInt64
+        public let session: SessionID
         /// The state of the link when the try failed; `nil` for a try that succeeded.
         public let condition: Condition?
 
-        init(_ endpoint: Endpoint, _ address: SocketAddress?, session: UInt64, _ condition: Condition?) {
+        init(_ endpoint: Endpoint, _ address: SocketAddress?, session: SessionID, _ condition: Condition?) {
             self.endpoint = endpoint
             socketAddress = address
             self.session = session
@@ -113,7 +113,7 @@ public struct Timeline: Sendable, Hashable {
     }
 
     /// The number of the request among all requests of the client.
-    public let id: UInt64
+    public let id: RequestID
     /// The type number of the request; 0 if the protocol has none.
     public let type: UInt32
     /// The number of tries.
@@ -129,7 +129,7 @@ public struct Timeline: Sendable, Hashable {
     /// Why the request failed; `nil` if it was answered or, for a one-way message, written.
     public var failure: Client.Metrics.Failure? { tries.last?.failure }
 
-    init(id: UInt64, type: UInt32, tryCount: Int, tries: [Try]) {
+    init(id: RequestID, type: UInt32, tryCount: Int, tries: [Try]) {
         (self.id, self.type, self.tryCount, self.tries) = (id, type, tryCount, tries)
     }
 

@@ -72,7 +72,7 @@ extension Client {
     }
 
     private nonisolated func stream(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
-        let number = nextRequestID()
+        let number = nextRequestID().number
         let channel = PushChannel(number, selection, buffer: buffering.buffer, commandQueue: commandQueue)
         commandQueue.post(.listen(channel))
         return PushStream(channel)

@@ -26,7 +26,7 @@ public struct PushMessage: Sendable, Hashable {
     ///
     /// During a planned change, pushes of the present link and of the next link may alternate. A server that pushes to
     /// every link sends each push twice. The session number distinguishes them. See `options.failover.overlap`.
-    public var session: UInt64 { frame.session }
+    public var session: SessionID? { frame.session }
 
     /// The body of the message.
     public var body: Bytes { frame.body }

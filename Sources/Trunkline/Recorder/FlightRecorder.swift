@@ -49,7 +49,7 @@ final class FlightRecorder: @unchecked Sendable {
         unsafe ring.append(RecordWords.callSize) { words in
             unsafe words[0] = RecordWords.head(.call, RecordWords.callSize, flags, type)
             unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
-            unsafe words[2] = id
+            unsafe words[2] = id.number
             unsafe words[3] = timeout
             unsafe words[4] = UInt64(bodyCount)
         }
@@ -68,7 +68,7 @@ final class FlightRecorder: @unchecked Sendable {
         let span = requests.span
         for index in 0..<count {
             let (type, bodyCount) = (span[index].frame.type, span[index].frame.body.count)
-            call(first + RequestID(index), type, bodyCount, expectsResponse, isOpen: false, deadline, at: now)
+            call(first.advanced(by: index), type, bodyCount, expectsResponse, isOpen: false, deadline, at: now)
         }
     }
 
@@ -77,9 +77,9 @@ final class FlightRecorder: @unchecked Sendable {
     func frame(
         _ head: FrameHead,
         _ tag: RecordWords.Tag,
-        id: RequestID,
+        id: RequestID?,
         isOneWay: Bool = false,
-        session: UInt64,
+        session: SessionID,
         at now: Instant
     ) {
         let flags = RecordWords.flags(of: head) | (isOneWay ? 128 : 0)
@@ -88,29 +88,29 @@ final class FlightRecorder: @unchecked Sendable {
             unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
             unsafe words[2] = head.serial
             unsafe words[3] = UInt64(head.status) | UInt64(UInt32(clamping: head.bodyCount)) << 32
-            unsafe words[4] = session & 0xFF_FFFF | id << 24
+            unsafe words[4] = session.number & 0xFF_FFFF | (id?.number ?? 0) << 24
         }
     }
 
     /// Records the frames whose first byte is among the next `length` bytes of `queue`.
     ///
     /// - Parameter isHandshake: Whether the requests are those of a handshake, whose IDs are not those of calls.
-    func sent(in queue: borrowing OutboundQueue, within length: Int, session: UInt64, isHandshake: Bool) {
+    func sent(in queue: borrowing OutboundQueue, within length: Int, session: SessionID, isHandshake: Bool) {
         let now = loop.now
         queue.forEachHeadStarting(within: length) { head, id, isReported, position in
             // In a handshake, only messages without a response report that they are written.
-            let id = isHandshake || head.kind == .part ? 0 : id
+            let id = isHandshake || head.kind == .part ? nil : id
             frame(head, .sent, id: id, isOneWay: isHandshake && isReported, session: session, at: now)
             if keepsContent(of: head), let frame = queue.frame(at: position) { content(of: frame) }
         }
     }
 
     /// Records the frames that were decoded.
-    func received(_ frames: borrowing [Frame], session: UInt64, at now: Instant) {
+    func received(_ frames: borrowing [Frame], session: SessionID, at now: Instant) {
         let span = frames.span
         for index in span.indices {
             let head = FrameHead(of: span[index])
-            frame(head, .received, id: 0, session: session, at: now)
+            frame(head, .received, id: nil, session: session, at: now)
             if keepsContent(of: head) { content(of: span[index]) }
         }
     }

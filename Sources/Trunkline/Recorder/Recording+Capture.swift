@@ -70,16 +70,16 @@ private struct RecordingCapture {
     private let start: Duration
     private let servers: ServerAddresses
     /// The endpoints of links that events name.
-    private var endpoints: [UInt64: String] = [:]
+    private var endpoints: [SessionID: String] = [:]
     private var links: [Link] = []
     /// The open links, by their session numbers.
-    private var open: [UInt64: Int] = [:]
+    private var open: [SessionID: Int] = [:]
     /// The links that began as attempts, oldest first: all, those at each endpoint, and those of each attempt. Those that
     /// are no attempts any more are removed when they are the last.
     private var attempts: [Int] = []
     private var attemptsAtEndpoint: [String?: [Int]] = [:]
     private var attemptsByName: [Attempt: [Int]] = [:]
-    private var requests: [UInt64: SentRequest] = [:]
+    private var requests: [RequestID: SentRequest] = [:]
     /// How many bytes frames may still have, and how many of them only small frames.
     private var room: Int
     private let roomOfSmallFrames: Int
@@ -134,8 +134,8 @@ private struct RecordingCapture {
     private mutating func add(_ header: Recording.Header, from side: CapturedConnection.Side, at time: UInt64) {
         let link = link(of: header.session, at: time)
         if !links[link].isEstablished { establish(link, at: time) }
-        if side == .client, header.id != 0 {
-            requests[header.id] = SentRequest(
+        if side == .client, let id = header.id {
+            requests[id] = SentRequest(
                 link: link,
                 packet: file.packetCount + 1,
                 description: "type 0x\(String(header.type, radix: 16)) serial \(header.serial)"
@@ -212,7 +212,7 @@ private struct RecordingCapture {
         case "link.ended", "attempt.failed": addEnd(event, at: time)
         default:
             if let session = event.session, let link = open[session] { return log(text, link, at: time) }
-            let sent = event.integer("id").flatMap { requests[UInt64(clamping: $0)] }
+            let sent = event.integer("id").flatMap { requests[RequestID(UInt64(clamping: $0))] }
             let place = sent.map { ["the request was sent in packet \($0.packet): \($0.description)"] } ?? []
             log(text, sent?.link, at: time, place)
         }
@@ -266,7 +266,7 @@ private struct RecordingCapture {
     // MARK: Links
 
     /// Returns the link of `session`. If it is new, it takes the place of the latest attempt at its endpoint.
-    private mutating func link(of session: UInt64, at time: UInt64) -> Int {
+    private mutating func link(of session: SessionID, at time: UInt64) -> Int {
         if let link = open[session] { return link }
         let endpoint = endpoints[session]
         let known =
@@ -378,7 +378,7 @@ extension Recording.Event {
     /// The event in one line, as ``ClientEvent/description`` writes it.
     fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
 
-    fileprivate var session: UInt64? { integer("session").flatMap { UInt64(exactly: $0) } }
+    fileprivate var session: SessionID? { integer("session").flatMap { UInt64(exactly: $0) }.map { SessionID($0) } }
 }
 
 extension FrameLayout {

@@ -143,7 +143,7 @@ extension Recording.Entry {
         func header(_ header: Recording.Header, _ direction: String) -> String {
             var text = "\"\(direction)\":\"\(header.kind)\",\"session\":\(header.session)"
             func add(_ name: String, _ value: some BinaryInteger) { if value != 0 { text += ",\"\(name)\":\(value)" } }
-            add("id", header.id)
+            add("id", header.id?.number ?? 0)
             add("type", header.type)
             add("serial", header.serial)
             add("status", header.status)
@@ -192,7 +192,7 @@ extension Recording.Entry {
 extension Recording.Call {
     fileprivate init?(_ object: JSONValue) throws(RecordingMistake) {
         guard object["call"] != nil else { return nil }
-        id = try object.integer("call")
+        id = RequestID(try object.integer("call"))
         type = try object.integer("type")
         bodyCount = try object.integer("bytes", from: 0)
         timeout = try object.nanoseconds("timeout").map { .nanoseconds($0) }
@@ -210,8 +210,9 @@ extension Recording.Header {
     fileprivate init?(_ direction: String, _ object: JSONValue) throws(RecordingMistake) {
         let kind = try object.member(direction, "a kind of frame") { $0.text.flatMap { Self.kinds[$0] } }
         guard let kind else { return nil }
-        session = try object.integer("session")
-        id = try object.integer("id")
+        session = SessionID(try object.integer("session"))
+        let number: UInt64 = try object.integer("id")
+        id = number == 0 ? nil : RequestID(number)
         self.kind = kind
         type = try object.integer("type")
         serial = try object.integer("serial")

@@ -12,22 +12,23 @@ extension Recording {
         case failed(code: String, fate: String)
     }
 
-    /// How each recorded call ended, by the number of its request.
+    /// How each recorded call ended, by the ID of its request.
     ///
     /// Calls whose beginning was overwritten are missing.
-    public var outcomes: [UInt64: Outcome] {
-        var outcomes: [UInt64: Outcome] = [:]
-        var oneWay: Set<UInt64> = []
+    public var outcomes: [RequestID: Outcome] {
+        var outcomes: [RequestID: Outcome] = [:]
+        var oneWay: Set<RequestID> = []
         for entry in entries {
             guard case .call(let call) = entry.content else { continue }
             outcomes[call.id] = .pending
             if call.isOneWay { oneWay.insert(call.id) }
         }
-        for exchange in exchanges.matched where outcomes[exchange.request.id] != nil {
-            if oneWay.contains(exchange.request.id) {
-                outcomes[exchange.request.id] = .written
+        for exchange in exchanges.matched {
+            guard let id = exchange.request.id, outcomes[id] != nil else { continue }
+            if oneWay.contains(id) {
+                outcomes[id] = .written
             } else if let last = exchange.replies.last?.header, last.kind == .response {
-                outcomes[exchange.request.id] = .answered(status: last.status, isError: last.isErrorResponse)
+                outcomes[id] = .answered(status: last.status, isError: last.isErrorResponse)
             }
         }
         // A response to a request that had failed came late.
@@ -37,12 +38,12 @@ extension Recording {
         return outcomes
     }
 
-    private var failures: [(id: UInt64, code: String, fate: String)] {
+    private var failures: [(id: RequestID, code: String, fate: String)] {
         entries.compactMap { entry in
             guard case .event(let event) = entry.content, ["request.failed", "request.cancelled"].contains(event.name),
                 let id = event.integer("id"), let code = event.text("code"), let fate = event.text("fate")
             else { return nil }
-            return (UInt64(bitPattern: id), code, fate)
+            return (RequestID(UInt64(bitPattern: id)), code, fate)
         }
     }
 
@@ -71,7 +72,8 @@ extension Recording {
                 let key = OpenRequests(header)
                 // The number of a request that was never answered may be used again.
                 if header.serial != 0 { open[key] = nil }
-                if !header.isOneWay, !posted.contains(header.id) { open[key, default: Deque()].append(matched.count) }
+                let isPosted = header.id.map { posted.contains($0) } ?? false
+                if !header.isOneWay, !isPosted { open[key, default: Deque()].append(matched.count) }
                 matched.append(Exchange(time: entry.time, request: header))
             case .received(let header) where header.kind == .response || header.kind == .part:
                 let key = OpenRequests(header)
@@ -90,7 +92,7 @@ extension Recording {
 
     /// The requests of a link that have the same serial number. There are several only if they are matched in order.
     private struct OpenRequests: Hashable {
-        let session: UInt64
+        let session: SessionID
         let serial: SerialNumber
 
         init(_ header: Header) { (session, serial) = (header.session, header.serial) }

@@ -28,7 +28,7 @@ public struct Recording: Sendable, Hashable {
     /// A request or one-way message that the event loop received.
     public struct Call: Sendable, Hashable {
         /// The number of the request among all requests of the client.
-        public let id: UInt64
+        public let id: RequestID
         /// The type number of the request.
         public let type: UInt32
         /// The number of bytes in the body of the request.
@@ -43,11 +43,10 @@ public struct Recording: Sendable, Hashable {
 
     /// A frame without its body.
     public struct Header: Sendable, Hashable {
-        /// The session number of the link.
-        public let session: UInt64
-        /// The number of the request that was sent; 0 for other frames, for requests of a handshake, and for received
-        /// frames.
-        public let id: UInt64
+        /// The session of the link.
+        public let session: SessionID
+        /// The request that was sent; `nil` for other frames, for requests of a handshake, and for received frames.
+        public let id: RequestID?
         /// The kind of the frame.
         public let kind: Frame.Kind
         /// The type number of the frame.
@@ -176,7 +175,7 @@ extension Recording {
 
         var call: Call {
             Call(
-                id: word(2),
+                id: RequestID(word(2)),
                 type: type,
                 bodyCount: Int(clamping: word(4)),
                 timeout: word(3) == .max ? nil : .nanoseconds(Int64(clamping: word(3))),
@@ -187,8 +186,8 @@ extension Recording {
 
         var header: Header {
             Header(
-                session: word(4) & 0xFF_FFFF,
-                id: word(4) >> 24,
+                session: SessionID(word(4) & 0xFF_FFFF),
+                id: word(4) >> 24 == 0 ? nil : RequestID(word(4) >> 24),
                 kind: Frame.Kind(rawValue: flags & 15) ?? .pong,
                 type: type,
                 serial: word(2),

@@ -139,7 +139,7 @@ extension Client {
     /// The stream of a request that has ended.
     private nonisolated func ended(_ outcome: Outcome) -> ReplyStream<Response> {
         let channel = ReplyChannel(
-            0,
+            nil,
             ReplyBuffering(),
             commandQueue,
             on: loop,

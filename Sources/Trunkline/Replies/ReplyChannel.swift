@@ -44,7 +44,8 @@ final class ReplyChannel: Sendable {
     }
 
     private let state: Lock<State>
-    private let requestID: RequestID
+    /// `nil` for the reply of a call that has ended without a request.
+    private let requestID: RequestID?
     /// The type number of the request.
     let type: UInt32
     private let commandQueue: CommandQueue
@@ -58,7 +59,7 @@ final class ReplyChannel: Sendable {
     private let onEnd: (@Sendable (Outcome) -> Outcome)?
 
     init(
-        _ requestID: RequestID,
+        _ requestID: RequestID?,
         _ buffering: ReplyBuffering,
         _ commandQueue: CommandQueue,
         on loop: any EventLoop,
@@ -192,6 +193,8 @@ final class ReplyChannel: Sendable {
     func post(_ frame: Frame) async throws(ClientError) {
         if let ending { throw ending.withFate(.notSent) }
         if Task.isCancelled { throw .cancelledUnsent }
+        // A call that ended without a request has an ending.
+        guard let requestID else { throw .replyEnded }
         let id = commandQueue.nextRequestPartID()
         let error = await withTaskCancellationHandler {
             await withContinuation { continuation in
@@ -223,7 +226,7 @@ final class ReplyChannel: Sendable {
             if state.isFinished, isUnread, state.failure == nil { state.failure = .readNoFurther }
             return (state.isFinished, exchange(&state.suspendsReading, with: false))
         }
-        if !isFinished { commandQueue.post(.cancel(requestID...requestID)) }
+        if !isFinished, let requestID { commandQueue.post(.cancel(requestID...requestID)) }
         if mayResume { commandQueue.post(.resumeReading) }
     }
 }

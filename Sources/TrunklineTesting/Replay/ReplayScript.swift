@@ -15,7 +15,7 @@ struct ReplayScript {
         /// With the frame of its request, if it was recorded. Frames are made when they are sent: they are much larger
         /// than the recording.
         case call(Recording.Call, Recording.Header?)
-        case cancel(UInt64)
+        case cancel(RequestID)
         case send(Recording.Header, to: Endpoint)
         /// Ends the links to the endpoint.
         case end(Endpoint, DisconnectCause)
@@ -32,7 +32,7 @@ struct ReplayScript {
     private(set) var endpoints: [Endpoint] = []
     private var knownEndpoints: Set<Endpoint> = []
     /// The calls that are cancelled.
-    private(set) var cancelled: Set<UInt64> = []
+    private(set) var cancelled: Set<RequestID> = []
     /// How long the client waited before its attempts.
     private(set) var delays: [Duration] = []
     /// The time from the first entry to the last one.
@@ -68,7 +68,7 @@ struct ReplayScript {
     /// a short one may declare more than there is memory.
     private static func check(
         _ recording: Recording,
-        _ requests: [UInt64: Recording.Header],
+        _ requests: [RequestID: Recording.Header],
         room: Int
     ) throws(RecordingError) {
         var total = 0
@@ -88,7 +88,7 @@ struct ReplayScript {
     // MARK: Links
 
     private mutating func readLinks(_ recording: Recording, _ start: Duration) {
-        var endpointOfSession: [UInt64: Endpoint] = [:]
+        var endpointOfSession: [SessionID: Endpoint] = [:]
         for entry in recording.entries {
             guard case .event(let event) = entry.content, let endpoint = event.endpoint else { continue }
             note(endpoint)
@@ -110,9 +110,9 @@ struct ReplayScript {
     private mutating func readHalfOpenLinks(
         _ recording: Recording,
         _ start: Duration,
-        _ endpointOfSession: [UInt64: Endpoint]
+        _ endpointOfSession: [SessionID: Endpoint]
     ) {
-        var lastSign: [UInt64: Duration] = [:]
+        var lastSign: [SessionID: Duration] = [:]
         for entry in recording.entries {
             switch entry.content {
             case .received(let header): lastSign[header.session] = entry.time
@@ -156,8 +156,8 @@ struct ReplayScript {
             add(.end(endpoint, cause), at: time)
         case "request.cancelled":
             guard let id = event.integer("id") else { return }
-            cancelled.insert(UInt64(bitPattern: id))
-            add(.cancel(UInt64(bitPattern: id)), at: time)
+            cancelled.insert(RequestID(UInt64(bitPattern: id)))
+            add(.cancel(RequestID(UInt64(bitPattern: id))), at: time)
         case "connection.draining", "connection.closed":
             if !hasClosed { add(.close, at: time) }
             hasClosed = true
@@ -193,11 +193,11 @@ extension Recording {
     }
 
     /// The frames of requests by the number of their call. A request that was sent again has the same frame.
-    fileprivate var requests: [UInt64: Header] {
-        var requests: [UInt64: Header] = [:]
+    fileprivate var requests: [RequestID: Header] {
+        var requests: [RequestID: Header] = [:]
         for entry in entries {
-            if case .sent(let header) = entry.content, header.kind == .request, header.id != 0 {
-                requests[header.id] = header
+            if case .sent(let header) = entry.content, header.kind == .request, let id = header.id {
+                requests[id] = header
             }
         }
         return requests
@@ -218,7 +218,9 @@ extension Recording.Event {
     var cause: DisconnectCause? { text("cause").flatMap { DisconnectCause(rawValue: $0) } }
     var phase: DisconnectReport.Phase? { text("phase").flatMap { DisconnectReport.Phase(rawValue: $0) } }
     var party: DisconnectReport.Party? { text("ended_by").flatMap { DisconnectReport.Party(rawValue: $0) } }
-    var session: UInt64? { integer("session").flatMap { UInt64(exactly: $0) }.flatMap { $0 == 0 ? nil : $0 } }
+    var session: SessionID? {
+        integer("session").flatMap { UInt64(exactly: $0) }.flatMap { $0 == 0 ? nil : SessionID($0) }
+    }
     var isEnd: Bool { name == "link.ended" || name == "attempt.failed" }
 }
 

@@ -9,7 +9,7 @@ public struct Replay: Sendable {
 
     /// How each call ended in the original and in the replay, in the order of the calls. The numbers are those of the
     /// original; in the replay a call may have another one. `nil` if the call was not made.
-    public var outcomes: [(id: UInt64, original: Recording.Outcome, replayed: Recording.Outcome?)] {
+    public var outcomes: [(id: RequestID, original: Recording.Outcome, replayed: Recording.Outcome?)] {
         let now = recording.outcomesInOrder
         return original.outcomesInOrder.enumerated().map { index, was in
             (was.id, was.outcome, index < now.count ? now[index].outcome : nil)
@@ -118,7 +118,7 @@ extension SimulatedNetwork {
     ) async throws {
         let start = clock.now
         // Only those that are cancelled: a handle keeps the response.
-        var calls: [UInt64: PendingRequest<Response>] = [:]
+        var calls: [RequestID: PendingRequest<Response>] = [:]
         for (time, action) in script.actions {
             try await clock.sleep(until: start.advanced(by: time))
             switch action {
@@ -232,7 +232,7 @@ extension Recording.Exchange {
 
 extension Recording {
     /// How the calls ended, in the order in which they were made.
-    fileprivate var outcomesInOrder: [(id: UInt64, outcome: Outcome)] {
+    fileprivate var outcomesInOrder: [(id: RequestID, outcome: Outcome)] {
         let left = Set(
             entries.compactMap { entry in if case .call(let call) = entry.content, call.isOpen { call.id } else { nil }
             }

@@ -132,7 +132,7 @@ extension LoopbackServer {
     // MARK: Methods of an exchange
 
     func next(of open: OpenExchange) async throws -> Frame? {
-        lastID += 1
+        lastID = lastID.advanced(by: 1)
         let id = lastID
         let result = await withTaskCancellationHandler {
             await withContinuation { (continuation: OpenExchange.Reader) in
@@ -165,7 +165,7 @@ extension LoopbackServer {
 
     /// Writes a part of the reply.
     func write(_ frame: Frame, of open: OpenExchange) async throws {
-        lastID += 1
+        lastID = lastID.advanced(by: 1)
         let id = lastID
         let link = try emit(frame, of: open)
         let mark = link.sentCount + link.unsentCount

@@ -59,7 +59,7 @@ extension LoopbackServer {
         within limit: Duration = .seconds(10),
         until condition: @escaping @Sendable (Journal) -> Bool
     ) async throws(WaitError) -> Journal {
-        lastID += 1
+        lastID = lastID.advanced(by: 1)
         let id = lastID
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {

@@ -175,7 +175,7 @@ extension LoopbackServer {
     private func postpone(_ program: inout Program, _ delay: Duration, _ link: ServerLink) {
         program.holdsUp = program.keepsTurn
         if program.holdsUp { link.isHeldUp = true }
-        lastID += 1
+        lastID = lastID.advanced(by: 1)
         let deadline = loop.now.advanced(by: max(.zero, delay))
         delayed[lastID] = Delayed(program: program, deadline: deadline)
         deadlines.insert(lastID, deadline: deadline)

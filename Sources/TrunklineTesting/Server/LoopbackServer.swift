@@ -66,7 +66,7 @@ public actor LoopbackServer {
     /// Tasks that wait for a condition of the journal.
     var waiters: [RequestID: FactWaiter] = [:]
     /// The last ID given to an entry of `delayed` or `waiters`, or to a waiting body.
-    var lastID: RequestID = 0
+    var lastID = RequestID(0)
     /// Fires at the earliest deadline: of `deadlines`, `waiters` or the TLS handshakes.
     var timer: LoopTimer?
 

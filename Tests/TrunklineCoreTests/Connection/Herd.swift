@@ -49,8 +49,8 @@ struct Herd {
     /// The outcome of an attempt, or a timer.
     private enum Event {
         case lost, timer
-        case ready(UInt64)
-        case failed(UInt64, DisconnectCause)
+        case ready(SessionID)
+        case failed(SessionID, DisconnectCause)
     }
 
     /// Lets the clients reconnect under `policy`, for at most `limit` seconds.

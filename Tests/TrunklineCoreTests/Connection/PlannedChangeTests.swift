@@ -331,7 +331,7 @@ import Testing
         var machine = try ready()
         let first = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         let second = try attempt(machine.restartAttempt(at: now))
-        #expect(second.endpoint == first.endpoint && second.id == first.id + 1)
+        #expect(second.endpoint == first.endpoint && second.id.number == first.id.number + 1)
         #expect(machine.linkReady(first.id, at: now) == nil)
     }
 

@@ -101,7 +101,7 @@ import Testing
     private func longestWait(
         lifetime: Duration,
         afterHandshake: Bool = false,
-        _ end: (inout ReconnectMachine, UInt64, Instant) -> ReconnectMachine.Action
+        _ end: (inout ReconnectMachine, SessionID, Instant) -> ReconnectMachine.Action
     ) throws -> Duration {
         var longest = Duration.zero
         var machine = machine(["a:1"]) { $0.reconnect = Backoff() }
@@ -475,10 +475,11 @@ import Testing
         var (begun, armed): (ReconnectMachine.Attempt?, Instant?) = (nil, nil)
         for _ in 0..<500 {
             time = time.advanced(by: .milliseconds(Int.random(in: 0...2000, using: &random)))
-            let id = machine.lastID - min(machine.lastID, UInt64(Int.random(in: 0...5, using: &random) / 5))
+            let age = UInt64(Int.random(in: 0...5, using: &random) / 5)
+            let id = SessionID(machine.attemptCount - min(machine.attemptCount, age))
             let hint: Duration? = Bool.random(using: &random) ? .seconds(3) : nil
             var action: ReconnectMachine.Action? = ReconnectMachine.Action.none
-            let present: UInt64? = if case .ready(let session) = machine.state { session } else { nil }
+            let present: SessionID? = if case .ready(let session) = machine.state { session } else { nil }
             switch Int.random(in: 0..<19, using: &random) {
             case 0: action = machine.linkNeeded(at: time)
             case 1:
@@ -536,8 +537,8 @@ import Testing
             switch (action, machine.state) {
             case (.connect(let attempt)?, .connecting), (.connect(let attempt)?, .ready):
                 #expect(attempt == machine.attempt, "seed \(seed)")
-                #expect(attempt.id == last + 1, "seed \(seed)")
-                last = attempt.id
+                #expect(attempt.id.number == last + 1, "seed \(seed)")
+                last = attempt.id.number
             case (.wait(let until)?, .waiting(let end, _, _)):
                 #expect(until == end && machine.deadline == end, "seed \(seed)")
             case (.wait(let until)?, .ready): #expect(until == machine.deadline, "seed \(seed)")
@@ -547,7 +548,7 @@ import Testing
             case (ReconnectMachine.Action.none?, _), (nil, _): break
             default: Issue.record("\(String(describing: action)) in \(machine.state), seed \(seed)")
             }
-            #expect(machine.lastID == last, "seed \(seed)")
+            #expect(machine.attemptCount == last, "seed \(seed)")
         }
     }
 }

@@ -70,7 +70,7 @@ import Testing
         }
         #expect(until >= start.advanced(by: .seconds(30)) && until < start.advanced(by: .seconds(60)))
         var time = until
-        for id in 2...5 as ClosedRange<UInt64> {
+        for id in [2, 3, 4, 5] as [SessionID] {
             _ = machine.timerFired(at: time)
             #expect(machine.attemptFailed(id, .refused, at: time) == .wait(until: time.advanced(by: .seconds(1))))
             time = time.advanced(by: .seconds(1))

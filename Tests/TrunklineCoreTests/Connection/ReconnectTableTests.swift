@@ -2,6 +2,11 @@ import Testing
 
 @testable import Trunkline
 
+extension ReconnectMachine {
+    /// The ID of the latest attempt.
+    fileprivate var lastID: SessionID { SessionID(attemptCount) }
+}
+
 /// Every input in every state, as a table.
 @Suite struct ReconnectTableTests: ReconnectTesting {
     static let now = Instant(nanoseconds: 1_000)

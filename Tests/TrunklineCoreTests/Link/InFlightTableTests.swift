@@ -8,7 +8,7 @@ private typealias Table = InFlightTable
 @Suite struct InFlightTableTests {
     private func table(_ range: ClosedRange<SerialNumber>, _ count: UInt64 = 0) -> Table {
         var table = Table(matching: .serial(range))
-        for id in 0..<count { _ = table.insert(id + 1, type: 7, at: id + 1) }
+        for number in 0..<count { _ = table.insert(number: number + 1, type: 7) }
         return table
     }
 
@@ -95,20 +95,20 @@ private typealias Table = InFlightTable
         let span = 16_384
         var table = Table(matching: .serial(1...UInt64(span)))
         var model: Set<SerialNumber> = []
-        for id in 1..<UInt64(span) { model.insert(table.insert(id, type: 0, at: id) ?? 0) }
+        for number in 1..<UInt64(span) { model.insert(table.insert(number: number) ?? 0) }
         var generator = SeededGenerator(seed: 1)
-        for id in UInt64(span)..<UInt64(3 * span) {
+        for number in UInt64(span)..<UInt64(3 * span) {
             let serial = SerialNumber.random(in: 1...UInt64(span), using: &generator)
             if model.remove(serial) != nil { _ = table.takeAnswered(serial, before: .max) }
             if table.isExhausted { continue }
-            let number = table.insert(id, type: 0, at: id) ?? 0
-            #expect((1...UInt64(span)).contains(number) && model.insert(number).inserted)
+            let next = table.insert(number: number) ?? 0
+            #expect((1...UInt64(span)).contains(next) && model.insert(next).inserted)
         }
         #expect(table.heldCount == model.count)
         #expect(table.visitedCount <= 2 * span)
         // With most of them free, the search is used again.
         for serial in model.sorted().dropLast(100) { _ = table.takeAnswered(serial, before: .max) }
-        for id in 1...UInt64(span - 100) { #expect(table.insert(id, type: 0, at: id) != nil) }
+        for number in 1...UInt64(span - 100) { #expect(table.insert(number: number) != nil) }
         #expect(table.isExhausted && table.visitedCount <= 4 * span)
     }
 
@@ -117,15 +117,16 @@ private typealias Table = InFlightTable
     @Test func requestsThatWereNotSentAreFoundWithoutASearchAmongMany() {
         let count: UInt64 = 10_000
         var table = Table(matching: .inOrder)
-        for id in 1...2 * count { _ = table.insert(id, type: 0, at: id) }
-        for position in (count + 1)...(2 * count) where position % 3 != 0 {
-            #expect(table.removeInOrder(at: position)?.id == position)
+        for number in 1...2 * count { _ = table.insert(number: number) }
+        for number in (count + 1)...(2 * count) where number % 3 != 0 {
+            let position = OutboundPosition(number)
+            #expect(table.removeInOrder(at: position)?.id == RequestID(number))
             #expect(table.removeInOrder(at: position) == nil)
         }
         for number in 1...count {
             _ = table.abandon(number, until: at(60))
             let isLast = number == count
-            let awaitsOnlyAbandoned = table.awaitsOnlyAbandoned(before: count + 1)
+            let awaitsOnlyAbandoned = table.awaitsOnlyAbandoned(before: OutboundPosition(count + 1))
             #expect(awaitsOnlyAbandoned == isLast)
         }
         #expect(table.visitedCount <= 4 * Int(count))
@@ -221,13 +222,13 @@ private typealias Table = InFlightTable
     /// until the end of its quarantine.
     @Test func answeredQuarantinesDoNotAccumulate() throws {
         var table = table(1...SerialNumber.max)
-        for id in 1...100_000 as ClosedRange<RequestID> {
-            guard let serial = table.insert(id, type: 0, at: id) else {
+        for number in 1...100_000 as ClosedRange<UInt64> {
+            guard let serial = table.insert(number: number) else {
                 Issue.record("exhausted")
                 return
             }
-            _ = table.abandon(serial, until: Instant(nanoseconds: Int64(id)))
-            if id > 1 { #expect(table.takeAnswered(serial, before: id + 1).text == "late") }
+            _ = table.abandon(serial, until: Instant(nanoseconds: Int64(number)))
+            if number > 1 { #expect(table.takeAnswered(serial, before: OutboundPosition(number + 1)).text == "late") }
         }
         #expect(table.heldCount == 1)
         let entries = try quarantineEntries(table)
@@ -252,7 +253,7 @@ private typealias Table = InFlightTable
     @Test(arguments: [ResponseMatching.serial(50...53), .inOrder])
     func theRemainingRequestsAreRemovedInTheOrderOfTheirFrames(_ matching: ResponseMatching) {
         var table = Table(matching: matching)
-        for id in 1...3 as ClosedRange<RequestID> { _ = table.insert(id, type: 0, at: id) }
+        for number in 1...3 as ClosedRange<UInt64> { _ = table.insert(number: number) }
         #expect(table.takeAnswered(50, before: 4).text == "1")
         _ = table.insert(4, type: 0, at: 4)
         // With serials, the fifth request has the serial of the first, which is the lowest.
@@ -272,7 +273,7 @@ private typealias Table = InFlightTable
     /// Requests at positions 1 up to `count`.
     private func table(_ count: UInt64) -> Table {
         var table = Table(matching: .inOrder)
-        for id in 1...count { _ = table.insert(id, type: 7, at: id) }
+        for number in 1...count { _ = table.insert(number: number, type: 7) }
         return table
     }
 
@@ -374,7 +375,7 @@ private typealias Table = InFlightTable
 
     @Test func linksWithSerialsAreNeverForsakenAndHaveNoFirstRequest() {
         var table = Table(matching: .serial(50...99))
-        for id in 1...2 as ClosedRange<RequestID> { _ = table.insert(id, type: 7, at: id) }
+        for number in 1...2 as ClosedRange<UInt64> { _ = table.insert(number: number, type: 7) }
         let isFirstAwaited = table.isFirstAwaited(before: 3)
         #expect(!isFirstAwaited)
         for serial in 50...51 as ClosedRange<SerialNumber> { _ = table.abandon(serial, until: at(60)) }
@@ -465,7 +466,9 @@ private typealias Table = InFlightTable
                     let number = isFull ? nil : model.insert(id, position)
                     #expect(table.insert(id, type: 7, at: position) == number, "seed \(seed)")
                     if number == nil { leave(id) }
-                case 4, 5: unstarted = .random(in: unstarted...max(unstarted, position + 1), using: &generator)
+                case 4, 5:
+                    let possible = unstarted...max(unstarted, position + 1)
+                    unstarted = possible.randomElement(using: &generator) ?? unstarted
                 case 6, 7:
                     let index = model.index(serial)
                     let text = model.meets(index, before: unstarted)
@@ -522,7 +525,7 @@ private typealias Table = InFlightTable
                 }
             }
             for entry in table.removeAll(from: 0) { leave(entry.id) }
-            #expect(left.count == Int(id), "seed \(seed)")
+            #expect(left.count == Int(id.number), "seed \(seed)")
         }
     }
 }

@@ -5,13 +5,14 @@ import Testing
 /// Random operations on a link, compared with the list of the frames to be written.
 @Suite struct LinkMachinePropertyTests {
     private struct Sent {
-        let id: RequestID, size: Int
+        /// `nil` for a frame of the link itself.
+        let id: RequestID?, size: Int
         var written = 0
         let isMessage: Bool
     }
 
     @Test(arguments: [ResponseMatching.serial(1...40), .inOrder])
-    func everyRequestEndsExactlyOnceAndWithItsFate(_ matching: ResponseMatching) {
+    func everyRequestEndsExactlyOnceAndWithItsFate(_ matching: ResponseMatching) throws {
         for seed in seeds(300) {
             var generator = SeededGenerator(seed: seed)
             var link = TestedLink(matching)
@@ -36,7 +37,7 @@ import Testing
                     let taken = min(rest, queue[0].size - queue[0].written)
                     queue[0].written += taken
                     rest -= taken
-                    started.insert(queue[0].id)
+                    if let id = queue[0].id { started.insert(id) }
                     if queue[0].written == queue[0].size { queue.removeFirst() }
                 }
                 #expect(rest == 0, "seed \(seed): more bytes were written than queued")
@@ -63,7 +64,7 @@ import Testing
                     queue.append(Sent(id: id, size: size, isMessage: isMessage))
                 case 4:
                     link.machine.send(Frame(.cancel, body: "cancel"))
-                    queue.append(Sent(id: 0, size: 6, isMessage: true))
+                    queue.append(Sent(id: nil, size: 6, isMessage: true))
                 case 5...7:
                     let known = link.refused.count
                     let reportedBefore = link.reported.count
@@ -71,7 +72,7 @@ import Testing
                     for refusal in link.refused[known...] {
                         let hasLeft = link.machine.refused(refusal)
                         #expect(hasLeft, "seed \(seed)")
-                        leave(refusal.item.id, hasStarted: false, "refused")
+                        leave(try #require(refusal.item.id), hasStarted: false, "refused")
                     }
                     write(count)
                     for id in link.reported[reportedBefore...] where link.machine.written(id) != nil {
@@ -93,7 +94,7 @@ import Testing
                     default: #expect(text == "unknown", "seed \(seed)")
                     }
                 case 10:
-                    let victim = RequestID.random(in: 0...id + 1, using: &generator)
+                    let victim = (0...id + 1).randomElement(using: &generator) ?? id
                     let number = link.serial(victim)
                     let text = link.cancel(victim, isTimeout: .random(using: &generator), at: clock)
                     guard alive.contains(victim) else {
@@ -106,7 +107,7 @@ import Testing
                     if Int.random(in: 0..<15, using: &generator) == 0 {
                         let drained = link.machine.drain().map(\.id)
                         isDraining = true
-                        let expected = queue.filter { $0.written == 0 && $0.id != 0 }.map(\.id)
+                        let expected = queue.filter { $0.written == 0 }.compactMap(\.id)
                         #expect(drained == expected, "seed \(seed)")
                         for id in drained { leave(id, hasStarted: false, "drain") }
                     }
@@ -118,13 +119,13 @@ import Testing
                 #expect(link.machine.requests.heldCount == numbers.count, "seed \(seed)")
                 #expect(link.machine.requests.abandonedCount == numbers.values.count { $0 == 0 }, "seed \(seed)")
             }
-            let unsent = queue.filter { $0.written == 0 && $0.id != 0 }.map(\.id)
+            let unsent = queue.filter { $0.written == 0 }.compactMap(\.id)
             let remains = link.machine.close()
             #expect(remains.unsent.map(\.id) == unsent, "seed \(seed)")
             for request in remains.unsent { leave(request.id, hasStarted: false, "close") }
             #expect(remains.lost.map(\.id) == alive.sorted(), "seed \(seed)")
             for (id, _) in remains.lost { leave(id, hasStarted: true, "close") }
-            #expect(left.count == Int(id) && link.machine.count == 0, "seed \(seed)")
+            #expect(left.count == Int(id.number) && link.machine.count == 0, "seed \(seed)")
         }
     }
 }

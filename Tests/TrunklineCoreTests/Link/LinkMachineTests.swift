@@ -147,15 +147,16 @@ import Testing
     private func mixedLink(_ matching: ResponseMatching) -> (TestedLink, starts: [RequestID: Int], length: Int) {
         var link = TestedLink(matching)
         var (starts, length): ([RequestID: Int], Int) = ([:], 0)
-        for id in 1...12 as ClosedRange<RequestID> {
-            let body = Bytes(repeating: UInt8(64 + id), count: Int(id % 3) + 1)
+        for number in 1...12 as ClosedRange<UInt64> {
+            let id = RequestID(number)
+            let body = Bytes(repeating: UInt8(64 + number), count: Int(number % 3) + 1)
             starts[id] = length
             length += body.count
-            if id % 4 == 3 {
+            if number % 4 == 3 {
                 starts[id] = nil
                 link.machine.send(Frame(.cancel, body: body))
             } else {
-                link.send(id, body, isMessage: id % 4 == 2)
+                link.send(id, body, isMessage: number % 4 == 2)
             }
         }
         return (link, starts, length)
@@ -168,7 +169,7 @@ import Testing
             var (link, starts, _) = mixedLink(matching)
             var rest = written
             while rest > 0 { rest -= link.writeOnce(upTo: min(step, rest)).count }
-            let told = link.reported.filter { $0 != 0 && link.machine.written($0) != nil }
+            let told = link.reported.filter { link.machine.written($0) != nil }
             for id in told { starts[id] = nil }
             let unsent = starts.keys.filter { starts[$0, default: 0] >= written }.sorted()
             let lost = starts.keys.filter { starts[$0, default: 0] < written }.sorted()
@@ -176,8 +177,8 @@ import Testing
             var closed = link
             let remains = closed.machine.close()
             #expect(remains.unsent.map(\.id) == unsent, "\(written) bytes")
-            #expect(remains.unsent.map(\.expectsResponse) == unsent.map { $0 % 4 != 2 }, "\(written) bytes")
-            #expect(remains.unsent.map(\.frame.body.first) == unsent.map { UInt8(64 + $0) }, "\(written) bytes")
+            #expect(remains.unsent.map(\.expectsResponse) == unsent.map { $0.number % 4 != 2 }, "\(written) bytes")
+            #expect(remains.unsent.map(\.frame.body.first) == unsent.map { UInt8(64 + $0.number) }, "\(written) bytes")
             // A request loses its serial; it gets another on the next link.
             #expect(remains.unsent.allSatisfy { $0.frame.serial == 0 }, "\(written) bytes")
             #expect(remains.lost.map(\.id) == lost, "\(written) bytes")
@@ -240,13 +241,13 @@ import Testing
 
     @Test func handshakesStartAtTheirOwnSerialAndRequestsAtTheLowest() {
         var link = TestedLink(.serial(50...99), firstSerial: 87)
-        for id in 1...2 as ClosedRange<RequestID> { #expect(link.send(id) == .response(86 + id)) }
+        for id in 1...2 as ClosedRange<RequestID> { #expect(link.send(id) == .response(86 + id.number)) }
         link.write()
         // The second request is abandoned; its serial is still held.
         #expect(link.cancel(2) == "awaited: serial 88, type 7")
         #expect(link.answer(87) == "1")
         link.machine.becomeReady(Liveness.Policy(), at: at(0))
-        for id in 3...40 as ClosedRange<RequestID> { #expect(link.send(id) == .response(47 + id)) }
+        for id in 3...40 as ClosedRange<RequestID> { #expect(link.send(id) == .response(47 + id.number)) }
         #expect(link.send(41) == .response(89))
         link.write()
         #expect(link.answer(88) == "late")
@@ -347,7 +348,7 @@ import Testing
         link.send(3, "message", isMessage: true)
         link.send(4, "taken out")
         link.machine.send(Frame(.cancel, body: "cancel"))
-        for id in 5...9 as ClosedRange<RequestID> { link.send(id, id % 2 == 0 ? "!" : "b") }
+        for id in 5...9 as ClosedRange<RequestID> { link.send(id, id.number % 2 == 0 ? "!" : "b") }
         _ = link.cancel(4)
         #expect(link.write() == "messagecancelbbb")
         #expect(link.refused.map { link.machine.refused($0) } == [true, true])

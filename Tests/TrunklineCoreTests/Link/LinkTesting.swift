@@ -21,6 +21,13 @@ extension OutboundQueue {
     }
 }
 
+extension InFlightTable {
+    /// Inserts the request with this number, whose frame is at the position with the same number.
+    mutating func insert(number: UInt64, type: UInt32 = 0) -> SerialNumber? {
+        insert(RequestID(number), type: type, at: OutboundPosition(number))
+    }
+}
+
 extension InFlightTable.Match {
     /// The ID of the request, or the kind of match.
     var text: String {

@@ -5,7 +5,7 @@ import Testing
 @Suite struct OutboundQueueTests {
     private var codec: any FrameCodec = BodyCodec()
 
-    private func item(_ body: Bytes, _ id: RequestID = 0, reports: Bool = false) -> OutboundQueue.Item {
+    private func item(_ body: Bytes, _ id: RequestID? = nil, reports: Bool = false) -> OutboundQueue.Item {
         OutboundQueue.Item(Frame(.request, body: body), id: id, reportsWritten: reports)
     }
 
@@ -52,7 +52,7 @@ import Testing
         queue.append(OutboundQueue.Item(Frame(.part, body: "two"), id: 2, belongsToLink: true))
         queue.append(item("three", 3))
         let four = queue.append(OutboundQueue.Item(Frame(.part, body: "four"), id: 4, belongsToLink: true))
-        queue.append(item("cancel", 0))
+        queue.append(item("cancel"))
         _ = queue.encode(using: &codec)
         var bytes = queue.write(upTo: 1, &reported)
         #expect(queue.unstartedIDs == [2, 3, 4])
@@ -115,7 +115,7 @@ import Testing
     @Test func framesThatBelongToALostLinkAreDiscarded() {
         var (queue, codec, reported) = (OutboundQueue(), codec, [RequestID]())
         queue.append(item("one", 1))
-        queue.append(item("cancel", 0))
+        queue.append(item("cancel"))
         queue.append(item("two", 2))
         _ = queue.encode(using: &codec)
         _ = queue.write(upTo: 3, &reported)
@@ -174,7 +174,7 @@ import Testing
                     let size =
                         Int.random(in: 0..<20, using: &generator) == 0
                         ? 5000 : Int.random(in: 1...20, using: &generator)
-                    let bytes = [UInt8](repeating: UInt8(40 + id % 200), count: size)
+                    let bytes = [UInt8](repeating: UInt8(40 + id.number % 200), count: size)
                     let position = queue.append(item(Bytes(bytes), id))
                     expected.append((position, bytes))
                 case 4:

@@ -39,7 +39,7 @@ import Testing
             now = end
         }
 
-        mutating func becomesReady(_ session: UInt64, at endpoint: Endpoint = "a:1", tls: String? = nil) {
+        mutating func becomesReady(_ session: SessionID, at endpoint: Endpoint = "a:1", tls: String? = nil) {
             let link = ClientEvent.ReadyLink(
                 endpoint: endpoint,
                 address: "10.0.0.8:1",
@@ -233,14 +233,14 @@ import Testing
         var log = Log()
         log.becomesReady(1)
         _ = log.takeAll()
-        for session in 2...400 {
+        for session in 2...400 as ClosedRange<UInt64> {
             log.add(
                 .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(1), lost: 2)),
                 .attemptPlanned("a:1"),
                 .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
             )
             log.pass(.milliseconds(500))
-            log.becomesReady(UInt64(session))
+            log.becomesReady(SessionID(session))
             log.pass(.seconds(1))
         }
         let records = log.takeAll()

@@ -6,8 +6,8 @@ import Testing
     @Test func requestIDsComeOutInOrderOfTheirDeadlines() {
         var generator = SeededGenerator(seed: 3)
         var queue = DeadlineQueue()
-        var deadlines: [UInt64: Int64] = [:]
-        for requestID in 0..<1000 as Range<UInt64> {
+        var deadlines: [RequestID: Int64] = [:]
+        for requestID in 0..<1000 as Range<RequestID> {
             let deadline = Int64.random(in: 0...500, using: &generator)
             deadlines[requestID] = deadline
             queue.insert(requestID, deadline: Instant(nanoseconds: deadline))
@@ -26,11 +26,11 @@ import Testing
 
     @Test func compactingKeepsLiveEntriesInOrder() {
         var queue = DeadlineQueue()
-        for requestID in 0..<1000 as Range<UInt64> {
-            queue.insert(requestID, deadline: Instant(nanoseconds: Int64(1000 - requestID)))
+        for requestID in 0..<1000 as Range<RequestID> {
+            queue.insert(requestID, deadline: Instant(nanoseconds: Int64(1000 - requestID.number)))
         }
         #expect(queue.isCrowded(alive: 10))
-        queue.compact { $0 % 100 == 0 }
+        queue.compact { $0.number % 100 == 0 }
         #expect(queue.count == 10)
         #expect(queue.popDue(at: .distantFuture) == 900)
         #expect(queue.popDue(at: .distantFuture) == 800)
@@ -42,7 +42,7 @@ import Testing
         queue.insert(14, deadline: Instant(nanoseconds: 10))
         queue.insert(15...400, deadline: Instant(nanoseconds: 30))
         #expect(queue.count == 3 && queue.earliest == Instant(nanoseconds: 10))
-        var due: [UInt64] = []
+        var due: [RequestID] = []
         while let requestID = queue.popDue(at: Instant(nanoseconds: 20)) { due.append(requestID) }
         #expect(due == [14, 10, 11, 12, 13])
         // An entry stays while one of its requests is alive.
@@ -57,8 +57,8 @@ import Testing
     @Test func compactingDoesNotAskAgainForTheBeginningOfAnEntry() {
         var queue = DeadlineQueue()
         queue.insert(0...9, deadline: Instant(nanoseconds: 10))
-        func asked(whileAliveFrom first: UInt64) -> [UInt64] {
-            var asked: [UInt64] = []
+        func asked(whileAliveFrom first: RequestID) -> [RequestID] {
+            var asked: [RequestID] = []
             queue.compact { requestID in
                 asked.append(requestID)
                 return requestID >= first
@@ -70,7 +70,7 @@ import Testing
         #expect(asked(whileAliveFrom: 7) == [5, 6, 7])
         #expect(queue.count == 1 && queue.earliest == Instant(nanoseconds: 10))
         // The rest of the entry is due.
-        var due: [UInt64] = []
+        var due: [RequestID] = []
         while let requestID = queue.popDue(at: Instant(nanoseconds: 10)) { due.append(requestID) }
         #expect(due == [7, 8, 9] && queue.count == 0)
     }

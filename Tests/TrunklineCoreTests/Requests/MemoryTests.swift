@@ -5,6 +5,7 @@ import Testing
 /// A burst of requests grows every table. Afterwards the tables shrink, and small ones do not reallocate over and over.
 @Suite struct MemoryTests {
     private static let burst = 100_000
+    private static let lastID = RequestID(UInt64(burst))
 
     @Test(arguments: [0, 1, 100])
     func aMapShrinksWhenItIsMostlyEmpty(_ left: Int) {
@@ -75,10 +76,10 @@ import Testing
     @Test func deadlineQueuesAndRequestTablesShrink() {
         var deadlines = DeadlineQueue()
         var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
-        for id in 1...RequestID(Self.burst) {
-            deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id)))
+        for id in 1...Self.lastID {
+            deadlines.insert(id, deadline: Instant(nanoseconds: Int64(id.number)))
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
-            table.append(request, 0, deadline: Instant(nanoseconds: Int64(id)), accepted: .distantPast)
+            table.append(request, 0, deadline: Instant(nanoseconds: Int64(id.number)), accepted: .distantPast)
         }
         deadlines.compact { $0 <= 10 }
         #expect(deadlines.capacity <= 1024)
@@ -93,15 +94,15 @@ import Testing
     /// Until another request came, the deadlines of answered requests stayed in memory until they passed.
     @Test func aQueueForgetsTheDeadlinesOfRemovedRequests() {
         var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
-        for id in 1...RequestID(Self.burst) {
+        for id in 1...Self.lastID {
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
             table.append(request, 0, deadline: .distantFuture, accepted: .distantPast)
             _ = table.queue.popFirst()
-            table.queue.went(id, to: .response(id), on: 1)
+            table.queue.went(id, to: .response(id.number), on: 1)
             table.noteAdmissions(at: .distantPast)
         }
         #expect(table.capacity >= Self.burst)
-        for id in 1...RequestID(Self.burst - 1) { table.forget(id) }
+        for id in 1..<Self.lastID { table.forget(id) }
         table.giveBackMemory()
         #expect(table.count == 1 && table.capacity <= 1024)
         #expect(table.nextDeadline == .distantFuture)
@@ -110,7 +111,7 @@ import Testing
     @Test(arguments: [ResponseMatching.serial(1...SerialNumber.max), .inOrder])
     func aTableShrinksWhenItsRequestsAreAnswered(_ matching: ResponseMatching) {
         var table = InFlightTable(matching: matching)
-        for id in 1...RequestID(Self.burst) { _ = table.insert(id, type: 0, at: id) }
+        for number in 1...UInt64(Self.burst) { _ = table.insert(number: number) }
         #expect(table.capacity >= Self.burst)
         for serial in 1...SerialNumber(Self.burst - 1) { _ = table.takeAnswered(serial, before: .max) }
         #expect(table.count == 1 && table.capacity <= 4096)
@@ -119,7 +120,7 @@ import Testing
     /// The pauses of requests that were cancelled meanwhile.
     @Test func pausesOfRemovedRequestsTakeNoMemory() {
         var table = RequestTable<Int>(maximumWaiting: .max, maximumBytes: .max)
-        for id in 1...RequestID(Self.burst) {
+        for id in 1...Self.lastID {
             let request = QueuedRequest(id: id, frame: Frame(.request), expectsResponse: true)
             table.append(request, 0, deadline: nil, accepted: .distantPast)
             _ = table.queue.popFirst()

@@ -21,7 +21,7 @@ extension RequestTable where Waiter == String {
     }
 
     fileprivate mutating func append(_ request: QueuedRequest, deadline: Instant?) {
-        let accepted = Instant(nanoseconds: Int64(request.id))
+        let accepted = Instant(nanoseconds: Int64(request.id.number))
         append(request, "\(request.id)", deadline: deadline, accepted: accepted)
     }
 
@@ -40,9 +40,9 @@ extension RequestTable where Waiter == String {
     }
 
     /// Moves the first request to a link, and returns its ID.
-    fileprivate mutating func go(on session: UInt64 = 1) -> RequestID? {
+    fileprivate mutating func go(on session: SessionID = 1) -> RequestID? {
         guard let request = queue.popFirst() else { return nil }
-        queue.went(request.id, to: .response(request.id), on: session)
+        queue.went(request.id, to: .response(request.id.number), on: session)
         noteAdmissions(at: .distantPast)
         return request.id
     }
@@ -103,7 +103,7 @@ extension RequestTable where Waiter == String {
         _ = table.remove(2)
         table.delay(request(2), until: at(5))
         for id in 1...3 as ClosedRange<RequestID> {
-            #expect(table[id]?.accepted == Instant(nanoseconds: Int64(id)))
+            #expect(table[id]?.accepted == Instant(nanoseconds: Int64(id.number)))
         }
     }
 
@@ -140,7 +140,7 @@ extension RequestTable where Waiter == String {
         for _ in 1...50 { _ = table.go() }
         table.giveBack((1...50).map { request($0) })
         // So many that the places of removed requests are compacted.
-        for id in 1...100 as ClosedRange<RequestID> where id % 10 != 5 { #expect(table.take(id)?.id == id) }
+        for id in 1...100 as ClosedRange<RequestID> where id.number % 10 != 5 { #expect(table.take(id)?.id == id) }
         #expect(table.queue.waiting.map(\.id) == Array(stride(from: 5, through: 95, by: 10)))
         for id in [5, 45, 55, 95] as [RequestID] { #expect(table.request(id)?.id == id) }
         #expect(table.take(45)?.id == 45)
@@ -203,7 +203,7 @@ extension RequestTable where Waiter == String {
 
     @Test func anExpiredRequestIsFoundOnceUnlessItWasRemoved() {
         var table = Table(maximumWaiting: 10, maximumBytes: 1 << 20)
-        for id in 1...5 as ClosedRange<RequestID> { table.append(request(id), deadline: at(Double(id))) }
+        for id in 1...5 as ClosedRange<RequestID> { table.append(request(id), deadline: at(Double(id.number))) }
         table.append(request(6), deadline: nil)
         for _ in 1...3 { _ = table.go() }
         table.delay(request(2), until: at(9))
@@ -311,7 +311,7 @@ extension RequestTable where Waiter == String {
                     guard let index = onLink.indices.randomElement(using: &generator) else { continue }
                     let gone = onLink.remove(at: index)
                     if Bool.random(using: &generator) {
-                        #expect(table[gone]?.accepted == Instant(nanoseconds: Int64(gone)), "seed \(seed)")
+                        #expect(table[gone]?.accepted == Instant(nanoseconds: Int64(gone.number)), "seed \(seed)")
                         let waiter = table.forget(gone)
                         #expect(waiter == "\(gone)" && table[gone] == nil, "seed \(seed)")
                         deadlines[gone] = nil
@@ -321,7 +321,7 @@ extension RequestTable where Waiter == String {
                         delayed[gone] = until
                     }
                 case 11, 12, 13:
-                    let anywhere = RequestID.random(in: 0...id + 1, using: &generator)
+                    let anywhere = (0...id + 1).randomElement(using: &generator) ?? id
                     let victim = line.randomElement(using: &generator) ?? anywhere
                     let isOut = line.contains(victim) || delayed[victim] != nil
                     #expect(table.take(victim)?.id == (isOut ? victim : nil), "seed \(seed)")

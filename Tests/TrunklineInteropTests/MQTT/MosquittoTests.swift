@@ -170,7 +170,8 @@ struct MosquittoTests {
             Issue.record("the message was not sent again")
             return
         }
-        #expect(MQTT.Message(again) == MQTT.Message(first) && again.session > first.session)
+        #expect(MQTT.Message(again) == MQTT.Message(first))
+        #expect(try #require(again.session) > #require(first.session))
         #expect(again.type & 8 == 8)  // the broker marks it as a repetition
         try await subscriber.acknowledge(again)
         await subscriber.close()

@@ -253,7 +253,7 @@ struct BackpressureTests {
                 // With the first and the present link.
                 #expect(await connection.inboxCount <= Self.mostPushes + 10_000)
                 // It goes on with the frames of the present link.
-                var session: UInt64 = 0
+                var session: SessionID?
                 for await case .ready(_, let number) in connection.states {
                     session = number
                     break

@@ -6,16 +6,16 @@ import Testing
 @Suite struct LinkPhaseTests {
     private func at(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 
-    private func link(_ session: UInt64) -> Link {
+    private func link(_ session: SessionID) -> Link {
         let attempt = ReconnectMachine.Attempt(id: session, number: 1, endpoint: "10.0.0.1:7000")
         let path = LinkPath(local: nil, remote: nil, .unknown, fresh: .unknown)
         let handshake = HandshakeUse(deadline: .distantFuture, .handshake(.seconds(1)))
         return Link(
             attempt,
-            NoTransport(id: session + 100),
+            NoTransport(id: session.number + 100),
             ProtocolCodec(FrameLayout.standard),
             handshake,
-            number: Int(session),
+            number: Int(session.number),
             path: path,
             quarantine: .seconds(1),
             at: at(0)
@@ -30,7 +30,7 @@ import Testing
         if links.handshaking === link { places.append("handshaking") }
         if links.ready === link { places.append("ready") }
         if links.draining.contains(where: { $0 === link }) { places.append("draining") }
-        let isThere = links[link.session] === link && links.link(ofTransport: link.session + 100) === link
+        let isThere = links[link.session] === link && links.link(ofTransport: link.session.number + 100) === link
         #expect(isThere == !places.isEmpty && links.all.contains { $0 === link } == isThere)
         #expect(link.isInHandshake == (link.handshake != nil) && link.isDraining == (link.draining != nil))
         switch link.phase {
@@ -62,7 +62,7 @@ import Testing
 
     @Test func aPlannedChangeReplacesTheReadyLink() {
         let links = Links()
-        let all = (1...4).map { link($0) }
+        let all = ([1, 2, 3, 4] as [SessionID]).map { link($0) }
         for link in all.dropLast() {
             links.begin(link)
             #expect(places(of: link, in: links) == "handshaking, in its handshake")
@@ -99,7 +99,7 @@ import Testing
         }
         await #expect(processExitsWith: .failure) {
             let links = Links()
-            for session in 1...2 as ClosedRange<UInt64> {
+            for session in [1, 2] as [SessionID] {
                 let link = LinkPhaseTests().link(session)
                 links.begin(link)
                 links.becomeReady(link, Liveness.Policy(), at: .distantPast)

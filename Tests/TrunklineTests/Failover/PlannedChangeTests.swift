@@ -253,7 +253,9 @@ struct PlannedChangeTests {
                 try await world.pass(.milliseconds(10))
             }
             var received: [String] = []
-            for await push in pushes.prefix(5) { received.append("\(push.session) \(String(push.body))") }
+            for await push in pushes.prefix(5) {
+                received.append("\(try #require(push.session)) \(String(push.body))")
+            }
             #expect(received == ["1 present", "2 early", "1 old 1", "2 next 1", "1 old 2"])
             try await expectBody("slow", of: slow)
         }
@@ -271,7 +273,7 @@ struct PlannedChangeTests {
             #expect(await world.client.connection.isPaused)
             try await world.client.switchEndpoint(to: world.second.endpoint)
             await world.becomesReady(after: 1)
-            var sessions: [UInt64] = []
+            var sessions: [SessionID?] = []
             for await push in pushes.messages.prefix(3) { sessions.append(push.session) }
             #expect(sessions == [1, 1, 1])
         }
@@ -479,7 +481,9 @@ struct PlannedChangeTests {
             let reading = Task(executorPreference: world.network.executor) {
                 try await connection.withFrames { frames in
                     var read: [String] = []
-                    for await frame in frames { read.append("\(frame.session) \(String(frame.body))") }
+                    for await frame in frames {
+                        read.append("\(try #require(frame.session)) \(String(frame.body))")
+                    }
                     return read
                 }
             }
@@ -643,7 +647,7 @@ private struct ChangeWorld: Sendable {
     }
 
     /// Waits until a link with a session number above `session` is ready.
-    func becomesReady(after session: UInt64) async {
+    func becomesReady(after session: SessionID) async {
         for await state in client.states {
             if case .ready(_, let next) = state, next > session { return }
         }

@@ -575,14 +575,14 @@ struct HandshakeTests {
         }
         try simulate(options: options) { service, client in
             let known = await client.endpoints
-            #expect(await client.serverInfo(as: UInt64.self) == nil)
+            #expect(await client.serverInfo(as: SessionID.self) == nil)
             try await client.connect()
             #expect(await client.endpoints == known)
-            #expect(await client.serverInfo(as: UInt64.self) == 2)
+            #expect(await client.serverInfo(as: SessionID.self) == 2)
             #expect(await client.serverInfo(as: String.self) == nil)
             service.network.reset("db")
             try await expectEcho("a", by: client)
-            #expect(await client.serverInfo(as: UInt64.self) == 3)
+            #expect(await client.serverInfo(as: SessionID.self) == 3)
         }
     }
 

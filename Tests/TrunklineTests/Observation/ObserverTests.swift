@@ -133,10 +133,10 @@ struct ObserverTests {
             try await service.server.waitForRequests(4)
             #expect(collector.names.contains("request.retrying"))
             handle.cancel()
-            let late2 = collector.events.compactMap { event -> UInt64? in
+            let late2 = collector.events.compactMap { event -> RequestID? in
                 if case .lateResponse(let id) = event.content { id } else { nil }
             }
-            let written = collector.events.compactMap { event -> UInt64? in
+            let written = collector.events.compactMap { event -> RequestID? in
                 if case .requestsWritten(let ids, _) = event.content { ids.first } else { nil }
             }
             #expect(late2 == [try #require(written.first)])
@@ -175,7 +175,7 @@ struct ObserverTests {
                 _ = await client.send(all: (0..<turn).map { _ in ask("a") })
             }
         }
-        var (accepted, written, answered): ([UInt64], [UInt64], [UInt64]) = ([], [], [])
+        var (accepted, written, answered): ([RequestID], [RequestID], [RequestID]) = ([], [], [])
         for event in collector.events {
             switch event.content {
             case .requestsAccepted(let requests): accepted += requests.map(\.id)
@@ -372,7 +372,7 @@ struct EventQueueTests {
     /// While the receiver of dumps is busy, at most one recording waits for it.
     @Test func dumpsDoNotPileUp() async throws {
         let isReleased = Lock(false)
-        let sessions = Lock<[UInt64]>([])
+        let sessions = Lock<[SessionID]>([])
         defer { isReleased.withLock { $0 = true } }
         var options = quickOptions()
         options.recorder = .ring(bytes: 65_536)

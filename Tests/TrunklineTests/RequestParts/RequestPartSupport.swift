@@ -63,7 +63,7 @@ func pieceLayout(serials: ClosedRange<UInt64>) -> FrameLayout {
 
 extension Client {
     /// The ID of the latest request.
-    nonisolated var latestRequest: RequestID { requestIDs.load(ordering: .relaxed) }
+    nonisolated var latestRequest: RequestID { RequestID(requestIDs.load(ordering: .relaxed)) }
 
     /// Adds a part to `request` without waiting until it is written.
     nonisolated func addPart(_ part: Request, isPart: Bool, of request: RequestID, _ stream: ReplyStream<Response>) {

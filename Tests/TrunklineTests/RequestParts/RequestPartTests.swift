@@ -268,7 +268,7 @@ struct RequestPartTests {
             let id = client.latestRequest
             try await service.server.waitForRequests(1)
             let waits = client.open(piece("b")).responses
-            for (stream, id) in [(waits, id + 1), (started, id)] {
+            for (stream, id) in [(waits, id.advanced(by: 1)), (started, id)] {
                 for _ in 1..<count { client.addPart(piece("-"), isPart: true, of: id, stream) }
                 client.addPart(whole("!"), isPart: false, of: id, stream)
             }

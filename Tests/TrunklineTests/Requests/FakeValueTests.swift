@@ -14,7 +14,7 @@ struct FakeValueTests {
 
         var push = PushMessage(type: 2, body: "news")
         push[bytes: "topic"] = "a"
-        #expect(push.type == 2 && push.body == "news" && push[bytes: "topic"] == "a" && push.session == 0)
+        #expect(push.type == 2 && push.body == "news" && push[bytes: "topic"] == "a" && push.session == nil)
     }
 
     @Test func anErrorHasTheGivenValues() throws {

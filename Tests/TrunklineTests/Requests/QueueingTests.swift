@@ -68,7 +68,7 @@ struct QueueingTests {
         try simulate { service, client in
             try await client.connect()
             // What `send` and its cancellation handler submit, without a chance for the loop to run in between.
-            let id = client.requestIDs.wrappingAdd(1, ordering: .relaxed).newValue
+            let id = client.nextRequestID()
             let outcome = await withContinuation { continuation in
                 let frame = ask("send").frame
                 let queue = client.commandQueue
@@ -158,16 +158,17 @@ struct QueueingTests {
     @Test func aBatchCancelledBeforeItIsWrittenIsNotSent() throws {
         try simulate { service, client in
             try await client.connect()
-            let count = RequestID(100)
-            let first = client.requestIDs.wrappingAdd(count, ordering: .relaxed).oldValue + 1
+            let count = 100
+            let last = RequestID(client.requestIDs.wrappingAdd(UInt64(count), ordering: .relaxed).newValue)
+            let first = last.advanced(by: 1 - count)
             let outcomes = await withContinuation { (continuation: Continuation<[Outcome]>) in
-                let batch = Batch(count: Int(count), ResolvedOptions(accepted: client.loop.now), continuation)
+                let batch = Batch(count: count, ResolvedOptions(accepted: client.loop.now), continuation)
                 let queue = client.commandQueue
                 queue.post(.sendAll(first: first, (0..<count).map { ask("\($0)") }, batch))
-                queue.post(.cancel(first...(first + count - 1)))
+                queue.post(.cancel(first...last))
             }
             #expect(outcomes.allSatisfy { $0.error?.code == .cancelled && $0.error?.fate == .notSent })
-            #expect(outcomes.count == Int(count))
+            #expect(outcomes.count == count)
             #expect(await client.metrics.requests == 100)
             try await expectEcho("next", by: client)
             #expect(await service.server.received.map(\.body) == ["next"])

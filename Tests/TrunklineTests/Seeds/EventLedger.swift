@@ -6,9 +6,9 @@ final class EventLedger: ClientObserver {
     let delivery = EventDelivery.onEventLoop
 
     fileprivate struct State {
-        var open: Set<UInt64> = []
-        var ended: Set<UInt64> = []
-        var admissions: [UInt64: Int] = [:]
+        var open: Set<RequestID> = []
+        var ended: Set<RequestID> = []
+        var admissions: [RequestID: Int] = [:]
         var refused = 0
         var contradictions: [String] = []
     }
@@ -47,7 +47,7 @@ extension EventLedger.State {
             for request in requests {
                 let isNew = open.insert(request.id).inserted && !ended.contains(request.id)
                 if !isNew { contradictions.append("\(request.id) was accepted twice: \(event)") }
-                if request.session != 0 { admissions[request.id, default: 0] += 1 }
+                if request.session != nil { admissions[request.id, default: 0] += 1 }
             }
         case .requestWaiting(let id, _), .requestFirstPart(let id), .requestRetrying(let id, _, _):
             if !open.contains(id) { contradictions.append("not alive: \(event)") }

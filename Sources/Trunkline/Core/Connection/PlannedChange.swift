@@ -86,8 +86,7 @@ extension ReconnectMachine {
         guard let change else { return .none }
         if let target = change.target, !ring.select(target) { return dropChange(at: now) }
         guard let endpoint = ring.next(at: now) else { return dropChange(at: now) }
-        lastID += 1
-        let attempt = Attempt(id: lastID, number: failures + change.failures + 1, endpoint: endpoint)
+        let attempt = Attempt(id: nextID(), number: failures + change.failures + 1, endpoint: endpoint)
         self.change?.attempt = attempt
         return .connect(attempt)
     }
@@ -166,7 +165,7 @@ extension ReconnectMachine {
     }
 
     /// Ends the link that the change replaces, because the next link is ready. Returns its session.
-    mutating func endChanged(at now: Instant) -> UInt64? {
+    mutating func endChanged(at now: Instant) -> SessionID? {
         guard let link, let change = link.change else { return nil }
         let hasProvedItself = endReady(isReplaced: true, at: now)
         lastCause = change.reason.cause

@@ -88,7 +88,7 @@ extension ReconnectMachine {
     ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
     ///   - isLinkEnding: Whether nothing more arrives on the link. If true, it drains at once in any case.
     package mutating func leave(
-        _ session: UInt64,
+        _ session: SessionID,
         because departure: Departure,
         demand: Demand = .request,
         retryAfter: Duration? = nil,

@@ -15,7 +15,7 @@ extension ReconnectMachine {
 
     /// Handles the ready link of attempt `id`. If the link belongs to a planned change, the action is to drain the link
     /// that it replaces. Returns `nil` if the attempt is an old one; its link must be closed.
-    package mutating func linkReady(_ id: UInt64, afterHandshake: Bool = false, at now: Instant) -> Action? {
+    package mutating func linkReady(_ id: SessionID, afterHandshake: Bool = false, at now: Instant) -> Action? {
         guard let attempt, attempt.id == id else { return nil }
         if let link { keepReturn(of: link) }
         let kept = keptReturn
@@ -41,7 +41,7 @@ extension ReconnectMachine {
     ///     route appears.
     ///   - looksAgain: Whether such a pause ends after `longestPause` even if no route appears.
     package mutating func attemptFailed(
-        _ id: UInt64,
+        _ id: SessionID,
         _ cause: DisconnectCause,
         isPermanent: Bool = false,
         retryAfter: Duration? = nil,
@@ -78,7 +78,7 @@ extension ReconnectMachine {
     ///   - isOurNetwork: Whether the path of the link was lost. Then the endpoint has not failed, and the next attempt
     ///     begins at once, but only once within `networkPace`.
     package mutating func linkLost(
-        _ session: UInt64,
+        _ session: SessionID,
         _ cause: DisconnectCause,
         isOrderly: Bool = false,
         wasQuiet: Bool = true,
@@ -168,10 +168,15 @@ extension ReconnectMachine {
             phase = .idle(restUntil: .distantPast)
             return .giveUp
         }
-        lastID += 1
-        let attempt = Attempt(id: lastID, number: failures + 1, endpoint: endpoint)
+        let attempt = Attempt(id: nextID(), number: failures + 1, endpoint: endpoint)
         phase = .connecting(attempt)
         return .connect(attempt)
+    }
+
+    /// Returns the ID of a new attempt.
+    mutating func nextID() -> SessionID {
+        attemptCount += 1
+        return SessionID(attemptCount)
     }
 
     mutating func wait(until: Instant, policyUntil: Instant) -> Action {

@@ -36,7 +36,7 @@ package struct ReconnectMachine: Sendable {
         case connecting(Attempt)
         /// There is a link, and perhaps a planned change. Next states: ready (the next link), waiting, connecting,
         /// idle, suspended, closed.
-        case ready(session: UInt64)
+        case ready(session: SessionID)
         /// There is no link until `until`, because of `cause`. `attempt` is the number of the next attempt. Next
         /// states: connecting, idle, suspended, closed.
         case waiting(until: Instant, attempt: Int, cause: DisconnectCause)
@@ -52,7 +52,7 @@ package struct ReconnectMachine: Sendable {
     /// One attempt to connect to one endpoint.
     package struct Attempt: Equatable, Sendable {
         /// The number of the attempt, unique within this machine. It is also the session number of the attempt's link.
-        package var id: UInt64
+        package var id: SessionID
         /// One more than the number of attempts in a row that failed or led to a link that did no work.
         package var number: Int
         package var endpoint: Endpoint
@@ -68,10 +68,10 @@ package struct ReconnectMachine: Sendable {
         /// Discard what is left of an attempt. Call `timerFired` at `deadline`.
         case rest
         /// Discard what is left of an attempt. Close the link of this session, as ended by the client.
-        case close(session: UInt64)
+        case close(session: SessionID)
         /// Drain the link of this session, because of `lastCause`: it takes no new requests, and those in flight may still
         /// be answered. Then perform the other action.
-        case drain(session: UInt64, then: Action)
+        case drain(session: SessionID, then: Action)
         /// No server is available: fail the callers that wait for a link.
         case giveUp
     }
@@ -175,7 +175,7 @@ package struct ReconnectMachine: Sendable {
     package internal(set) var ring: EndpointRing
     var generator: SeededGenerator
     /// The number of the latest attempt.
-    var lastID: UInt64 = 0
+    var attemptCount: UInt64 = 0
     /// The number of attempts that failed or led to a link that did not prove itself, since the last link that did or
     /// since the machine gave up.
     var failures = 0
@@ -223,7 +223,7 @@ package struct ReconnectMachine: Sendable {
 
     /// The ready link.
     struct ReadyLink: Sendable {
-        let session: UInt64
+        let session: SessionID
         let endpoint: Endpoint
         let since: Instant
         /// Whether it began with a handshake.

@@ -88,18 +88,19 @@ public struct Frame: Sendable, Hashable {
     /// costs two operations of the runtime, but copying `nil` costs nothing.
     @usableFromInline var namedFields: [NamedField]?
 
-    /// The session number of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It
-    /// is set for pushes of a client and for frames of a connection, and is 0 for every other frame.
+    /// The session of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It is set
+    /// for pushes of a client and for frames of a connection, and is `nil` for every other frame.
     ///
     /// The session is ignored when frames are compared. During a planned change, frames of two sessions may alternate.
-    public package(set) var session: UInt64 {
-        get { origin.session }
-        set { origin.session = newValue }
+    public package(set) var session: SessionID? {
+        get { origin.session == 0 ? nil : SessionID(origin.session) }
+        set { origin.session = newValue?.number ?? 0 }
     }
 
     /// Always equal, so that the origin of frames does not matter when they are compared.
     @usableFromInline
     struct Origin: Sendable, Hashable {
+        /// 0 for none. Frames are copied often, and an optional would make them larger.
         @usableFromInline var session: UInt64 = 0
         @usableFromInline init() {}
         @usableFromInline static func == (a: Origin, b: Origin) -> Bool { true }

@@ -41,7 +41,7 @@ package struct InFlightTable: Sendable {
     private var oldestAwaited: SerialNumber = 1
     /// Matched in order: where the search for the next request that was not sent begins, and the position at which the
     /// last one ended.
-    private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition(0))
+    private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition.first)
     /// The number of requests and numbers that searches have passed so far.
     package private(set) var visitedCount = 0
     /// The number of abandoned requests that may still be answered.

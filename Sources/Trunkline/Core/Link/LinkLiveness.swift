@@ -1,10 +1,10 @@
 /// Decides whether one link is alive: the rules of `Liveness`, and what they need to know about the outbound frames.
 package struct LinkLiveness: Sendable {
     package internal(set) var rules: Liveness
-    /// The position of the latest ping in the outbound order, and its serial; 0 for none.
-    fileprivate var ping: (position: OutboundPosition, serial: SerialNumber) = (0, 0)
+    /// The position of the latest ping in the outbound order, and its serial; `nil` for none.
+    fileprivate var ping: (position: OutboundPosition, serial: SerialNumber)?
     /// No frame from this position on had been written when the incomplete frame began to arrive.
-    fileprivate var incompleteFrom: OutboundPosition = 0
+    fileprivate var incompleteFrom = OutboundPosition.first
     /// Whether the latest bytes ended with an incomplete frame.
     fileprivate var wasIncomplete = false
 
@@ -50,7 +50,7 @@ extension LinkMachine {
     /// does not end the link. In other cases it is no evidence: a write may be short although the socket is not full,
     /// which once happened to the ping itself.
     package mutating func socketTookBytes(at now: Instant) {
-        if liveness.ping.position > outbound.firstUnwritten { liveness.rules.tookBytes(at: now) }
+        if let ping = liveness.ping, ping.position > outbound.firstUnwritten { liveness.rules.tookBytes(at: now) }
     }
 
     /// Records that reading was suspended or resumed. A link that is not read is never declared dead, because nothing
@@ -78,11 +78,11 @@ extension LinkMachine {
 
     /// Whether the incomplete frame can be the response to a request in flight: one that was written before the frame
     /// began.
-    private var isIncompleteAwaited: Bool { requests.hasRequest(at: 0..<liveness.incompleteFrom) }
+    private var isIncompleteAwaited: Bool { requests.hasRequest(at: OutboundPosition.first..<liveness.incompleteFrom) }
 
     /// Handles the timer that was armed for `due`. Returns the action to perform.
     package mutating func look(due: Instant, at now: Instant) -> Liveness.Action {
-        let first = liveness.rules.firstWritten
+        let first = liveness.rules.firstWritten ?? .first
         let positions = first..<max(first, outbound.firstUnstarted)
         var rules = liveness.rules
         let action = rules.timerFired(
@@ -101,8 +101,8 @@ extension LinkMachine {
     /// Queues a ping behind all other frames, so that it is never written within a frame. Watermarks do not delay it.
     /// Returns false if an earlier ping still waits to be written; then no new one is queued.
     package mutating func send(ping: Frame, at now: Instant) -> Bool {
-        guard liveness.ping.position < outbound.firstUnwritten else {
-            liveness.rules.pingSent(serial: liveness.ping.serial, goesOutAtOnce: false, at: now)
+        if let waiting = liveness.ping, waiting.position >= outbound.firstUnwritten {
+            liveness.rules.pingSent(serial: waiting.serial, goesOutAtOnce: false, at: now)
             return false
         }
         liveness.rules.pingSent(serial: ping.serial, goesOutAtOnce: outbound.isEmpty, at: now)
@@ -113,7 +113,7 @@ extension LinkMachine {
 
     /// Records that the codec has no ping now, or that the ping that was queued cannot be encoded.
     package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
-        if wasQueued { liveness.ping = (0, 0) }
+        if wasQueued { liveness.ping = nil }
         liveness.rules.pingRefused(wasQueued: wasQueued, at: now)
     }
 }

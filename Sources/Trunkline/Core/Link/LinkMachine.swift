@@ -13,8 +13,8 @@ package struct LinkMachine: Sendable {
         case written
     }
 
-    /// The session number of the link. Greater than that of every earlier link; 0 for none.
-    package let session: UInt64
+    /// The ID of the link. Greater than that of every earlier link.
+    package let session: SessionID
     package private(set) var outbound = OutboundQueue()
     package private(set) var requests: InFlightTable
     /// When the frames that are in flight were written.
@@ -27,7 +27,7 @@ package struct LinkMachine: Sendable {
     private var holder: SerialNumber = 0
 
     /// The position of the first frame after the link became ready.
-    private var readyFrom: OutboundPosition = 1
+    private var readyFrom = OutboundPosition.first
     /// The rules that decide whether the link is alive. They send no ping before the link is ready.
     package var liveness = LinkLiveness()
     /// The requests that were abandoned since the last `judge`, and what is known about the order of responses.
@@ -37,7 +37,7 @@ package struct LinkMachine: Sendable {
     ///
     /// - Parameter firstSerial: The first serial number to use, until the link is ready.
     package init(
-        session: UInt64,
+        session: SessionID,
         matching: ResponseMatching,
         quarantine: Duration,
         firstSerial: SerialNumber? = nil
@@ -89,8 +89,8 @@ package struct LinkMachine: Sendable {
         remains.unwrittenBytes = outbound.unwrittenCount
         remains.unsent = takeUnstarted()
         remains.unsentParts = outbound.unstartedIDs
-        let started = requests.removeAll(from: 0).map { ($0.id, $0.position) }
-        let partlyWritten = messages.sorted.map { ($0.key, $0.value) }
+        let started = requests.removeAll(from: .first).map { ($0.id, $0.position) }
+        let partlyWritten = messages.sorted.map { (RequestID($0.key), $0.value) }
         remains.lost = (started + partlyWritten).sorted { $0.0 < $1.0 }.map {
             (id: $0.0, written: writeTimes(of: $0.1))
         }
@@ -106,15 +106,16 @@ package struct LinkMachine: Sendable {
         // Both lists are in the order of their frames. Frames of abandoned requests have left already.
         var entries = requests.removeAll(from: unstarted)[...]
         return items.compactMap { item in
-            if messages.remove(item.id) != nil {
-                return QueuedRequest(id: item.id, frame: item.frame, expectsResponse: false)
+            guard let id = item.id else { return nil }
+            if messages.remove(id.number) != nil {
+                return QueuedRequest(id: id, frame: item.frame, expectsResponse: false)
             }
             guard let entry = entries.popFirst() else { return nil }
-            assert(entry.id == item.id, "the lists of frames and of requests differ")
+            assert(entry.id == id, "the lists of frames and of requests differ")
             var frame = item.frame
             frame.serial = 0
             let reports: QueuedRequest.Progress = item.reportsWritten ? .admissionAndWrite : .none
-            return QueuedRequest(id: item.id, frame: frame, expectsResponse: true, reports: reports)
+            return QueuedRequest(id: id, frame: frame, expectsResponse: true, reports: reports)
         }
     }
 
@@ -137,7 +138,7 @@ package struct LinkMachine: Sendable {
     ) -> Place? {
         let position = outbound.nextPosition
         guard expectsResponse else {
-            messages.insert(position, for: id)
+            messages.insert(position, for: id.number)
             outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true))
             return .written
         }
@@ -151,7 +152,7 @@ package struct LinkMachine: Sendable {
 
     /// Queues a frame that is no request: a cancel frame, a pong, or the closing frame. It is never moved to another
     /// link.
-    package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: 0)) }
+    package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: nil)) }
 
     /// Queues a part of the request with `number`, whose first byte has been written. Its `id` is reported when the
     /// part is written. Returns its position.
@@ -178,7 +179,7 @@ package struct LinkMachine: Sendable {
     package func hasStarted(_ id: RequestID, at place: Place) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
-        case .written: messages[id].map { outbound.hasStarted($0) } ?? true
+        case .written: messages[id.number].map { outbound.hasStarted($0) } ?? true
         }
     }
 
@@ -229,7 +230,7 @@ package struct LinkMachine: Sendable {
     package func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
-        case .written: messages[id].map { writeTimes(of: $0) }
+        case .written: messages[id.number].map { writeTimes(of: $0) }
         }
     }
 
@@ -237,12 +238,13 @@ package struct LinkMachine: Sendable {
 
     /// Removes the message `id`, whose last byte has been written, and returns the position of its frame. `nil` for a
     /// request that waits for its response, or a part of one.
-    package mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id) }
+    package mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id.number) }
 
     /// Removes the request or message whose frame could not be encoded. Returns false for other frames.
     package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Bool {
-        if messages.remove(refusal.item.id) != nil { return true }
-        guard refusal.item.id != 0, !refusal.item.belongsToLink else { return false }
+        guard let id = refusal.item.id else { return false }
+        if messages.remove(id.number) != nil { return true }
+        guard !refusal.item.belongsToLink else { return false }
         if !isInOrder { return requests.remove(refusal.item.frame.serial) != nil }
         return requests.removeInOrder(at: refusal.position) != nil
     }
@@ -263,7 +265,7 @@ package struct LinkMachine: Sendable {
     package mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
-            guard let position = messages.remove(id) else { return .none }
+            guard let position = messages.remove(id.number) else { return .none }
             if outbound.hasStarted(position) { return .sent }
             outbound.remove(position)
             return .notSent
@@ -305,7 +307,7 @@ package struct LinkMachine: Sendable {
     package var count: Int { requests.count + messages.count }
 
     /// Whether a request of which at least one byte was written waits for its response.
-    package var hasUnanswered: Bool { requests.hasRequest(at: 0..<outbound.firstUnstarted) }
+    package var hasUnanswered: Bool { requests.hasRequest(at: OutboundPosition.first..<outbound.firstUnstarted) }
 
     /// Whether a message is partly written.
     package var hasStartedMessage: Bool { messages.hasValue { $0 < outbound.firstUnstarted } }
@@ -314,7 +316,7 @@ package struct LinkMachine: Sendable {
     package var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
 
     /// The IDs of all requests and messages on the link, without abandoned ones.
-    package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map(\.key) }
+    package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
 
     /// Whether the next request must wait for the response to the latest one.
     package var isHeld: Bool { holder != 0 && requests.isLatest(holder) }

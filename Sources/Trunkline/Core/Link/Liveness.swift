@@ -91,8 +91,8 @@ package struct Liveness: Sendable {
     private var lastWrote: Instant
     /// The time of the first flush of requests that may be unanswered, or of the latest progress since.
     private var quietSince = Instant.distantFuture
-    /// The position in the outbound order from which requests may be unanswered; 0 for none.
-    package private(set) var firstWritten: OutboundPosition = 0
+    /// The position in the outbound order from which requests may be unanswered; `nil` for none.
+    package private(set) var firstWritten: OutboundPosition?
     /// The latest ping. A new one is sent only after progress, after a clock jump, for a probe, or because the server
     /// must hear from the client.
     private var ping: Ping?
@@ -170,7 +170,7 @@ package struct Liveness: Sendable {
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         lastWrote = now
-        guard firstWritten == 0, policy.probeAfter != nil else { return false }
+        guard firstWritten == nil, policy.probeAfter != nil else { return false }
         firstWritten = position
         quietSince = now
         return true
@@ -305,7 +305,7 @@ package struct Liveness: Sendable {
     }
 
     /// Whether requests were written, or timed out, since the latest progress.
-    private var isSuspicious: Bool { firstWritten != 0 || timeouts > 0 }
+    private var isSuspicious: Bool { firstWritten != nil || timeouts > 0 }
 
     /// Handles the timer that was armed for `due` and fires at `now`. Returns the action to perform.
     ///
@@ -353,7 +353,7 @@ package struct Liveness: Sendable {
         guard isSuspicious, let probeAfter = policy.probeAfter, now.since(quietSince) >= probeAfter else {
             return .none
         }
-        firstWritten = 0  // restarts with the next write; one ping is enough for all requests that wait
+        firstWritten = nil  // restarts with the next write; one ping is enough for all requests that wait
         return timeouts > 0 || hasUnanswered() ? nextPing : .none
     }
 

@@ -1,7 +1,3 @@
-/// The position of a frame in the outbound order of one link. Starts at 1; a higher position is written later. A
-/// position is never reused.
-package typealias OutboundPosition = UInt64
-
 /// The outbound frames of one link, in order: partly written, encoded, or waiting.
 ///
 /// A frame is kept until its last byte is written. A frame of which nothing was written can still be removed, or moved
@@ -14,8 +10,8 @@ package struct OutboundQueue: Sendable {
     /// A frame and the request that it belongs to.
     package struct Item: Sendable {
         package var frame: Frame
-        /// 0 for a frame that is no request, such as a cancel frame or a pong.
-        package var id: RequestID
+        /// `nil` for a frame that is no request, such as a cancel frame or a pong.
+        package var id: RequestID?
         /// Whether the frame must not move to another link: it concerns a request that has started on this one, or is
         /// no request.
         package var belongsToLink: Bool
@@ -28,14 +24,14 @@ package struct OutboundQueue: Sendable {
 
         package init(
             _ frame: consuming Frame,
-            id: RequestID,
+            id: RequestID?,
             reportsWritten: Bool = false,
             belongsToLink: Bool = false
         ) {
             self.frame = frame
             self.id = id
             self.reportsWritten = reportsWritten
-            self.belongsToLink = belongsToLink || id == 0
+            self.belongsToLink = belongsToLink || id == nil
         }
     }
 
@@ -49,7 +45,7 @@ package struct OutboundQueue: Sendable {
     /// The items before `head` are complete. They are removed together.
     private var items: [Item] = []
     private var head = 0
-    private var headPosition: OutboundPosition = 1
+    private var headPosition = OutboundPosition.first
     /// The number of items from `head` on that are in `buffer`. None of these was removed after it was encoded.
     private var encodedCount = 0
     private var buffer = SendBuffer()
@@ -58,7 +54,7 @@ package struct OutboundQueue: Sendable {
     private var writtenDone = 0
     /// The approximate number of bytes to write, for the watermarks.
     package private(set) var byteCount = 0
-    /// The number of frames with ID 0 to write: cancel frames and heartbeats, for example.
+    /// The number of frames without an ID to write: cancel frames and heartbeats, for example.
     package private(set) var linkFrameCount = 0
 
     /// How many bytes are encoded in one batch.
@@ -72,16 +68,16 @@ package struct OutboundQueue: Sendable {
     package var isEmpty: Bool { head == items.count }
 
     /// The position of the next frame to be appended.
-    package var nextPosition: OutboundPosition { headPosition + UInt64(items.count - head) }
+    package var nextPosition: OutboundPosition { headPosition.advanced(by: items.count - head) }
 
     /// The position of the first frame of which nothing is written.
-    package var firstUnstarted: OutboundPosition { headPosition + (isHeadStarted ? 1 : 0) }
+    package var firstUnstarted: OutboundPosition { headPosition.advanced(by: isHeadStarted ? 1 : 0) }
 
     /// The position of the first frame that is not completely written.
     package var firstUnwritten: OutboundPosition { headPosition }
 
     /// The position of the first frame that is not encoded.
-    package var firstUnencoded: OutboundPosition { headPosition + UInt64(encodedCount) }
+    package var firstUnencoded: OutboundPosition { headPosition.advanced(by: encodedCount) }
 
     /// The estimated cost of a frame in bytes, for the watermarks.
     package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
@@ -90,12 +86,12 @@ package struct OutboundQueue: Sendable {
     package mutating func append(_ item: consuming Item) -> OutboundPosition {
         count(item)
         items.append(item)
-        return nextPosition - 1
+        return nextPosition.advanced(by: -1)
     }
 
     private mutating func count(_ item: borrowing Item) {
         byteCount += Self.cost(of: item.frame)
-        if item.id == 0 { linkFrameCount += 1 }
+        if item.id == nil { linkFrameCount += 1 }
     }
 
     /// Whether at least one byte of the frame at `position` was written.
@@ -108,7 +104,7 @@ package struct OutboundQueue: Sendable {
     @discardableResult
     package mutating func remove(_ position: OutboundPosition) -> Item? {
         guard !hasStarted(position), position < nextPosition else { return nil }
-        let index = head + Int(position - headPosition)
+        let index = head + headPosition.distance(to: position)
         let item = items[index]
         guard !item.isRemoved else { return nil }
         markRemoved(index)
@@ -119,7 +115,7 @@ package struct OutboundQueue: Sendable {
 
     private mutating func markRemoved(_ index: Int) {
         byteCount -= Self.cost(of: items[index].frame)
-        if items[index].id == 0 { linkFrameCount -= 1 }
+        if items[index].id == nil { linkFrameCount -= 1 }
         items[index].isRemoved = true
         (items[index].frame.body, items[index].frame.namedFields) = (Bytes(), nil)
     }
@@ -142,7 +138,7 @@ package struct OutboundQueue: Sendable {
         var index = head
         while index < items.count, buffer.appendedCount < Self.batchBytes {
             if !items[index].isRemoved, let error = items[index].encode(into: &buffer, using: &codec) {
-                let position = headPosition + UInt64(index - head)
+                let position = headPosition.advanced(by: index - head)
                 refusals.append(Refusal(item: items[index], position: position, error: error))
                 markRemoved(index)
             }
@@ -176,14 +172,14 @@ package struct OutboundQueue: Sendable {
     @inline(__always)
     package func forEachHeadStarting(
         within length: Int,
-        _ body: (FrameHead, RequestID, _ isReported: Bool, OutboundPosition) -> Void
+        _ body: (FrameHead, RequestID?, _ isReported: Bool, OutboundPosition) -> Void
     ) {
         let span = items.span
         var start = writtenDone
         for index in head..<head + encodedCount {
             if start >= written + length { break }
             if start >= written, !span[index].isRemoved {
-                let position = headPosition &+ UInt64(index &- head)
+                let position = headPosition.advanced(by: index &- head)
                 body(FrameHead(of: span[index].frame), span[index].id, span[index].reportsWritten, position)
             }
             start = span[index].end
@@ -193,7 +189,7 @@ package struct OutboundQueue: Sendable {
     /// The frame at `position`, which is not completely written; `nil` if it is, or was removed.
     package func frame(at position: OutboundPosition) -> Frame? {
         guard position >= headPosition, position < nextPosition else { return nil }
-        let item = items[head + Int(position - headPosition)]
+        let item = items[head + headPosition.distance(to: position)]
         return item.isRemoved ? nil : item.frame
     }
 
@@ -218,8 +214,8 @@ package struct OutboundQueue: Sendable {
         while encodedCount > 0, items[head].end <= written {
             if !items[head].isRemoved {
                 count += 1
-                if items[head].reportsWritten { reported.append(items[head].id) }
-                if isEveryRequestWanted, !items[head].belongsToLink { requests.append(items[head].id) }
+                if items[head].reportsWritten, let id = items[head].id { reported.append(id) }
+                if isEveryRequestWanted, !items[head].belongsToLink, let id = items[head].id { requests.append(id) }
             }
             writtenDone = items[head].end
             finishHead()
@@ -233,7 +229,7 @@ package struct OutboundQueue: Sendable {
     private mutating func finishHead() {
         if !items[head].isRemoved { markRemoved(head) }
         head += 1
-        headPosition += 1
+        headPosition = headPosition.advanced(by: 1)
         if encodedCount > 0 { encodedCount -= 1 }
     }
 
@@ -261,9 +257,9 @@ package struct OutboundQueue: Sendable {
         return taken
     }
 
-    /// The IDs of the frames of which nothing is written, without those with ID 0.
+    /// The IDs of the frames of which nothing is written, without those that have no ID.
     package var unstartedIDs: [RequestID] {
-        unstartedIndices.filter { !items[$0].isRemoved && items[$0].id != 0 }.map { items[$0].id }
+        unstartedIndices.compactMap { items[$0].isRemoved ? nil : items[$0].id }
     }
 
     private var unstartedIndices: Range<Int> { (head + (isHeadStarted ? 1 : 0))..<items.count }

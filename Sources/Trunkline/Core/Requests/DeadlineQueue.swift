@@ -34,7 +34,7 @@ package struct DeadlineQueue: Sendable {
     package mutating func popDue(at now: Instant) -> RequestID? {
         guard let (deadline, entry) = heap.first, deadline <= now else { return nil }
         if entry.next < entry.last {
-            heap.replaceFirst(with: Entry(next: entry.next + 1, last: entry.last))
+            heap.replaceFirst(with: Entry(next: entry.next.advanced(by: 1), last: entry.last))
         } else {
             heap.removeFirst()
             heap.giveBackMemory()
@@ -51,7 +51,7 @@ package struct DeadlineQueue: Sendable {
             var entry = entry
             while !isAlive(entry.next) {
                 guard entry.next < entry.last else { return nil }
-                entry.next += 1
+                entry.next = entry.next.advanced(by: 1)
             }
             return entry
         }

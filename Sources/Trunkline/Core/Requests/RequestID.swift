@@ -1,34 +1,21 @@
 /// The number of one request, or one-way message, within its client, from the call until after its end. Never reused.
-package typealias RequestID = UInt64
+public struct RequestID: Sendable, Hashable {
+    /// The number, counted from 1 in the order of the calls.
+    public let number: UInt64
 
-/// A request that is on no link, or about to be put on one.
-package struct QueuedRequest: Sendable {
-    /// What a link reports about a request before its end.
-    package enum Progress: Sendable {
-        case none
-        /// That it is on the link.
-        case admission
-        /// That it is on the link, and that its last byte is written.
-        case admissionAndWrite
-    }
+    /// Creates the ID with a number, for example one from a log.
+    @inlinable
+    public init(_ number: UInt64) { self.number = number }
+}
 
-    package let id: RequestID
-    package var frame: Frame
-    /// Whether the request has a response; false for a one-way message, whose outcome is that it is written.
-    package let expectsResponse: Bool
-    package let reports: Progress
-    /// The estimated cost of the frame in bytes.
-    let cost: Int
-
-    package init(id: RequestID, frame: consuming Frame, expectsResponse: Bool, reports: Progress = .none) {
-        self.id = id
-        cost = OutboundQueue.cost(of: frame)
-        self.frame = frame
-        self.expectsResponse = expectsResponse
-        self.reports = reports
-    }
-
-    /// The frame, moved. Reading the property copies it.
-    @inline(__always)
-    package consuming func contents() -> Frame { frame }
+extension RequestID: Strideable, CustomStringConvertible, ExpressibleByIntegerLiteral {
+    @inlinable
+    public static func < (a: RequestID, b: RequestID) -> Bool { a.number < b.number }
+    @inlinable
+    public func distance(to other: RequestID) -> Int { Int(truncatingIfNeeded: other.number &- number) }
+    @inlinable
+    public func advanced(by count: Int) -> RequestID { RequestID(number &+ UInt64(truncatingIfNeeded: count)) }
+    public var description: String { "\(number)" }
+    @inlinable
+    public init(integerLiteral number: UInt64) { self.init(number) }
 }

@@ -12,7 +12,7 @@ package struct RequestQueue: Sendable {
         package let id: RequestID
         /// Its place on the link of `session`.
         package let place: LinkMachine.Place
-        package let session: UInt64
+        package let session: SessionID
     }
 
     /// The place of a waiting request. A request with a lower number is sent first.
@@ -119,7 +119,7 @@ package struct RequestQueue: Sendable {
     }
 
     /// Notes that the request `id` is on the link of `session` now.
-    package mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: UInt64) {
+    package mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: SessionID) {
         admissions.append(Admission(id: id, place: place, session: session))
     }
 

@@ -27,7 +27,7 @@ package struct RequestTable<Waiter> {
     package var count: Int { records.count }
 
     /// The IDs of all requests, including those on links, in ascending order.
-    package var ids: [RequestID] { records.sorted.map(\.key) }
+    package var ids: [RequestID] { records.sorted.map { RequestID($0.key) } }
 
     /// When the oldest request on a link was made. Takes time for each request.
     package var oldestOnLink: Instant? {
@@ -38,18 +38,20 @@ package struct RequestTable<Waiter> {
     package var capacity: Int { max(records.capacity, queue.capacity, deadlines.capacity) }
 
     /// What is known about the request `id`; `nil` if it has ended.
-    package subscript(_ id: RequestID) -> RequestFacts? { records.read(id) { $0.facts } }
+    package subscript(_ id: RequestID) -> RequestFacts? { records.read(id.number) { $0.facts } }
 
     /// The waiter of the request `id`; `nil` if the request has ended.
-    package func waiter(of id: RequestID) -> Waiter? { records.read(id) { $0.waiter } }
+    package func waiter(of id: RequestID) -> Waiter? { records.read(id.number) { $0.waiter } }
 
     /// Replaces the waiter of the request `id`.
-    package mutating func setWaiter(_ waiter: Waiter, of id: RequestID) { records.update(id) { $0.waiter = waiter } }
+    package mutating func setWaiter(_ waiter: Waiter, of id: RequestID) {
+        records.update(id.number) { $0.waiter = waiter }
+    }
 
     /// Forgets the request `id`, which has ended, and returns its waiter; `nil` if it was forgotten before.
     @discardableResult
     package mutating func forget(_ id: RequestID) -> Waiter? {
-        let record = records.remove(id)
+        let record = records.remove(id.number)
         switch consume record {  // moved, not copied
         case .some(let record): return record.waiter
         case nil: return nil
@@ -58,7 +60,7 @@ package struct RequestTable<Waiter> {
 
     /// Forgets all requests, wherever they are, and returns them in ascending order of the IDs.
     package mutating func forgetAll() -> [(id: RequestID, place: RequestFacts.Place, waiter: Waiter)] {
-        let all = records.sorted.map { (id: $0.key, place: $0.value.facts.place, waiter: $0.value.waiter) }
+        let all = records.sorted.map { (id: RequestID($0.key), place: $0.value.facts.place, waiter: $0.value.waiter) }
         (records, deadlines) = (SequentialMap(), DeadlineQueue())
         _ = queue.removeAll()
         queue.takeAdmissions { _ in }
@@ -79,7 +81,7 @@ package struct RequestTable<Waiter> {
         let (id, type) = (request.id, request.frame.type)
         let turn = queue.append(consume request)
         let facts = RequestFacts(place: .waiting(turn), type: type, hasWaited: true, accepted: accepted)
-        records.insert(Record(facts: facts, waiter: waiter), for: id)
+        records.insert(Record(facts: facts, waiter: waiter), for: id.number)
         if let deadline { watch(id, deadline) }
     }
 
@@ -95,7 +97,7 @@ package struct RequestTable<Waiter> {
     /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
     /// written.
     package mutating func giveBack(_ requests: [QueuedRequest]) {
-        for request in requests.reversed() where records.contains(request.id) {
+        for request in requests.reversed() where records.contains(request.id.number) {
             move(request.id, to: .waiting(queue.prepend(request)))
         }
     }
@@ -118,7 +120,7 @@ package struct RequestTable<Waiter> {
 
     /// Appends a request whose back-off has ended.
     package mutating func wake(_ id: RequestID) {
-        if records.contains(id), let turn = queue.wake(id) { move(id, to: .waiting(turn)) }
+        if records.contains(id.number), let turn = queue.wake(id) { move(id, to: .waiting(turn)) }
     }
 
     // MARK: On a link
@@ -129,14 +131,14 @@ package struct RequestTable<Waiter> {
         _ type: UInt32,
         _ waiter: consuming Waiter,
         at place: LinkMachine.Place,
-        on session: UInt64,
+        on session: SessionID,
         deadline: Instant?,
         accepted: Instant,
         now: Instant
     ) {
         let place = RequestFacts.Place.onLink(session: session, place)
         let facts = RequestFacts(place: place, type: type, accepted: accepted, admitted: max(accepted, now))
-        records.insert(Record(facts: facts, waiter: waiter), for: id)
+        records.insert(Record(facts: facts, waiter: waiter), for: id.number)
         if let deadline { watch(id, deadline) }
     }
 
@@ -146,7 +148,7 @@ package struct RequestTable<Waiter> {
         let now = now()
         queue.takeAdmissions { admission in
             let place = RequestFacts.Place.onLink(session: admission.session, admission.place)
-            let isThere = records.update(admission.id) { record in
+            let isThere = records.update(admission.id.number) { record in
                 (record.facts.place, record.facts.admitted) = (place, max(record.facts.accepted, now))
             }
             assert(isThere, "a request without a record")
@@ -166,13 +168,13 @@ package struct RequestTable<Waiter> {
             let (type, waiter) = request(admission.id)
             let place = RequestFacts.Place.onLink(session: admission.session, admission.place)
             let facts = RequestFacts(place: place, type: type, accepted: accepted, admitted: max(accepted, now))
-            records.insert(Record(facts: facts, waiter: waiter), for: admission.id)
+            records.insert(Record(facts: facts, waiter: waiter), for: admission.id.number)
         }
     }
 
     /// Moves the request `id`, which is on no link now.
     private mutating func move(_ id: RequestID, to place: RequestFacts.Place) {
-        let isThere = records.update(id) { record in
+        let isThere = records.update(id.number) { record in
             (record.facts.place, record.facts.admitted) = (place, .distantFuture)
             record.facts.hasWaited = true
         }
@@ -193,7 +195,7 @@ package struct RequestTable<Waiter> {
     /// Returns the next request whose deadline has passed at `now`. It stays in its place.
     package mutating func nextExpired(at now: Instant) -> RequestID? {
         while let id = deadlines.popDue(at: now) {
-            if records.contains(id) { return id }
+            if records.contains(id.number) { return id }
         }
         return nil
     }
@@ -216,7 +218,7 @@ package struct RequestTable<Waiter> {
     private mutating func dropDeadDeadlines() {
         guard deadlines.isCrowded(alive: records.count) else { return }
         let records = records
-        deadlines.compact { records.contains($0) }
+        deadlines.compact { records.contains($0.number) }
     }
 
     /// Removes all deadlines. No request is left, and none will follow, so no timer needs to fire.
@@ -237,7 +239,7 @@ package struct RequestFacts: Sendable {
         case waiting(RequestQueue.Turn)
         /// It waits for the end of a back-off.
         case delayed
-        case onLink(session: UInt64, LinkMachine.Place)
+        case onLink(session: SessionID, LinkMachine.Place)
     }
 
     package fileprivate(set) var place: Place
