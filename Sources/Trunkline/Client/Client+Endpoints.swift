@@ -53,7 +53,7 @@ extension Client {
     ///   (``Client/replaceEndpoints(_:)`` adds some); `closed` if the client is closed or closing. The fate is
     ///   `notSent`.
     public func switchEndpoint(to endpoint: Endpoint) throws(ClientError) {
-        guard lifecycle == .open else {
+        guard dispatcher.lifecycle == .open else {
             throw .clientIsClosed.with(endpoint)
         }
         var refusal: ClientError?
@@ -115,6 +115,6 @@ extension Client {
     /// Performs a command on the connection as part of a batch. The command may end the link.
     private func command(_ body: (isolated Connection) -> Void) {
         connection.inCallOfOwner(body)
-        finish()
+        end(dispatcher.finish(for: self))
     }
 }

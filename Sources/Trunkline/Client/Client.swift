@@ -32,32 +32,9 @@ public actor Client {
     nonisolated let connection: Connection
     nonisolated var options: ClientOptions { connection.options }
 
-    /// Every request from its call to its end, with its caller. Holds the frames of those that are on no link, and knows
-    /// the link of the others. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var requests: RequestTable<Waiter>
-    /// The parts that callers add to requests in flight. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var parts = RequestParts()
-    /// Counts, measures and tells what happens to requests.
-    let ledger: RequestLedger
-    var retries: RetryRules
-    var streams = ClientStreams()
-    let life = ClientLife()
+    /// Every request from its call to its end. Entered once for each batch.
+    var dispatcher: Dispatcher
     let clock: ClientClock
-    /// The session of the link that takes requests, as reported by the events of the connection; `nil` for none.
-    var session: SessionID?
-    /// The requests of this batch that may wait neither for a link nor for a serial.
-    var impatient: [RequestID] = []
-    /// While commands are performed: how many more requests may go to the link without waiting.
-    var directRoom = 0
-
-    var isReady: Bool { session != nil }
-    var lifecycle: Lifecycle { life.stage }
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -100,19 +77,10 @@ public actor Client {
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         clock = ClientClock(on: loop)
-        ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
-        let log = connection.observation?.log
-        requests = RequestTable(
-            maximumWaiting: options.requests.maximumWaiting,
-            maximumBytes: options.requests.maximumWaitingBytes
-        )
-        retries = RetryRules(
-            account: options.requests.retryBudget.map { RetryAccount($0) },
-            generator: SeededGenerator(seed: loop.randomSeed())
-        )
         responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
+        dispatcher = Dispatcher(connection, codec, messageRoom, responseCache, on: loop)
         unsafe commandQueue.client = self
-        log?.client = self
+        connection.observation?.log?.client = self
     }
 
     /// Creates a client of a service that is available at one endpoint.
@@ -135,8 +103,8 @@ public actor Client {
 
     deinit {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
-        for channel in streams.channels.all { channel.finish() }
-        let (ended, parts, connection) = (requests.forgetAll(), parts.removeAll(), connection)
+        for channel in dispatcher.streams.channels.all { channel.finish() }
+        let (ended, parts, connection) = (dispatcher.requests.forgetAll(), dispatcher.parts.removeAll(), connection)
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
@@ -172,6 +140,42 @@ public actor Client {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
+}
+
+/// The ways into a client on its event loop.
+extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
+    nonisolated func take(_ commands: inout [Command]) {
+        onItsLoop(&commands) { client, commands in client.end(client.dispatcher.perform(&commands, for: client)) }
+    }
+
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
+        onItsLoop(&events) { client, events in client.end(client.dispatcher.take(&events, for: client)) }
+    }
+
+    package nonisolated func timerFired() {
+        onItsLoop { client in
+            client.clock.fired()
+            client.end(client.dispatcher.takeTime(for: client))
+        }
+    }
+
+    /// Ends a batch: arms the timer and delivers the events. Not part of the dispatcher, because an observer may read the
+    /// metrics.
+    func end(_ batch: consuming Dispatcher.BatchEnd) {
+        clock.arm(at: batch.nextTime, for: self)
+        connection.observation?.deliver()
+        if batch.closeWaiters.isEmpty { return }
+        HeldWaiters.resume(batch.closeWaiters, after: connection.observation?.queues ?? [], on: loop)
+    }
+
+    /// See ``ClientDiagnostics/slowestRequests``.
+    func slowestRequests() -> [Timeline] { dispatcher.ledger.slowestRequests() }
+
+    /// See ``ClientDiagnostics/audit()``.
+    func audit() -> [String] { dispatcher.audit() }
+
+    /// What the log says about the requests when a limit is reached. Call this on the event loop.
+    nonisolated func load(at now: Instant) -> LogRules.Load { onItsLoop { $0.dispatcher.load(at: now) } }
 }
 
 extension Client: CustomReflectable {

@@ -49,6 +49,18 @@ final class CommandQueue: LoopWork {
         var isScheduled = false
         /// Empty, with capacity for the next batch.
         var spare: [Command] = []
+
+        /// Adds a command. Returns whether the queue must be scheduled.
+        mutating func add(_ command: consuming Command) -> Bool {
+            items.append(command)
+            return !exchange(&isScheduled, with: true)
+        }
+
+        /// Takes all commands out, into an array with their memory. Give it back to `spare` when it is empty.
+        mutating func takeItems() -> [Command] {
+            isScheduled = false
+            return exchange(&items, with: exchange(&spare, with: []))
+        }
     }
 
     /// The latest request ID of a request part.
@@ -59,9 +71,6 @@ final class CommandQueue: LoopWork {
     private let isFilled = Atomic<Bool>(false)
     private let loop: any EventLoop
     /// The side of the callers on the event loop.
-    #if !DEBUG
-        @exclusivity(unchecked)  // see `LoopActor`
-    #endif
     // Safe: accessed only on the event loop.
     nonisolated(unsafe) private var onLoop = LoopSide()
     /// Safe: written once, before the client's `init` returns and before any command can be added.
@@ -88,15 +97,11 @@ final class CommandQueue: LoopWork {
     /// Adds a request or a request part.
     func postRequest(_ command: consuming Command) {
         guard loop.isCurrent, !isFilled.load(ordering: .acquiring) else { return post(consume command) }
-        unsafe onLoop.items.append(consume command)
-        if unsafe !onLoop.isScheduled { loop.scheduleAtEndOfTurn(self) }
-        unsafe onLoop.isScheduled = true
+        if unsafe onLoop.add(consume command) { loop.scheduleAtEndOfTurn(self) }
     }
 
     func runOnLoop() {
-        var batch = unsafe exchange(&onLoop.spare, with: [])
-        unsafe swap(&batch, &onLoop.items)
-        unsafe onLoop.isScheduled = false
+        var batch = unsafe onLoop.takeItems()
         take(&batch)
         queue.withLock { items in
             swap(&batch, &items)

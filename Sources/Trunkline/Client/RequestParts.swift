@@ -342,9 +342,9 @@ struct RequestParts: Sendable {
 }
 
 /// Parts of requests on the event loop.
-extension Client {
+extension Dispatcher {
     /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
-    func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
+    mutating func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
         guard codec.matching != .inOrder else { return part.fail(.notAddressable, isSent: false) }
         guard requests[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
@@ -354,8 +354,9 @@ extension Client {
     }
 
     /// Looks up the places of requests with held parts.
-    func placeParts() {
+    mutating func placeParts() {
         guard parts.hasUnplaced else { return }
+        let (requests, connection) = (requests, connection)
         parts.place { id in
             switch requests[id]?.place {
             case nil: return .none
@@ -369,7 +370,7 @@ extension Client {
     }
 
     /// Cancels a part.
-    func cancelPart(_ id: RequestID) {
+    mutating func cancelPart(_ id: RequestID) {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
         if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
         guard let queued = parts.queued[id] else { return }  // it has already ended
@@ -384,7 +385,7 @@ extension Client {
     /// Ends the parts of a request that has ended with `error`. Parts that have not started are not written. Returns
     /// the request if the server still expects more of it.
     @discardableResult
-    func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
+    mutating func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
             let isSent = !part.isDropped && !connection.inCallOfOwner { $0.remove(part) }

@@ -26,7 +26,7 @@ extension Connection {
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            port.events.append(.unavailable(unavailable()))
+            port.append(.unavailable(unavailable()))
         }
         publishState()
     }
@@ -72,7 +72,7 @@ extension Connection {
         guard let link = handshaking else { return }
         endHandshake(error)
         links.remove(link)
-        link.state.transport.close()
+        link.transport.close()
         _ = link.close()  // what was left has failed
     }
 
@@ -229,7 +229,7 @@ extension Connection {
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         startLiveness(link)
         updateReading()
-        port.events.append(.ready(session: session, link.endpoint))
+        port.append(.ready(session: session, link.endpoint))
         watchFiles(of: link)
         takeBetterPath(link)
         publishState()
@@ -263,7 +263,7 @@ extension ClientEvent.ReadyLink {
             session: link.session,
             attempt: link.attempt,
             duration: now.since(startedAt ?? link.establishedAt),
-            tlsVersion: link.state.secured?.session?.version
+            tlsVersion: link.secured?.session?.version
         )
     }
 }

@@ -59,7 +59,7 @@ extension Connection {
         ending.deadline = loop.now.advanced(by: options.requests.drainTimeout)
         guard let ready else { return finishClosing() }
         if let closingFrame = ready.state.codec.closingFrame() { ready.state.machine.send(closingFrame) }
-        guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
             return finishClosing()
         }
         ending.left = ready.left
@@ -77,7 +77,7 @@ extension Connection {
         guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
-        guard !ready.state.machine.outbound.isEmpty || ready.state.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
             return finishClosing()
         }
         let left = ready.left
@@ -122,7 +122,7 @@ extension Connection {
             end(link, .closed)
         }
         timers.disarmAll()
-        port.events.append(.closed)
+        port.append(.closed)
         publishState()
         for waiter in exchange(&ending.waiters, with: []) { waiter.resume() }
     }
@@ -159,7 +159,7 @@ extension Link {
         Left(
             position: state.machine.outbound.firstUnwritten,
             unwritten: state.machine.outbound.unwrittenCount,
-            sent: state.secured.flatMap { $0.takenMark > 0 ? $0.sentMark : nil }
+            sent: secured.flatMap { $0.takenMark > 0 ? $0.sentMark : nil }
         )
     }
 }

@@ -73,5 +73,5 @@ extension Connection {
 
 extension Link {
     /// Whether the transport itself holds bytes, which it reports in the next turn.
-    fileprivate var holdsMore: Bool { state.transport.isReading && state.secured?.hasMore == true }
+    fileprivate var holdsMore: Bool { transport.isReading && secured?.hasMore == true }
 }

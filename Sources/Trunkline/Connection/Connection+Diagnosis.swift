@@ -109,11 +109,11 @@ extension Connection {
         var metrics = counts
         var values = PresentValues(state: state, turnDurations: loop.turnDurations)
         for link in links.all {
-            values.bytesToWrite += link.state.machine.outbound.byteCount + (link.state.secured?.heldByteCount ?? 0)
+            values.bytesToWrite += link.state.machine.outbound.byteCount + (link.secured?.heldByteCount ?? 0)
         }
         if let ready {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
-            values.tcp = ready.state.transport.tcpInformation
+            values.tcp = ready.transport.tcpInformation
         }
         metrics.add(values)
         return metrics
@@ -133,7 +133,7 @@ extension Connection {
     }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    var tlsSession: TLSSession? { ready?.state.secured?.session }
+    var tlsSession: TLSSession? { ready?.secured?.session }
 
     /// Returns each contradiction between the metrics as a line of text.
     func audit() -> [String] {

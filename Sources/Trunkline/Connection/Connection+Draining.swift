@@ -15,8 +15,8 @@ extension Connection {
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
         let unsent = links.drain(link, Link.Draining(until: deadline, cause))
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
-        port.events.append(.returned(unsent))
-        link.state.mayHaveMore = true  // reading may have stopped half-way
+        port.append(.returned(unsent))
+        link.mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining, let oldest = links.draining.first {
             lose(oldest.session, TransportError.closedByUs)
         }
@@ -35,14 +35,14 @@ extension Connection {
                 isAnyDrained = true
                 if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }
             }
-            if !link.isDrained, link.state.finalReads == nil { watchRest(link) }
+            if !link.isDrained, link.finalReads == nil { watchRest(link) }
         }
         guard isAnyDrained else { return }
         let drained = links.draining.filter(\.isDrained)  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
         for link in drained { end(link, .drained) }
         // Abandoned requests on these links no longer count.
-        port.events.append(.room)
+        port.append(.room)
     }
 
     /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
@@ -65,7 +65,7 @@ extension Connection {
         write(link, &result)
         noteUnencodable(result.refused)
         // The peer can no longer receive anything.
-        if result.failure != nil || link.state.finalReads != nil { link.state.machine.dropOutbound() }
+        if result.failure != nil || link.finalReads != nil { link.state.machine.dropOutbound() }
     }
 
     /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
@@ -100,7 +100,7 @@ extension Connection {
         }
         closeDrained()
         forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
-            lose(session, links[session]?.state.finalReads?.failure ?? .closedByUs)
+            lose(session, links[session]?.finalReads?.failure ?? .closedByUs)
         }
         armDraining()
     }

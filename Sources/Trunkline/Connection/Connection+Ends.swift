@@ -60,9 +60,9 @@ extension Connection {
         let (draining, wasReady) = (link.draining, link.isReady)
         links.remove(link)
         if mayLinger(link, end) {
-            Lingering.close(link.state.transport, on: loop)
+            Lingering.close(link.transport, on: loop)
         } else {
-            link.state.transport.close()
+            link.transport.close()
         }
         let remains = link.close()
         let lostCount = remains.lost.count
@@ -81,9 +81,9 @@ extension Connection {
             if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0) }
         }
         if case .drained = end {
-            port.events.append(.drained(session: link.session))
+            port.append(.drained(session: link.session))
         } else {
-            port.events.append(.lost(LinkLoss(link, remains, error, wasReady: wasReady, at: loop.now)))
+            port.append(.lost(LinkLoss(link, remains, error, wasReady: wasReady, at: loop.now)))
         }
         if draining != nil { armDraining() }
         return remains
@@ -91,7 +91,7 @@ extension Connection {
 
     /// Whether the socket stays until the peer has read everything, or closed its side.
     private func mayLinger(_ link: Link, _ end: LinkEnd) -> Bool {
-        let isHoldingBytes = link.state.isHoldingBytes
+        let isHoldingBytes = link.isHoldingBytes
         return switch end {
         // What TLS holds counts as written.
         case .lost(let error): link.isReady && isHoldingBytes && (error as? TransportError)?.code == .closedLocally

@@ -2,7 +2,7 @@
 extension Connection {
     /// Checks the TLS files of `link`, which is ready, at regular intervals.
     func watchFiles(of link: Link) {
-        guard let interval = options.tls.rotationCheck, link.state.secured != nil, !options.tls.files.isEmpty else {
+        guard let interval = options.tls.rotationCheck, link.secured != nil, !options.tls.files.isEmpty else {
             return
         }
         timers.arm(.files, at: loop.now.advanced(by: max(.milliseconds(1), interval)), for: self)

@@ -79,7 +79,7 @@ extension Connection {
 
     func handshakeEnded(_ session: SessionID, _ failure: (any Error)?) {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
-        if let loss = handshake.loss ?? link.state.finalReads?.failure {
+        if let loss = handshake.loss ?? link.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
             return attemptFailed(session, isVerdict ? failure ?? loss : loss)
         }
@@ -118,7 +118,7 @@ extension Connection {
         }
         guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
         link.handshake?.loss = cause
-        link.state.transport.close()
+        link.transport.close()
         failWaiters(link) { .lostDuringHandshake(cause, $0) }
     }
 
@@ -331,9 +331,9 @@ extension Connection {
         else { return }
         var pushes = handshake.takePushes()
         let session = link.session
-        port.events.append(.pushesBegin(session: session))
+        port.append(.pushesBegin(session: session))
         for place in pushes.indices { pushes[place].session = session }
-        port.events.append(.pushes(pushes))
+        port.append(.pushes(pushes))
     }
 
     /// Handles a response, or a part of one for a request that waits for it. If it is malformed or does not belong to its

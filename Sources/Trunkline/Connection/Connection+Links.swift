@@ -6,49 +6,37 @@ extension Connection {
     /// hands them over. The rest is read in the next turn.
     func read(_ session: SessionID) {
         guard let link = links[session], !isLostInHandshake(link) else { return }
-        defer { endDeadlineWait() }
-        let secured = link.state.secured
+        defer { if turn.deadlineWait != nil { endDeadlineWait() } }
         var share = ReadShare()
-        share.limit(to: readBudget(link))
-        let before = secured?.receivedCount ?? 0
-        var count = 0
-        var ending: (any Error)?
-        while true {
-            if !link.state.holdsFrames { loop.withReceiveMemory { link.state.received.borrow(&$0) } }
-            let decodedBefore = turn.decoded.count
-            let step = link.state.readAndDecode(
-                into: &turn.decoded,
-                limit: options.inbound.maximumUndecoded,
-                maximumFrames: share.step
-            )
-            count += step.count
-            ending = step.ending
-            link.state.mayHaveMore = ending == nil && step.mayHaveMore
-            guard link.state.mayHaveMore else { break }
-            let decodedCount = turn.decoded.count - decodedBefore
-            guard share.goesOn(after: step.count, decodedCount, since: loop.turnTime, at: loop.now) else {
-                scheduleReading()
-                break
-            }
-        }
-        loop.withReceiveMemory { link.state.received.giveBack(to: &$0) }
-        counts.bytesReceived += count
-        counts.framesReceived += turn.decoded.count
-        if !turn.decoded.isEmpty { recorder?.received(turn.decoded, session: session, at: loop.now) }
-        // With TLS this includes bytes of records that are incomplete or have no content.
-        if let secured { count = max(count, secured.receivedCount &- before) }
-        if link.isReady, count > 0 || !turn.decoded.isEmpty {
-            received(count, hasFrames: !turn.decoded.isEmpty, link)
-        }
-        let hasProgress = count > 0 || !turn.decoded.isEmpty
-        if !turn.decoded.isEmpty { deliver(link) }
+        if port.isPaused, link.isReady { share.limit(to: max(1, maximumHeld - link.state.held.byteCount)) }
+        var frames = turn.takeMemory()
+        let result = link.state.read(
+            into: &frames,
+            limit: options.inbound.maximumUndecoded,
+            share,
+            of: link,
+            on: loop
+        )
+        link.mayHaveMore = result.mayHaveMore
+        if result.isShareUsedUp { scheduleReading() }
+        counts.noteReceived(result.count, frames.count)
+        let hasFrames = !frames.isEmpty
+        if hasFrames { recorder?.received(frames, session: session, at: loop.now) }
+        if result.isLookSooner { armLiveness() }
+        if hasFrames { deliver(&frames, link) }
+        turn.giveBack(&frames)
         // The frames may have ended this link.
         guard let link = links[session] else { return }
-        if let ending { return lose(session, ending) }
-        guard let finalReads = link.state.finalReads else { return }
-        link.state.finalReads?.byteCount += count
+        if let ending = result.ending { return lose(session, ending) }
+        guard var finalReads = link.finalReads else { return }
+        finalReads.byteCount += result.signs
+        link.finalReads = finalReads
         // Over TLS a read stops after a number of records, even if more are waiting.
-        if hasProgress, mayContinueFinalReads(link) { scheduleReading() } else { lose(session, finalReads.failure) }
+        if result.signs > 0 || hasFrames, mayContinueFinalReads(link) {
+            scheduleReading()
+        } else {
+            lose(session, finalReads.failure)
+        }
     }
 
     private func isLostInHandshake(_ link: Link) -> Bool {
@@ -58,20 +46,12 @@ extension Connection {
     /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
     /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
     private func mayContinueFinalReads(_ link: Link) -> Bool {
-        guard let finalReads = link.state.finalReads,
+        guard let finalReads = link.finalReads,
             loop.turnTime < finalReads.deadline || finalReads.byteCount < Self.readBeforeDeadline
         else { return false }
         if link.isDraining { return true }
         if let handshake = link.handshake { return handshake.mayRead }
         return !port.isPaused || !isHoldFull(link)
-    }
-
-    /// Hands over the decoded frames, and keeps their memory unless it is large.
-    private func deliver(_ link: Link) {
-        var frames = exchange(&turn.decoded, with: [])
-        deliver(&frames, link)
-        frames.removeAll(keepingCapacity: true)
-        if frames.capacity <= 8192 { turn.decoded = frames }
     }
 
     /// Continues reading in the next turn.
@@ -91,7 +71,10 @@ extension Connection {
         if link.isInHandshake { return takeInHandshake(frames, link) }
         if rules.deliversAll { takeHeartbeats(among: &frames, link) }
         if !link.isDraining {
-            if !machine.hasDelivered, Frame.hasPush(frames) { machine.linkDelivered() }
+            if !link.hasDelivered, Frame.hasPush(frames) {
+                link.hasDelivered = true
+                machine.linkDelivered()
+            }
             if port.isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
             if !frames.isEmpty { take(&frames, link) }
         } else {
@@ -102,12 +85,12 @@ extension Connection {
 
     /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
     func updateReading() {
-        for link in links.draining { link.state.transport.isReading = !port.isPaused }
+        for link in links.draining { link.transport.isReading = !port.isPaused }
         if let handshaking, let handshake = handshaking.handshake {
-            handshaking.state.transport.isReading = handshake.mayRead && handshake.loss == nil
+            handshaking.transport.isReading = handshake.mayRead && handshake.loss == nil
         }
         if let ready {
-            let transport = ready.state.transport
+            let transport = ready.transport
             transport.isReading = !port.isPaused || !isHoldFull(ready)
             ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
@@ -126,14 +109,11 @@ extension Connection {
 
     private func flushAll() {
         turn.isFlushing = false
-        forEachLink(where: isToBeFlushed) { flush($0) }
-        closeDrained()
-    }
-
-    private func isToBeFlushed(_ link: Link) -> Bool {
-        if !link.state.machine.outbound.isEmpty { return !link.state.transport.awaitsWritable }
         // A connection that is closing has to know whether TLS still holds bytes.
-        return lifecycle == .closing && link.isReady
+        forEachLink(where: { !$0.transport.awaitsWritable || lifecycle == .closing && $0.isReady }) {
+            flush($0, isAsked: true)
+        }
+        closeDrained()
     }
 
     /// Calls `body` with the session of every link for which `isMeant` is true now. `body` may end links.
@@ -146,12 +126,16 @@ extension Connection {
     }
 
     /// Writes as much as the socket takes, usually everything that accumulated in one system call.
-    func flush(_ session: SessionID) {
-        guard let link = links[session], !isLostInHandshake(link), link.state.finalReads == nil else { return }
+    ///
+    /// - Parameter isAsked: Whether this is the end of a turn in which something was queued, perhaps not on this link.
+    func flush(_ session: SessionID, isAsked: Bool = false) {
+        guard let link = links[session], !isLostInHandshake(link), link.finalReads == nil else { return }
         let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
-        if wasReady, link.state.machine.willWrite(at: loop.turnTime) { armLiveness() }
         var result = Link.WriteResult()
+        result.skipsEmpty = isAsked && !(lifecycle == .closing && wasReady)
         write(link, &result)
+        if result.isSkipped { return }
+        if result.isLookSooner { armLiveness() }
         if let failure = result.failure { beginFinalReads(failure, link) }
         take(result, link)
         guard result.failure == nil else { return }
@@ -165,8 +149,8 @@ extension Connection {
         if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The bytes are encrypted and wait for the socket.
-        if link.state.isHoldingBytes {
-            link.state.transport.awaitsWritable = true
+        if link.isHoldingBytes {
+            link.transport.awaitsWritable = true
         } else {
             finishClosing()
         }
@@ -176,15 +160,15 @@ extension Connection {
     func write(_ link: Link, _ result: inout Link.WriteResult) {
         let observation = rules.stepObservation
         if let observation { result.completed = observation.spareIDs() }
+        guard link.finalReads == nil else { return }
         link.state.write(
             into: &result,
             isObserved: observation != nil,
             recorder,
-            isHandshake: link.isInHandshake
+            of: link,
+            on: loop
         )
-        counts.bytesSent += result.byteCount
-        counts.framesSent += result.frameCount
-        link.state.machine.noteWrites(at: loop.now)
+        counts.noteSent(result.byteCount, result.frameCount)
     }
 
     /// Removes what was written, or cannot be encoded, from the link.
@@ -195,9 +179,9 @@ extension Connection {
             guard let id = refusal.item.id else { continue }
             let onLink = link.state.tryOnLink(WriteLog.Times(), now: loop.now, hasFailed: true)
             if link.state.machine.refused(refusal) {
-                port.events.append(.failed(id, .unencodable(refusal), onLink))
+                port.append(.failed(id, .unencodable(refusal), onLink))
             } else {
-                port.events.append(.refusedPart(id, .unencodable(refusal)))
+                port.append(.refusedPart(id, .unencodable(refusal)))
             }
         }
         if !result.completed.isEmpty {
@@ -205,12 +189,12 @@ extension Connection {
         }
         for id in result.wrote {
             if let position = link.state.machine.written(id) {
-                port.events.append(.wrote(id, position))
+                port.append(.wrote(id, position))
             } else {
-                port.events.append(.wrotePart(id))
+                port.append(.wrotePart(id))
             }
         }
-        if port.isWaiting, link.isReady { port.events.append(.room) }
+        if port.isWaiting, link.isReady { port.append(.room) }
     }
 
     /// Counts the codec's own frames among `refused`. No caller waits for these.
@@ -225,9 +209,9 @@ extension Connection {
     /// when they have been read. Reading a draining link may be suspended: it is lost at its deadline at the latest.
     private func beginFinalReads(_ failure: TransportError, _ link: Link) {
         let deadline = link.draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
-        link.state.finalReads = Link.FinalReads(failure: failure, deadline: deadline)
+        link.finalReads = Link.FinalReads(failure: failure, deadline: deadline)
         link.draining?.rest = nil
-        link.state.mayHaveMore = true
+        link.mayHaveMore = true
         scheduleReading()
     }
 }
@@ -249,7 +233,7 @@ extension Connection: TransportHandler {
         case .connected: upgraded(link)
         case .connectFailed(let error): upgradeFailed(link, error)
         // What is left from the last turn is read first, within this turn's share.
-        case .readable: if turn.isReadScheduled { link.state.mayHaveMore = true } else { read(link.session) }
+        case .readable: if turn.isReadScheduled { link.mayHaveMore = true } else { read(link.session) }
         case .writable:
             if link.isReady { link.state.machine.socketTookBytes(at: loop.turnTime) }
             flush(link.session)
@@ -291,12 +275,6 @@ extension Connection {
     /// How much links may hand over, all together, when they end or drain while the owner is paused. More than
     /// `maximumHeld`, because the frames of one turn are held even if they exceed it.
     var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
-
-    /// How many bytes may be read now.
-    private func readBudget(_ link: Link) -> Int {
-        guard port.isPaused, link.isReady else { return .max }
-        return max(1, maximumHeld - link.state.held.byteCount)
-    }
 
     /// Separates new frames: returns those for the owner now, and holds the others.
     private func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
@@ -343,10 +321,10 @@ extension Connection {
     private func limitPushes(from first: Int) {
         let new = port.events[first...]
         guard new.contains(where: { if case .pushes = $0 { true } else { false } }) else { return }
-        port.events.removeSubrange(first...)
+        port.giveBack(Array(port.events[..<first]))
         for event in new {
             guard case .pushes(let pushes) = event else {
-                port.events.append(event)
+                port.append(event)
                 continue
             }
             var count = 0
@@ -354,8 +332,8 @@ extension Connection {
                 port.surplusBytes += pushes[count].heldByteCount
                 count += 1
             }
-            if count > 0 { port.events.append(.pushes(Array(pushes[..<count]))) }
-            if count < pushes.count { port.events.append(.surplusPushes(Array(pushes[count...]))) }
+            if count > 0 { port.append(.pushes(Array(pushes[..<count]))) }
+            if count < pushes.count { port.append(.surplusPushes(Array(pushes[count...]))) }
         }
     }
 }
@@ -415,5 +393,17 @@ struct ReadShare {
         bytesLeft -= bytes
         framesLeft -= frames
         return bytesLeft > 0 && framesLeft > 0 && now().since(start) < Self.time
+    }
+}
+
+extension Connection.Metrics {
+    fileprivate mutating func noteReceived(_ bytes: Int, _ frames: Int) {
+        bytesReceived += bytes
+        framesReceived += frames
+    }
+
+    fileprivate mutating func noteSent(_ bytes: Int, _ frames: Int) {
+        bytesSent += bytes
+        framesSent += frames
     }
 }

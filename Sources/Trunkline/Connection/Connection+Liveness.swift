@@ -26,7 +26,7 @@ extension Connection {
     /// Starts to watch a link that has become ready. Its silence counts from now.
     func startLiveness(_ link: Link) {
         // The handshake may have left an incomplete frame.
-        if !link.state.received.isEmpty { received(0, hasFrames: false, link) }
+        if !link.state.received.isEmpty { _ = link.state.noteReceived(0, hasFrames: false, at: loop.turnTime) }
         armLiveness()
     }
 
@@ -34,20 +34,6 @@ extension Connection {
     func stopLiveness() {
         timers.livenessArmed = nil
         timers.arm(.liveness, at: nil, for: self)
-    }
-
-    /// Notes that `count` bytes were received, and whether they completed frames.
-    @inline(__always)
-    func received(_ count: Int, hasFrames: Bool, _ link: Link) {
-        // Complete frames may be left for the next turn.
-        let leavesIncomplete = !link.state.received.isEmpty && !link.state.holdsFrames
-        let isSooner = link.state.machine.received(
-            count,
-            hasFrames: hasFrames,
-            leavesIncomplete: leavesIncomplete,
-            at: loop.turnTime
-        )
-        if isSooner { armLiveness() }
     }
 
     // MARK: The timer
@@ -69,7 +55,7 @@ extension Connection {
         case .examine:
             // A socket reports its failure only to a read or write, and the client does neither now. Reads what is
             // left, and with it the failure.
-            if ready.state.transport.hasFailed {
+            if ready.transport.hasFailed {
                 ready.state.held.isUnlimited = true
                 updateReading()
             }
@@ -91,7 +77,7 @@ extension Connection {
             return link.state.machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
         if link.state.machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
-        if !link.state.transport.awaitsWritable { scheduleFlush() }
+        if !link.transport.awaitsWritable { scheduleFlush() }
     }
 
     /// Counts the round-trip time of the ping that was just answered, if it was measured.

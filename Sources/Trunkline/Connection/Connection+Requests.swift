@@ -21,8 +21,8 @@ extension Connection {
             connection.admit(from: &queue, &parts)
             if !queue.hasWaiting { connection.port.demand = demand }
             connection.port.isWaiting = queue.hasWaiting || parts.heldCount > 0
-            connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
-            return (connection.port.takeEvents(), connection.nextLook)
+            let nextLook = connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
+            return (connection.port.takeAll(), nextLook)
         }
     }
 
@@ -34,7 +34,7 @@ extension Connection {
         let now = loop.now
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
-        var hasToWrite = false
+        var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
             let most = parts.heldCount == 0 ? room : min(room, 1)
             let admitted = ready.state.admit(
@@ -44,7 +44,7 @@ extension Connection {
                 at: now,
                 by: rules,
                 telling: rules.stepObservation,
-                into: &port.events
+                into: &events
             )
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
@@ -53,6 +53,7 @@ extension Connection {
             hasToWrite = hasToWrite || hasReleased
             if admitted == 0, !hasReleased { break }
         } while true
+        port.giveBack(events)
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
@@ -73,27 +74,6 @@ extension Connection {
         return entry.position
     }
 
-    /// Puts a request on the ready link, which is open.
-    @inline(__always)
-    func admit(
-        _ id: RequestID,
-        _ frame: consuming Frame,
-        expectsResponse: Bool,
-        reports: QueuedRequest.Progress,
-        to ready: Link
-    ) -> (session: SessionID, place: LinkMachine.Place) {
-        let place = ready.state.admit(
-            id,
-            frame,
-            expectsResponse: expectsResponse,
-            reports: reports,
-            by: rules,
-            into: &port.events
-        )
-        scheduleFlushUnlessFull(ready)
-        return (ready.session, place)
-    }
-
     /// Whether one more request could go out now.
     var mayAdmit: Bool { room > 0 && openLink != nil }
 
@@ -107,7 +87,7 @@ extension Connection {
     }
 
     func scheduleFlushUnlessFull(_ link: Link) {
-        if !link.state.transport.awaitsWritable { scheduleFlush() }
+        if !link.transport.awaitsWritable { scheduleFlush() }
     }
 
     private var isInOrder: Bool { rules.isInOrder }
@@ -119,7 +99,11 @@ extension Connection {
     private var isStrict: Bool { maximumInFlight < Self.strictLimit }
 
     /// The number of requests and messages that count against the limit, abandoned ones included.
-    private var inFlight: Int { requestCount + abandonedInFlight }
+    private var inFlight: Int {
+        // The usual case, in one access.
+        if let ready = links.onlyReady { return ready.state.machine.inFlightCount }
+        return requestCount + abandonedInFlight
+    }
 
     /// The number of requests and messages of the owner on all links, without abandoned ones.
     var requestCount: Int {
@@ -248,14 +232,14 @@ extension Connection {
         if rules.deliversAll { return handOver(frames, link) }
         let (session, count) = (link.session, frames.count)
         var taken = Link.Taken(at: loop.now)
-        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &port.events)
+        var events = port.takeEvents()
+        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
+        port.giveBack(events)
         endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if !link.isDraining {
-            if taken.answers > 0, !machine.hasAnswered, machine.state == .ready(session: session) {
-                machine.linkAnswered()
-            }
+            if taken.answers > 0 { noteAnswer(link) }
             // After the frames that came with it: these belong to the link that now drains.
             if let lastFrame = taken.lastFrame { leave(lastFrame, session, isLast: taken.isLast) }
             // The resumed callers may send again at once. For fewer frames it is not worth waiting for them. More
@@ -267,18 +251,23 @@ extension Connection {
         if let violation = taken.violation { lose(session, violation) }
     }
 
+    /// Tells the reconnect machine, once, that the server has answered on the link.
+    private func noteAnswer(_ link: Link) {
+        guard !link.hasAnswered, machine.state == .ready(session: link.session) else { return }
+        link.hasAnswered = true
+        machine.linkAnswered()
+    }
+
     /// Hands all frames over to an owner that is no client.
     private func handOver(_ frames: [Frame], _ link: Link) {
         guard !frames.isEmpty else { return }
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
-        if !machine.hasAnswered, link.state.machine.wasUsed, machine.state == .ready(session: link.session) {
-            machine.linkAnswered()
-        }
+        if !link.hasAnswered, link.state.machine.wasUsed { noteAnswer(link) }
         // A reader is about to have one of them. If the link ends with them, no other one is needed.
         if !port.isWaiting { port.demand = .none }
         var frames = frames
         for index in frames.indices { frames[index].session = link.session }
-        port.events.append(.pushes(frames))
+        port.append(.pushes(frames))
     }
 
     /// Answers the pings among the frames, and removes the answers to the client's own pings.
@@ -337,16 +326,30 @@ extension Connection {
     }
 
     /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
-    /// requests that keep others from going out. Called at the end of every batch.
+    /// requests that keep others from going out. Called at the end of every batch. Returns when to check again for serials
+    /// whose quarantine ends, and for a link to be replaced; `nil` for never.
     ///
     /// - Parameters:
     ///   - isWaiting: Whether requests wait.
     ///   - watchesErrors: Whether the share of failed requests counts.
-    func judge(isWaiting: Bool, watchesErrors: Bool) {
+    private func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
         let now = loop.turnTime
-        if endpointJudge.beginLook(watchesErrors: watchesErrors, at: now) { leaveEndpoint(because: .errorRate) }
-        guard let ready else { return }
-        if ready.state.machine.isToBeJudged { judge(ready, at: now) }
+        let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
+        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate) }
+        guard let ready = links.onlyReady else {
+            if let ready { judge(ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
+            return nextLook
+        }
+        let (isToBeJudged, quarantineEnd) = ready.state.machine.look
+        if isToBeJudged || isWaiting || look.isShort {
+            judge(ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
+            return nextLook
+        }
+        return quarantineEnd
+    }
+
+    private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
+        if isToBeJudged { judge(link, at: now) }
         guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
         let obstacle = obstacle(ready, at: now)
         let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
@@ -385,8 +388,8 @@ extension Connection {
         return abandoned * 2 >= count ? .exhausted : .other
     }
 
-    /// When to check again for serials whose quarantine ends, and for a link to be replaced; `nil` for never.
-    var nextLook: Instant? {
+    /// What `judge` returns, if it must be found in full.
+    private var nextLook: Instant? {
         var next = ready?.state.machine.requests.nextQuarantineEnd
         if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }
         guard links.onlyReady == nil else { return next }

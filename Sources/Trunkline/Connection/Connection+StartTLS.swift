@@ -33,7 +33,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = link.state.machine
-        guard handshake.requests.count == 0, machine.outbound.isEmpty, link.state.secured == nil else {
+        guard handshake.requests.count == 0, machine.outbound.isEmpty, link.secured == nil else {
             let message = "startTLS() needs a link in plaintext with no request in flight"
             return ClientError(.invalidRequest, .notSent, message)
         }
@@ -48,9 +48,9 @@ extension Connection {
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: link.endpoint)
-            let secured = SecuredTransport(engine, on: loop, handler: self, over: link.state.transport)
+            let secured = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
             link.state.codec = fresh
-            link.state.transport = secured
+            link.upgrade(to: secured)
             link.fileVersions = tls.versions
             link.handshake?.securing = continuation
             updateReading()

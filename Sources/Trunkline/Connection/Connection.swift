@@ -45,11 +45,8 @@ public actor Connection {
     var memory: LinkMemory
     /// Judges the endpoint of the ready link.
     var endpointJudge: EndpointJudge
-    /// What is planned for this turn or the next. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var turn = Turn()
+    /// What is planned for this turn or the next.
+    let turn = Turn()
     let timers: ConnectionTimers
 
     // MARK: To the outside
@@ -65,16 +62,29 @@ public actor Connection {
     /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
 
-    /// What a connection has planned for a turn of its loop, and its memory for one.
-    struct Turn {
+    /// What a connection has planned for a turn of its loop, and its memory for one. Its fields are only assigned as a
+    /// whole, as those of `Link`.
+    final class Turn {
         /// Whether writing is scheduled for the end of this turn.
         var isFlushing = false
         /// Whether reading continues in the next turn.
         var isReadScheduled = false
         /// Whether deadlines wait for reading; `nil` before the first that may have to.
         var deadlineWait: DeadlineWait?
-        /// Decoded frames. Reused from batch to batch, to keep the memory.
-        var decoded: [Frame] = []
+        /// Empty. Its memory is used for the next frames that are decoded.
+        private var memory: [Frame] = []
+
+        func takeMemory() -> [Frame] {
+            let memory = memory
+            self.memory = []
+            return memory
+        }
+
+        /// Keeps the memory of `frames`, unless it is large.
+        func giveBack(_ frames: inout [Frame]) {
+            frames.removeAll(keepingCapacity: true)
+            if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
+        }
     }
 
     /// The executor of this actor: its event loop.

@@ -72,10 +72,10 @@ extension Link.State {
         atMost room: Int,
         expectsResponse: Bool,
         _ queue: inout RequestQueue,
-        by rules: LinkRules,
-        into events: inout [ConnectionEvent]
+        by rules: LinkRules
     ) -> Int {
         let most = min(room, requests.count)
+        var events: [ConnectionEvent] = []  // stays empty: nothing is reported
         for index in 0..<most {
             guard takesMore(rules) else { return index }
             let id = first.advanced(by: index)

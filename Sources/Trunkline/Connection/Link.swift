@@ -19,11 +19,21 @@ final class Link {
     var fileVersions: [FileVersion?]?
     /// The path of its packets to the server.
     var path: LinkPath
-    /// What a turn works on. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var state: State
+    /// Whether the reconnect machine knows that the server has answered a request, or sent something unprompted, on it.
+    var (hasAnswered, hasDelivered) = (false, false)
+    let session: SessionID
+    /// Carries the bytes. Replaced when the handshake starts TLS.
+    private(set) var transport: any Transport
+    /// `transport`, if that is TLS.
+    private(set) var secured: SecuredTransport?
+    /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
+    var mayHaveMore = false
+    /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
+    /// is read to its end, one share in each turn. This may happen in every phase.
+    var finalReads: FinalReads?
+    /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each access.
+    /// The fields above are only assigned as a whole, so that it need not check those.
+    var state: State
 
     /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
     enum Phase {
@@ -54,10 +64,18 @@ final class Link {
             quarantine: quarantine,
             firstSerial: codec.matching.firstHandshakeSerial
         )
-        state = State(attempt.endpoint, path.remote, machine, transport, LinkCodec(codec.base))
+        session = attempt.id
+        self.transport = transport
+        secured = transport as? SecuredTransport
+        state = State(attempt.endpoint, path.remote, machine, LinkCodec(codec.base))
     }
 
-    var session: SessionID { state.machine.session }
+    /// Goes on over TLS.
+    func upgrade(to secured: SecuredTransport) { (transport, self.secured) = (secured, secured) }
+
+    /// Whether TLS has accepted bytes that it has not passed to the socket yet.
+    var isHoldingBytes: Bool { secured?.isHoldingBytes ?? false }
+
     var endpoint: Endpoint { state.endpoint }
 
     // MARK: Phases
@@ -125,23 +143,14 @@ final class Link {
         let remote: SocketAddress?
         /// The requests and frames on it.
         var machine: LinkMachine
-        /// Replaced when the handshake starts TLS.
-        var transport: any Transport { didSet { secured = transport as? SecuredTransport } }
-        /// `transport`, if that is TLS.
-        private(set) var secured: SecuredTransport?
         /// Encodes and decodes for this link alone.
         var codec: LinkCodec
         var received = ReceiveBuffer()
         /// Whether `received` may hold complete frames. These come before everything that the socket has.
         var holdsFrames = false
-        /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
-        var mayHaveMore = false
         /// The requests whose last byte TLS has encrypted and the socket has not taken yet, each with the `sentMark` at
         /// which the socket has taken it.
         var heldWrites = Deque<(id: RequestID, mark: Int)>()
-        /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
-        /// is read to its end, one share in each turn. This may happen in every phase.
-        var finalReads: FinalReads?
         /// Whether the outbound queue has reached the high watermark and is not below the low one again.
         var isAboveWatermark = false
         /// The frames received while the owner was paused.
@@ -151,18 +160,12 @@ final class Link {
             _ endpoint: Endpoint,
             _ remote: SocketAddress?,
             _ machine: LinkMachine,
-            _ transport: any Transport,
             _ codec: LinkCodec
         ) {
             (self.endpoint, self.remote) = (endpoint, remote)
             self.machine = machine
-            self.transport = transport
-            secured = transport as? SecuredTransport
             self.codec = codec
         }
-
-        /// Whether TLS has accepted bytes that it has not passed to the socket yet.
-        var isHoldingBytes: Bool { secured?.isHoldingBytes ?? false }
     }
 
     /// Reading from a link that can no longer be written to.
@@ -182,8 +185,8 @@ final class Link {
 
     /// Whether there is more to read than the socket's readiness says.
     var isToBeReadOn: Bool {
-        if state.finalReads != nil, !isDraining { return true }
-        return state.transport.isReading && (state.mayHaveMore || state.holdsFrames || state.finalReads != nil)
+        if finalReads != nil, !isDraining { return true }
+        return transport.isReading && (mayHaveMore || state.holdsFrames || finalReads != nil)
     }
 
     /// Whether the link is draining, with nothing in flight and nothing left that can be written.
@@ -240,6 +243,10 @@ extension Link {
         /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
+        /// Whether to do nothing if no frame is queued, and whether that was so.
+        var (skipsEmpty, isSkipped) = (false, false)
+        /// Whether the timer of liveness may have to fire earlier.
+        var isLookSooner = false
         /// The number of bytes that were written, and of frames whose last byte was among them.
         var (byteCount, frameCount) = (0, 0)
     }
@@ -252,14 +259,21 @@ extension Link.State {
     ///   - result: Empty.
     ///   - isObserved: Whether `result.completed` is wanted.
     ///   - recorder: Records the frames whose first byte was written.
-    ///   - isHandshake: Whether they are those of the handshake.
+    ///   - link: The link with this state.
     mutating func write(
         into result: inout Link.WriteResult,
         isObserved: Bool,
         _ recorder: FlightRecorder?,
-        isHandshake: Bool
+        of link: Link,
+        on loop: any EventLoop
     ) {
-        guard finalReads == nil else { return }
+        if result.skipsEmpty, machine.outbound.isEmpty {
+            result.isSkipped = true
+            return
+        }
+        if link.isReady { result.isLookSooner = machine.willWrite(at: loop.turnTime) }
+        defer { machine.noteWrites(at: loop.now) }
+        let (transport, secured) = (link.transport, link.secured)
         if !heldWrites.isEmpty {
             // Bytes that TLS holds go first.
             if case .failed(let error) = unsafe transport.write([]) {
@@ -267,10 +281,8 @@ extension Link.State {
                 transport.awaitsWritable = false
                 return
             }
-            releaseWrites(&result.wrote)
+            releaseWrites(secured, &result.wrote)
         }
-        // In a variable of its own: a closure that captures the link makes the compiler copy the outbound queue.
-        let transport = transport
         // Bounded: a caller that writes without end must not keep the loop from reading.
         attempts: for _ in 0..<8 {
             result.refused += machine.encode(using: &codec.base)
@@ -284,7 +296,7 @@ extension Link.State {
                     in: machine.outbound,
                     within: written,
                     session: machine.session,
-                    isHandshake: isHandshake
+                    isHandshake: link.isInHandshake
                 )
                 codec.noteSent(from: machine.outbound, within: written)
                 let firstNew = result.wrote.count
@@ -293,7 +305,7 @@ extension Link.State {
                     isObserved
                     ? machine.didWrite(written, reporting: &result.wrote, requests: &result.completed)
                     : machine.didWrite(written, reporting: &result.wrote)
-                if result.wrote.count > firstNew { holdUnsent(&result.wrote, from: firstNew) }
+                if result.wrote.count > firstNew { holdUnsent(secured, &result.wrote, from: firstNew) }
                 if written < offered { break attempts }  // the socket is full
             case .wouldBlock: break attempts
             case .failed(let error):
@@ -301,13 +313,13 @@ extension Link.State {
                 break attempts
             }
         }
-        if result.failure == nil { releaseWrites(&result.wrote) }
+        if result.failure == nil { releaseWrites(secured, &result.wrote) }
         // Set once: every change is a system call.
         transport.awaitsWritable = result.failure == nil && !(machine.outbound.isEmpty && heldWrites.isEmpty)
     }
 
     /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.
-    private mutating func holdUnsent(_ wrote: inout [RequestID], from start: Int) {
+    private mutating func holdUnsent(_ secured: SecuredTransport?, _ wrote: inout [RequestID], from start: Int) {
         guard let secured, secured.takenMark > secured.sentMark else { return }
         let mark = secured.takenMark
         for id in wrote[start...] { heldWrites.append((id, mark)) }
@@ -316,7 +328,7 @@ extension Link.State {
 
     /// Moves the IDs of `heldWrites` whose bytes the kernel has accepted to `wrote`. More bytes may have been encrypted
     /// since then, so on a busy link some always wait.
-    private mutating func releaseWrites(_ wrote: inout [RequestID]) {
+    private mutating func releaseWrites(_ secured: SecuredTransport?, _ wrote: inout [RequestID]) {
         guard let sent = secured?.sentMark else { return }
         while let first = heldWrites.first, first.mark <= sent {
             wrote.append(first.id)
@@ -327,16 +339,66 @@ extension Link.State {
 
 // MARK: - Reading
 
+extension Link {
+    /// The result of a `read`, apart from its frames.
+    struct ReadResult {
+        /// The number of bytes that were read, and of those that show that the peer is alive.
+        var (count, signs) = (0, 0)
+        /// Why the link ends.
+        var ending: (any Error)?
+        var mayHaveMore = false
+        /// Whether reading goes on in the next turn because the share of this one is used up.
+        var isShareUsedUp = false
+        /// Whether the timer of liveness may have to fire earlier.
+        var isLookSooner = false
+    }
+}
+
 extension Link.State {
+    /// Reads until the socket is empty or the share of the turn is used up, and decodes the complete frames.
+    mutating func read(
+        into frames: inout [Frame],
+        limit: Int,
+        _ share: ReadShare,
+        of link: Link,
+        on loop: any EventLoop
+    ) -> Link.ReadResult {
+        let (transport, secured) = (link.transport, link.secured)
+        let before = secured?.receivedCount ?? 0
+        var (share, result) = (share, Link.ReadResult())
+        repeat {
+            if !holdsFrames { loop.withReceiveMemory { received.borrow(&$0) } }
+            let decodedBefore = frames.count
+            let step = readAndDecode(from: transport, into: &frames, limit: limit, maximumFrames: share.step)
+            result.count += step.count
+            result.ending = step.ending
+            result.mayHaveMore = step.ending == nil && step.mayHaveMore
+            guard result.mayHaveMore else { break }
+            result.isShareUsedUp = !share.goesOn(
+                after: step.count,
+                frames.count - decodedBefore,
+                since: loop.turnTime,
+                at: loop.now
+            )
+        } while !result.isShareUsedUp
+        loop.withReceiveMemory { received.giveBack(to: &$0) }
+        // With TLS this includes bytes of records that are incomplete or have no content.
+        result.signs = max(result.count, secured.map { $0.receivedCount &- before } ?? 0)
+        if link.isReady, result.signs > 0 || !frames.isEmpty {
+            result.isLookSooner = noteReceived(result.signs, hasFrames: !frames.isEmpty, at: loop.turnTime)
+        }
+        return result
+    }
+
     /// Reads once, unless complete frames are left from the last time, and decodes at most `maximumFrames`.
-    mutating func readAndDecode(
+    private mutating func readAndDecode(
+        from transport: any Transport,
         into frames: inout [Frame],
         limit: Int,
         maximumFrames: Int
     ) -> (count: Int, mayHaveMore: Bool, ending: (any Error)?) {
         var (count, offered) = (0, 0)
         if !holdsFrames {
-            let transport = transport
             let outcome: ReadOutcome
             (count, outcome) = unsafe received.fill { free in
                 offered = free.count
@@ -365,6 +427,15 @@ extension Link.State {
         }
         // If frames were left over, nothing was read, so what the socket has is not known.
         return (count, holdsFrames || count == offered, nil)
+    }
+
+    /// Notes that `count` bytes were received, and whether they completed frames. Returns whether the timer may have to
+    /// fire earlier.
+    @inline(__always)
+    mutating func noteReceived(_ count: Int, hasFrames: Bool, at now: Instant) -> Bool {
+        // Complete frames may be left for the next turn.
+        let leavesIncomplete = !received.isEmpty && !holdsFrames
+        return machine.received(count, hasFrames: hasFrames, leavesIncomplete: leavesIncomplete, at: now)
     }
 
     /// Handles the server's close: decodes the frames that it completes, and returns why the link ends.

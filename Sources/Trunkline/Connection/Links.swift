@@ -33,9 +33,9 @@ final class Links {
 
     /// The link whose transport has this ID.
     func link(ofTransport id: UInt64) -> Link? {
-        if let ready, ready.state.transport.id == id { return ready }
-        if let handshaking, handshaking.state.transport.id == id { return handshaking }
-        return draining.first { $0.state.transport.id == id }
+        if let ready, ready.transport.id == id { return ready }
+        if let handshaking, handshaking.transport.id == id { return handshaking }
+        return draining.first { $0.transport.id == id }
     }
 
     // MARK: Changes

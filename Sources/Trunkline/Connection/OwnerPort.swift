@@ -16,11 +16,8 @@ final class OwnerPort {
     /// How much memory the pushes take, counted as in `Link.Held`, that links have handed over because they ended or
     /// drained, since the owner paused.
     var surplusBytes = 0
-    /// Events that the owner has not received yet. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe var events: [ConnectionEvent] = []
+    /// Events that the owner has not received yet. Only assigned as a whole, as the fields of `Link`.
+    private(set) var events: [ConnectionEvent] = []
     /// An empty array whose memory is reused for the next events.
     private var spare: [ConnectionEvent] = []
 
@@ -39,16 +36,36 @@ final class OwnerPort {
     /// Whether events are to be delivered: never within a call of the owner.
     var hasToDeliver: Bool { !isCalling && !events.isEmpty }
 
-    /// Takes the events. Give the array back when it is empty again.
-    func takeBatch() -> [ConnectionEvent] { exchange(&events, with: exchange(&spare, with: [])) }
+    func append(_ event: ConnectionEvent) {
+        var events = takeEvents()
+        events.append(event)
+        self.events = events
+    }
 
-    func giveBack(_ batch: inout [ConnectionEvent]) {
-        batch.removeAll(keepingCapacity: batch.count <= 8192)
-        spare = exchange(&batch, with: [])
+    /// Takes the events out, to add some to them. Give them back.
+    func takeEvents() -> [ConnectionEvent] {
+        let events = events
+        self.events = []
+        return events
     }
 
     /// Takes the events at the end of a call of the owner.
-    func takeEvents() -> [ConnectionEvent] { events.isEmpty ? [] : exchange(&events, with: []) }
+    func takeAll() -> [ConnectionEvent] { events.isEmpty ? [] : takeEvents() }  // an empty array keeps its memory
+
+    func giveBack(_ events: consuming [ConnectionEvent]) { self.events = events }
+
+    /// Takes the events to deliver them. Give the array back as memory when it is empty again.
+    func takeBatch() -> [ConnectionEvent] {
+        let (batch, spare) = (events, spare)
+        self.spare = []
+        events = spare
+        return batch
+    }
+
+    func keepMemory(_ batch: inout [ConnectionEvent]) {
+        batch.removeAll(keepingCapacity: batch.count <= 8192)
+        spare = exchange(&batch, with: [])
+    }
 }
 
 /// Where closures enter the connection, and the calls of its client.
@@ -92,20 +109,23 @@ extension Connection {
     /// The number of requests that could go out now, if the link allows them.
     nonisolated var roomNow: Int { onItsLoop { $0.room } }
 
-    /// Puts a request on the ready link, if the link takes one now, and returns its place. The frame is moved out of
-    /// `frame`. There is room for the request: see `roomNow`.
+    /// Lets `body` put requests on the ready link, if there is one, and change what else it is given. There is room for
+    /// `roomNow` of them.
     @inline(__always)
-    nonisolated func admitNow(
-        _ id: RequestID,
-        _ frame: inout Frame,
-        expectsResponse: Bool,
-        reports: QueuedRequest.Progress
-    ) -> (session: SessionID, place: LinkMachine.Place)? {
-        onItsLoop(&frame, (id, expectsResponse, reports)) { connection, frame, request in
-            guard let ready = connection.openLink else { return nil }
-            let (id, expectsResponse, reports) = request
-            let frame = exchange(&frame, with: Frame(.pong))
-            return connection.admit(id, frame, expectsResponse: expectsResponse, reports: reports, to: ready)
+    nonisolated func withReadyLink<First, Second, Third>(
+        _ first: inout First,
+        _ second: inout Second,
+        _ third: inout Third,
+        _ body:
+            @escaping (inout First, inout Second, inout Third, inout Link.State, LinkRules, inout [ConnectionEvent]) ->
+            Void
+    ) {
+        onItsLoop(&first, &second, &third, body) { connection, first, second, third, body in
+            guard let ready = connection.ready else { return }
+            var events = connection.port.takeEvents()
+            body(&first, &second, &third, &ready.state, connection.rules, &events)
+            connection.port.giveBack(events)
+            connection.scheduleFlushUnlessFull(ready)
         }
     }
 
@@ -119,18 +139,18 @@ extension Connection {
         _ queue: inout RequestQueue
     ) -> Int {
         onItsLoop(&queue, (requests, first, room, expectsResponse)) { connection, queue, call in
-            guard let ready = connection.openLink else { return 0 }
-            defer { connection.scheduleFlushUnlessFull(ready) }
+            guard let ready = connection.ready else { return 0 }
             let (requests, first, room, expectsResponse) = call
-            return ready.state.admit(
+            let admitted = ready.state.admit(
                 requests,
                 first: first,
                 atMost: room,
                 expectsResponse: expectsResponse,
                 &queue,
-                by: connection.rules,
-                into: &connection.port.events
+                by: connection.rules
             )
+            if admitted > 0 { connection.scheduleFlushUnlessFull(ready) }
+            return admitted
         }
     }
 
@@ -139,8 +159,83 @@ extension Connection {
         while port.hasToDeliver {
             var batch = port.takeBatch()
             port.owner?.handle(&batch, of: self)
-            port.giveBack(&batch)
+            port.keepMemory(&batch)
         }
         if !port.isCalling { observation?.deliver() }
     }
+}
+
+/// An event of a connection, for its owner, in order.
+///
+/// Events are collected while the connection works and handed over when it has finished: an owner is never called in
+/// the middle of a call, and an event describes something that has already happened.
+enum ConnectionEvent: Sendable {
+    /// A response was received. Its request has left its link, on which its frame was at this position.
+    case answered(RequestID, Frame, OutboundPosition)
+    /// A part of a response was received. Its request stays on its link.
+    case part(RequestID, Frame)
+    /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
+    indirect case failed(RequestID, ClientError, TryOnLink)
+    /// The kernel has accepted the last byte of a message. It has left its link, on which its frame was at this
+    /// position.
+    case wrote(RequestID, OutboundPosition)
+    /// The kernel has accepted the last byte of a part of a request, or of a request whose caller wants to know.
+    case wrotePart(RequestID)
+    /// A part of a request could not be encoded.
+    case refusedPart(RequestID, ClientError)
+    /// A request that reports its progress is on a link now.
+    case admitted(RequestID, serial: SerialNumber)
+    /// These pushes were received, with nothing in between. In one event, because handing over and buffering each one
+    /// alone would cost as much as receiving it. If there is no client, these are frames of every kind.
+    case pushes([Frame])
+    /// These pushes came on a link that has ended or drains, and are more than links may hand over while the owner is
+    /// paused. A full buffer that suspends reading drops them.
+    case surplusPushes([Frame])
+    /// A response, or a part of one, was received for this abandoned request.
+    case late(RequestID, isPart: Bool)
+    /// A response, or a part of one, was received without a matching request.
+    case unknownResponse
+    /// A frame was received that a client does not handle.
+    case unexpected
+    /// A link is ready.
+    case ready(session: SessionID, Endpoint)
+    /// From now on pushes are those of the link of `session`.
+    case pushesBegin(session: SessionID)
+    /// A link takes no new requests. These go out on another link; no byte of them was written.
+    case returned([QueuedRequest])
+    /// A draining link has ended, with no request in flight.
+    case drained(session: SessionID)
+    /// A link has ended.
+    indirect case lost(LinkLoss)
+    /// There may be room for waiting requests.
+    case room
+    /// The connection has given up. It makes no further attempt until a link is needed again.
+    indirect case unavailable(ClientError)
+    /// The connection is closed for good.
+    case closed
+    /// An event that was taken out of its place; see `Command.taken`.
+    case taken
+}
+
+/// What remains of a link that has ended.
+struct LinkLoss: Sendable {
+    let remains: LinkMachine.Remains
+    /// The link when it ended.
+    let link: Timeline.Link
+    let cause: any Error
+    /// Whether the link was ready until it ended, and not draining.
+    let wasReady: Bool
+
+    init(_ link: Link, _ remains: LinkMachine.Remains, _ cause: any Error, wasReady: Bool, at now: Instant) {
+        self.remains = remains
+        self.link = link.state.described(at: now, inFlight: remains.lost.count + remains.unsent.count, hasFailed: true)
+        self.cause = cause
+        self.wasReady = wasReady
+    }
+}
+
+/// What uses a connection, and receives all of its events: a client, or a `FrameUse`.
+protocol ConnectionOwner: AnyObject {
+    /// Handles the events, which it may take out of the array. Called on the loop.
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection)
 }

@@ -82,14 +82,18 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
 
 #if os(Linux)
     /// Uses `epoll(7)`, with an `eventfd(2)` for waking.
+    ///
+    /// Safe: only `poll` uses the buffers. They have room for a batch, and live as long as the poller.
+    @safe
     final class EpollPoller: Poller {
         private let epoll: Int32
         let wakeDescriptor: Int32
         private var watched: Set<Int32> = []
         /// The maximum number of descriptors that one call of the system reports.
         private static let batch = 256
-        private var ids = [UInt64](repeating: 0, count: batch)
-        private var directions = [UInt8](repeating: 0, count: batch)
+        /// What the system reports. Arrays in properties would be checked for exclusive access several times in each turn.
+        private let ids: UnsafeMutablePointer<UInt64>
+        private let directions: UnsafeMutablePointer<UInt8>
 
         init() throws(TransportError) {
             let epoll = trunkline_epoll_create()
@@ -103,11 +107,15 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
             }
             self.epoll = epoll
             self.wakeDescriptor = wakeDescriptor
+            unsafe ids = .allocate(capacity: Self.batch)
+            unsafe directions = .allocate(capacity: Self.batch)
         }
 
         deinit {
             close(epoll)
             close(wakeDescriptor)
+            unsafe ids.deallocate()
+            unsafe directions.deallocate()
         }
 
         func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32 {
@@ -147,19 +155,19 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
         private func poll(_ milliseconds: Int32, into ready: inout [Readiness]) -> Int {
             var count: Int32
             repeat {
-                count = unsafe trunkline_epoll_wait(epoll, &ids, &directions, Int32(Self.batch), milliseconds)
+                count = unsafe trunkline_epoll_wait(epoll, ids, directions, Int32(Self.batch), milliseconds)
             } while count < 0 && errno == EINTR && milliseconds == 0
             guard count > 0 else { return 0 }
             for index in 0..<Int(count) {
-                if ids[index] == 0 {
+                if unsafe ids[index] == 0 {
                     var counter: UInt64 = 0
                     _ = unsafe read(wakeDescriptor, &counter, 8)
                 } else {
                     ready.append(
                         Readiness(
-                            id: ids[index],
-                            isReadable: directions[index] & 1 != 0,
-                            isWritable: directions[index] & 2 != 0
+                            id: unsafe ids[index],
+                            isReadable: unsafe directions[index] & 1 != 0,
+                            isWritable: unsafe directions[index] & 2 != 0
                         )
                     )
                 }

@@ -17,8 +17,11 @@ package final class SocketEventLoop: EventLoop {
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
     /// What only the loop's thread uses.
+    ///
+    /// Exclusive without a check: whatever runs other code (work, jobs, timers, sockets) is taken out first, and is also
+    /// released outside. With the check, a turn with one request took 28,100 instructions instead of 25,100.
     #if !DEBUG
-        @exclusivity(unchecked)  // see `LoopActor`
+        @exclusivity(unchecked)
     #endif
     // Safe: accessed only on the loop's thread, which `assertCurrent` checks.
     nonisolated(unsafe) private var state: State

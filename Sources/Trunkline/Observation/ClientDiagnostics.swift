@@ -37,7 +37,7 @@ public struct ClientDiagnostics: Sendable {
 
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
     /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
-    public var slowestRequests: [Timeline] { get async { await client.slowestRequests } }
+    public var slowestRequests: [Timeline] { get async { await client.slowestRequests() } }
 
     /// What the flight recorder holds at present, oldest first; `nil` without ``ClientOptions/recorder``.
     ///

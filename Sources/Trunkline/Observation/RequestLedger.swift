@@ -4,8 +4,8 @@
 /// Requests that are accepted or answered are collected, because they are frequent, and told together: before anything
 /// else is told, and at the end of each batch.
 ///
-/// Confined to the event loop of its client.
-final class RequestLedger {
+/// Part of a `Dispatcher`.
+struct RequestLedger {
     private let loop: any EventLoop
     /// The observers of the client; `nil` if there are none.
     let observation: Observation?
@@ -16,32 +16,17 @@ final class RequestLedger {
     private(set) var counters = Counters()
     private(set) var failures: [Client.Metrics.Failure: Int] = [:]
     private(set) var refusals: [ClientError.Code: Int] = [:]
-    /// The durations of all calls. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private(set) var callDurations = CallDurationCounter()
-    /// How long tries were on their link. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private(set) var tryDurations = DurationCounter()
+    /// The durations of all calls.
+    private(set) var callDurations = CallDurationCounter()
+    /// How long tries were on their link.
+    private(set) var tryDurations = DurationCounter()
     /// How long tries waited, without those that went to a link at once.
     private(set) var queueDurations = LatencyHistogram()
-    /// Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private var slowest = SlowestRequests()
-    /// The requests that were accepted, and answered, since the latest event. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private var accepted: [ClientEvent.AcceptedRequest] = []
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private var answered: [ClientEvent.AnsweredRequest] = []
+    ///
+    private var slowest = SlowestRequests()
+    /// The requests that were accepted, and answered, since the latest event.
+    private var accepted: [ClientEvent.AcceptedRequest] = []
+    private var answered: [ClientEvent.AnsweredRequest] = []
     /// When the present batch of commands began.
     private(set) var batchTime = Instant.distantPast
     /// The times without a ready link.
@@ -49,9 +34,7 @@ final class RequestLedger {
     /// The limit because of which requests wait, as told to the observers.
     private var limit: ClientEvent.Limit?
 
-    /// The counts of `Client.Metrics` that are plain numbers, under the same names. The others are apart: for a property
-    /// that is changed through code that the compiler does not see, such as that of a dictionary, the runtime checks every
-    /// access.
+    /// The counts of `Client.Metrics` that are plain numbers, under the same names.
     struct Counters {
         var (requests, responses, written, failed) = (0, 0, 0, 0)
         var (retries, retriesRefused) = (0, 0)
@@ -71,14 +54,14 @@ final class RequestLedger {
     // MARK: Telling
 
     /// Tells the observers that this has happened, if they want such events.
-    private func tell(_ kind: ClientEvent.Kinds, _ content: @autoclosure () -> ClientEvent.Content) {
+    private mutating func tell(_ kind: ClientEvent.Kinds, _ content: @autoclosure () -> ClientEvent.Content) {
         guard let observation, observation.wants(kind) else { return }
         tellCollected()
         observation.add(content(), at: loop.now)
     }
 
     /// Tells the observers of the requests that were collected.
-    func tellCollected() {
+    mutating func tellCollected() {
         guard tellsRequests, let observation else { return }
         if !accepted.isEmpty { observation.add(accepted: &accepted, at: batchTime) }
         if !answered.isEmpty { observation.add(answered: &answered) }
@@ -87,11 +70,11 @@ final class RequestLedger {
     // MARK: Acceptance
 
     /// A batch of commands begins.
-    func beginBatch() { batchTime = loop.now }
+    mutating func beginBatch() { batchTime = loop.now }
 
     /// A request was accepted. It is on the link of `session`, or waits for `wait`.
     @inline(__always)
-    func accepted(
+    mutating func accepted(
         _ id: RequestID,
         _ type: UInt32,
         _ bodyCount: Int,
@@ -108,7 +91,7 @@ final class RequestLedger {
     }
 
     /// The first `count` requests of a batch were accepted and are on the link of `session`.
-    func accepted(
+    mutating func accepted(
         _ batched: borrowing [Request],
         _ count: Int,
         first: RequestID,
@@ -123,12 +106,12 @@ final class RequestLedger {
         }
     }
 
-    private func collect(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: SessionID?) {
+    private mutating func collect(_ id: RequestID, _ type: UInt32, _ expectsResponse: Bool, on session: SessionID?) {
         accepted.append(ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse))
     }
 
     /// A request was not accepted.
-    func refused(_ error: ClientError) {
+    mutating func refused(_ error: ClientError) {
         refusals[error.code, default: 0] += 1
         tell([.requests, .failures], .requestRefused(error))
     }
@@ -136,10 +119,12 @@ final class RequestLedger {
     // MARK: Waiting
 
     /// An accepted request waits.
-    func waits(_ id: RequestID, for wait: ClientEvent.Wait) { tell(.steps, .requestWaiting(id: id, for: wait)) }
+    mutating func waits(_ id: RequestID, for wait: ClientEvent.Wait) {
+        tell(.steps, .requestWaiting(id: id, for: wait))
+    }
 
     /// Requests have begun to wait because of `limit`, or no longer do so.
-    func waits(because limit: ClientEvent.Limit?) {
+    mutating func waits(because limit: ClientEvent.Limit?) {
         guard limit != self.limit else { return }
         if let limit = self.limit { tell(.limits, .limitCleared(limit)) }
         if let limit { tell(.limits, .limitReached(limit)) }
@@ -152,7 +137,7 @@ final class RequestLedger {
     }
 
     /// A try has failed with an error after which the request is repeated at `until`. `next` is its next try.
-    func retries(
+    mutating func retries(
         _ id: RequestID,
         _ request: RequestFacts,
         _ call: TrackedCall,
@@ -166,7 +151,7 @@ final class RequestLedger {
     }
 
     /// A request is not repeated, because the budget for retries is spent.
-    func refusedRetry() {
+    mutating func refusedRetry() {
         counters.retriesRefused += 1
         tell(.limits, .limitReached(.retryBudget))
     }
@@ -175,7 +160,7 @@ final class RequestLedger {
 
     /// A request was answered. If that is a success, `succeeded` follows, and otherwise `failed`.
     @inline(__always)
-    func answered(_ id: RequestID, _ request: RequestFacts, _ status: UInt32, isError: Bool, at now: Instant) {
+    mutating func answered(_ id: RequestID, _ request: RequestFacts, _ status: UInt32, isError: Bool, at now: Instant) {
         counters.responses += 1
         guard tellsRequests else { return }
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
@@ -191,19 +176,19 @@ final class RequestLedger {
     }
 
     /// A request was answered with an error of the server.
-    func rejected(_ id: RequestID, type: UInt32, status: UInt32) {
+    mutating func rejected(_ id: RequestID, type: UInt32, status: UInt32) {
         tell(.failures, .requestRejected(id: id, type: type, status: status))
     }
 
     /// A one-way message was written. `succeeded` follows.
-    func written(_ id: RequestID, _ request: RequestFacts, at now: Instant) {
+    mutating func written(_ id: RequestID, _ request: RequestFacts, at now: Instant) {
         counters.written += 1
         tell(.requests, .messageWritten(id: id, after: now.since(request.accepted)))
     }
 
     /// A request was answered, or a one-way message written. Returns whether its timeline is wanted: see `keep`.
     @inline(__always)
-    func succeeded(_ request: RequestFacts, _ waiter: Waiter, at now: Instant) -> Bool {
+    mutating func succeeded(_ request: RequestFacts, _ waiter: Waiter, at now: Instant) -> Bool {
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds, on: request.session)
         let isTracked = waiter.extras != nil
@@ -212,7 +197,7 @@ final class RequestLedger {
     }
 
     /// A request has ended with an error. Returns the error with the timeline of the request.
-    func failed(
+    mutating func failed(
         _ error: ClientError,
         _ id: RequestID,
         _ request: RequestFacts,
@@ -231,7 +216,7 @@ final class RequestLedger {
     }
 
     /// A request has ended without an answer, with this error, which has its timeline.
-    func ended(_ id: RequestID, _ request: RequestFacts, _ error: ClientError, at now: Instant) {
+    mutating func ended(_ id: RequestID, _ request: RequestFacts, _ error: ClientError, at now: Instant) {
         counters.failed += 1
         tell([.requests, .failures], .requestFailed(id: id, error, after: now.since(request.accepted)))
     }
@@ -242,33 +227,33 @@ final class RequestLedger {
     ///
     /// - Parameter rested: The end of the back-off before it; `nil` for the first try.
     @inline(__always)
-    private func noteTry(of request: RequestFacts, from rested: Instant?, at now: Instant) {
+    private mutating func noteTry(of request: RequestFacts, from rested: Instant?, at now: Instant) {
         guard request.admitted < .distantFuture else { return noteTryWithoutLink(of: request, from: rested, at: now) }
         if request.hasWaited { noteWait(of: request, from: rested) }
         tryDurations.record(nanoseconds: now.nanoseconds &- request.admitted.nanoseconds)
     }
 
     @inline(never)
-    private func noteWait(of request: RequestFacts, from rested: Instant?) {
+    private mutating func noteWait(of request: RequestFacts, from rested: Instant?) {
         counters.triesQueued += 1
         queueDurations.record(from: rested ?? request.accepted, to: request.admitted)
     }
 
     @inline(never)
-    private func noteTryWithoutLink(of request: RequestFacts, from rested: Instant?, at now: Instant) {
+    private mutating func noteTryWithoutLink(of request: RequestFacts, from rested: Instant?, at now: Instant) {
         counters.triesWithoutLink += 1
         if case .delayed = request.place { return counters.triesInBackOff += 1 }
         queueDurations.record(from: rested ?? request.accepted, to: now)
     }
 
     /// Keeps the timeline of a request that has ended, if it is slow or has a recorder.
-    func keep(_ timeline: Timeline, for waiter: Waiter, at now: Instant) {
+    mutating func keep(_ timeline: Timeline, for waiter: Waiter, at now: Instant) {
         if slowest.wants(timeline.duration.clampedNanoseconds, at: now) { slowest.add(timeline, at: now) }
         waiter.tracked?.options.recorder?.add(timeline)
     }
 
     /// The slowest requests and one-way messages of the last minutes. See ``ClientDiagnostics/slowestRequests``.
-    var slowestRequests: [Timeline] { slowest.all(at: loop.now) }
+    mutating func slowestRequests() -> [Timeline] { slowest.all(at: loop.now) }
 
     /// The timeline of a request that ends at `now`.
     func timeline(
@@ -316,53 +301,50 @@ final class RequestLedger {
     // MARK: Links
 
     /// A link is ready. `areWaiting`: whether any request waits.
-    func linkIsReady(_ session: SessionID, to endpoint: Endpoint, areWaiting: Bool, at now: Instant) {
+    mutating func linkIsReady(_ session: SessionID, to endpoint: Endpoint, areWaiting: Bool, at now: Instant) {
         callDurations.begin(session, to: endpoint)
         linkGaps.end(at: now, isOfInterest: areWaiting)
     }
 
     /// The ready link drains. These requests are on no link any more.
-    func linkDrains(_ unsent: [QueuedRequest], at now: Instant) {
+    mutating func linkDrains(_ unsent: [QueuedRequest], at now: Instant) {
         callDurations.drain()
         linkGaps.begin(at: now)
         for request in unsent { waits(request.id, for: .link) }
     }
 
     /// A link has ended. The other requests on it have been noted.
-    func linkHasEnded(_ session: SessionID) { callDurations.end(session) }
+    mutating func linkHasEnded(_ session: SessionID) { callDurations.end(session) }
 
     /// The ready link is lost. These requests are on no link any more, and others fail.
-    func linkIsLost(_ unsent: [QueuedRequest], wasReady: Bool, at now: Instant) {
+    mutating func linkIsLost(_ unsent: [QueuedRequest], wasReady: Bool, at now: Instant) {
         if wasReady { linkGaps.begin(at: now) }
         for request in unsent { waits(request.id, for: .link) }
     }
 
     /// The client is closed. Nothing is told after this.
-    func closed(_ metrics: @autoclosure () -> Client.Metrics) {
-        tell(.links, .clientClosed(metrics()))
-        observation?.deliver()
-    }
+    mutating func closed(_ metrics: Client.Metrics) { tell(.links, .clientClosed(metrics)) }
 
     // MARK: Frames
 
     /// A response to an abandoned request was received.
-    func late(_ id: RequestID) {
+    mutating func late(_ id: RequestID) {
         counters.lateResponses += 1
         tell(.steps, .lateResponse(id: id))
     }
 
-    func unknownResponse() { counters.unknownResponses += 1 }
+    mutating func unknownResponse() { counters.unknownResponses += 1 }
 
-    func unexpectedFrame() { counters.unexpectedFrames += 1 }
+    mutating func unexpectedFrame() { counters.unexpectedFrames += 1 }
 
     /// A part of a reply was received.
-    func part(of id: RequestID, isFirst: @autoclosure () -> Bool) {
+    mutating func part(of id: RequestID, isFirst: @autoclosure () -> Bool) {
         counters.parts += 1
         if observation?.wantsSteps == true, isFirst() { tell(.steps, .requestFirstPart(id: id)) }
     }
 
     /// Pushes were received, and the buffers of streams have dropped some.
-    func pushes(_ count: Int, dropped: Int) {
+    mutating func pushes(_ count: Int, dropped: Int) {
         counters.pushes += count
         if dropped > 0 { tell(.pushes, .pushesDropped(dropped)) }
     }

@@ -5,7 +5,7 @@ import TrunklineTesting
 
 extension Client {
     /// The number of watched deadlines, including those of requests that have ended.
-    fileprivate var watchedDeadlines: Int { requests.watchedCount }
+    fileprivate var watchedDeadlines: Int { dispatcher.requests.watchedCount }
 }
 
 /// Calls that are coalesced into one request, in virtual time: which calls join, when they leave, and how each ends.

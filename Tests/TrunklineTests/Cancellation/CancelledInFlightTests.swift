@@ -363,5 +363,5 @@ struct CancelledInFlightTests {
 
 extension Client {
     /// The largest number of requests for which one of the tables has memory.
-    fileprivate var memory: Int { requests.capacity }
+    fileprivate var memory: Int { dispatcher.requests.capacity }
 }

@@ -206,5 +206,5 @@ struct ClosingFrameTests {
 
 extension Connection {
     /// For each link, whether a write has found it closed by the peer.
-    fileprivate var areLinksGone: [Bool] { links.all.map { $0.state.finalReads != nil } }
+    fileprivate var areLinksGone: [Bool] { links.all.map { $0.finalReads != nil } }
 }

@@ -360,5 +360,5 @@ extension Client {
     fileprivate var unwrittenBytes: Int {
         connection.assumeIsolated { $0.links.all[0].state.machine.outbound.byteCount }
     }
-    fileprivate var nextDeadline: Instant? { clock.deadline ?? requests.nextDeadline }
+    fileprivate var nextDeadline: Instant? { clock.deadline ?? dispatcher.requests.nextDeadline }
 }

@@ -163,6 +163,6 @@ struct AddressLoopbackTests {
 extension Connection {
     /// The options of the link's socket as the system reports them.
     fileprivate var appliedOptions: SocketOptions? {
-        (handshaking ?? ready).flatMap { Trunkline.appliedOptions(of: $0.state.transport) }
+        (handshaking ?? ready).flatMap { Trunkline.appliedOptions(of: $0.transport) }
     }
 }

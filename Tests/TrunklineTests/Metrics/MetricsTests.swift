@@ -176,9 +176,9 @@ struct MetricsTests {
             for number in 1...5 {
                 try await expectEcho("a", by: client)
                 await client.renewLink()
-                let session = try #require(await client.session)
+                let session = try #require(await client.dispatcher.session)
                 try await service.pass(.seconds(1))
-                #expect(try #require(await client.session) > session)
+                #expect(try #require(await client.dispatcher.session) > session)
                 #expect(await client.drainingInCounter.isEmpty)
                 #expect(await client.metrics.callDurations.count == number)
             }

@@ -133,8 +133,8 @@ struct RequestPartCancellationTests {
             // In the same batch.
             client.addPart(piece("c"), isPart: true, of: client.latestRequest, stream)
             #expect(await words(of: stream) == ["overloaded notSent"])
-            #expect(await client.parts.heldCount == 0)
-            #expect(await !client.parts.hasTargets)
+            #expect(await client.dispatcher.parts.heldCount == 0)
+            #expect(await !client.dispatcher.parts.hasTargets)
             first.cancel()
             _ = await failure(of: first)
         }
@@ -165,7 +165,7 @@ struct RequestPartCancellationTests {
             }
             async let post = failure(posting: piece("c"), isPart: true, to: stream)
             try await service.pass(.seconds(1))
-            #expect(await client.parts.heldCount == 1)
+            #expect(await client.dispatcher.parts.heldCount == 1)
             await client.closeNow()
             #expect(await post == "closed notSent")
             #expect(await failure(of: first) != nil)

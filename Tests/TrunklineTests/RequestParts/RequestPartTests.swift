@@ -121,7 +121,7 @@ struct RequestPartTests {
                 return stream
             }
             try await service.pass(.milliseconds(100))
-            #expect(await client.parts.heldCount > count)
+            #expect(await client.dispatcher.parts.heldCount > count)
             switch ending {
             case "cancelled": client.cancelAll()
             case "reset":
@@ -141,7 +141,7 @@ struct RequestPartTests {
             case "cancelled": #expect(lengths == [-1: count])
             default: #expect(lengths[500, default: 0] > count / 2 && lengths[-1, default: 0] > 0)
             }
-            let parts = await client.parts
+            let parts = await client.dispatcher.parts
             #expect(parts.heldCount == 0 && parts.queued.isEmpty)
             #expect(parts.visitedCount < 20 * count)
             await service.server.resumeReading()

@@ -84,7 +84,7 @@ extension Client {
             }
             return ready.state.machine.count == 0
                 && ready.state.machine.requests.abandonedCount == 0
-        } && requests.count == 0
+        } && dispatcher.requests.count == 0
     }
 
     nonisolated var sendsAfterGoAway: Bool { connection.options.failover.sendsAfterGoAway }
@@ -92,11 +92,13 @@ extension Client {
     /// What a closed client should not have any more.
     var leftovers: [String] {
         let facts: [(String, Bool)] = [
-            ("requests", requests.count > 0), ("deadlines", requests.nextDeadline != nil),
-            ("parts of requests", parts.heldCount > 0 || !parts.queued.isEmpty),
+            ("requests", dispatcher.requests.count > 0), ("deadlines", dispatcher.requests.nextDeadline != nil),
+            ("parts of requests", dispatcher.parts.heldCount > 0 || !dispatcher.parts.queued.isEmpty),
             ("room that enqueued messages take", !messageRoom.isEmpty),
-            ("callers of connect", !life.connectWaiters.isEmpty), ("callers of close", !life.closeWaiters.isEmpty),
-            ("streams of pushes", !streams.channels.isEmpty), ("full streams", !streams.fullReplies.isEmpty),
+            ("callers of connect", !dispatcher.connectWaiters.isEmpty),
+            ("callers of close", !dispatcher.closeWaiters.isEmpty),
+            ("streams of pushes", !dispatcher.streams.channels.isEmpty),
+            ("full streams", !dispatcher.streams.fullReplies.isEmpty),
             ("a timer", clock.deadline != nil),
         ]
         return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }

@@ -101,7 +101,7 @@ struct StreamingLinkTests {
             #expect(stream != nil)
             stream = nil
             try await expectEcho("a", by: client)
-            #expect(await client.streams.fullReplies.isEmpty)
+            #expect(await client.dispatcher.streams.fullReplies.isEmpty)
         }
     }
 

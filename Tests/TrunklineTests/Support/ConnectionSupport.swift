@@ -10,5 +10,5 @@ extension Connection {
 
 extension Client {
     /// The draining links whose calls are still measured.
-    var drainingInCounter: [SessionID] { ledger.callDurations.draining.map(\.session) }
+    var drainingInCounter: [SessionID] { dispatcher.ledger.callDurations.draining.map(\.session) }
 }

@@ -16,7 +16,8 @@ public protocol ReconnectPolicy: Sendable {
     /// Returns whether to try again and how long to wait before that.
     ///
     /// The client calls this on its event loop each time every endpoint has been tried, and after every lost link. It
-    /// must return quickly, must not block, and must not enter a client or a connection with `assumeIsolated`.
+    /// must return quickly and must not block. If it enters its client or connection with `assumeIsolated`, the program
+    /// ends.
     ///
     /// If a request waits after the server has closed a link that worked, the delay may be shorter than this decision:
     /// see <doc:StayingConnected>.

@@ -306,6 +306,9 @@ package struct LinkMachine: Sendable {
     /// The number of requests and messages on the link, without abandoned ones.
     package var count: Int { requests.count + messages.count }
 
+    /// The number of requests and messages on the link, abandoned ones included.
+    package var inFlightCount: Int { count + requests.abandonedCount }
+
     /// Whether a request of which at least one byte was written waits for its response.
     package var hasUnanswered: Bool { requests.hasRequest(at: OutboundPosition.first..<outbound.firstUnstarted) }
 
@@ -348,6 +351,9 @@ package struct LinkMachine: Sendable {
         givenUp.isAny = true
         if isTimeout { givenUp.hasTimedOut = true }
     }
+
+    /// Whether the link is to be judged, and the earliest instant at which a quarantine may end, in one access.
+    package var look: (isToBeJudged: Bool, quarantineEnd: Instant?) { (isToBeJudged, requests.nextQuarantineEnd) }
 
     /// Whether requests that had started were abandoned since the last call of `judge`.
     package var isToBeJudged: Bool { givenUp.isAny || givenUp.timeouts > 0 }

@@ -1,20 +1,20 @@
 /// Failures on the event loop: which of them end a request, and which are followed by a retry.
-extension Client {
+extension Dispatcher {
     /// Handles a request that left its link or the table because of a failure: retries it, or ends it with `error`.
     ///
     /// - Parameter onLink: What is known about the try, if it was on a link.
-    func fail(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
+    mutating func fail(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         if !retry(id, after: error, onLink) { end(id, error, onLink) }
     }
 
     /// Puts a request into back-off before a retry. Returns false if it is not retried.
-    private func retry(_ id: RequestID, after error: ClientError, _ onLink: TryOnLink?) -> Bool {
+    private mutating func retry(_ id: RequestID, after error: ClientError, _ onLink: TryOnLink?) -> Bool {
         guard let request = requests[id], let waiter = requests.waiter(of: id), let extras = waiter.extras,
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
         let now = loop.now
-        let failed = ledger.lastTry(request, waiter, onLink, Metrics.Failure(error.code, error.fate), at: now)
+        let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, failed, at: now, using: &retries.generator),
             let until = next.delayedUntil, until < waiter.coalesced?.end ?? .distantFuture
         else { return false }
@@ -38,7 +38,7 @@ extension Client {
     }
 
     /// Queues the requests whose back-off is over.
-    func endRests(at now: Instant) {
+    mutating func endRests(at now: Instant) {
         while let id = requests.queue.nextRested(at: now) {
             guard let extras = requests.waiter(of: id)?.extras, let call = extras.call else { continue }
             if call.options.waitsForReady || isReady {
@@ -53,7 +53,7 @@ extension Client {
     }
 
     /// Ends the requests that wait for a link that was lost or drains and that may not wait for the next one.
-    func endLinkbound(
+    mutating func endLinkbound(
         _ endpoint: Endpoint?,
         _ cause: any Error,
         where isMeant: (ResolvedOptions) -> Bool = { _ in true }
@@ -69,4 +69,14 @@ extension Client {
             end(request.id, error)
         }
     }
+}
+
+/// The state on which the retries of a client depend.
+struct RetryRules {
+    /// Pays for retries; `nil` if they are not limited.
+    var account: RetryAccount?
+    /// Draws the back-offs.
+    var generator: SeededGenerator
+    /// Whether any request has ever had options that end it together with its link.
+    var hasLinkbound = false
 }

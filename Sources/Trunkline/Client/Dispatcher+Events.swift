@@ -3,15 +3,14 @@
 ///
 /// A caller is resumed when the table forgets its request (`forget`), which happens once, or when the request is
 /// refused.
-extension Client: ConnectionOwner {
-    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
-        onItsLoop(&events) { client, events in
-            client.perform(&events)
-            client.finish()
-        }
+extension Dispatcher {
+    /// Performs a batch of events, which it takes out of the array.
+    mutating func take(_ events: inout [ConnectionEvent], for owner: any ConnectionOwner) -> BatchEnd {
+        perform(&events)
+        return finish(for: owner)
     }
 
-    func perform(_ events: inout [ConnectionEvent]) {
+    mutating func perform(_ events: inout [ConnectionEvent]) {
         let now = loop.now
         for index in events.indices {
             // Taken apart like a command: see `perform` of commands.
@@ -34,7 +33,7 @@ extension Client: ConnectionOwner {
         ledger.tellCollected()
     }
 
-    private func perform(_ event: consuming ConnectionEvent, at now: Instant) {
+    private mutating func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
         case .answered(let id, let frame, let position): answered(id, frame, position, at: now)
         case .part, .room, .taken: break  // parts are handled above
@@ -80,7 +79,7 @@ extension Client: ConnectionOwner {
     }
 
     /// Hands pushes to the streams.
-    private func take(_ pushes: [Frame], isSurplus: Bool) {
+    private mutating func take(_ pushes: [Frame], isSurplus: Bool) {
         let dropped = streams.channels.droppedCount
         if streams.channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
         ledger.pushes(pushes.count, dropped: streams.channels.droppedCount - dropped)
@@ -88,7 +87,7 @@ extension Client: ConnectionOwner {
 
     /// Ends a request with its response. Not inlined, like `register`.
     @inline(never)
-    private func answered(
+    private mutating func answered(
         _ id: RequestID,
         _ frame: consuming Frame,
         _ position: OutboundPosition,
@@ -108,7 +107,7 @@ extension Client: ConnectionOwner {
 
     /// Notes that a request was answered or, for a one-way message, written.
     @inline(__always)
-    private func noteSuccess(
+    private mutating func noteSuccess(
         of id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
@@ -119,7 +118,7 @@ extension Client: ConnectionOwner {
     }
 
     @inline(never)
-    private func keepTimeline(
+    private mutating func keepTimeline(
         of id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
@@ -131,14 +130,15 @@ extension Client: ConnectionOwner {
     }
 
     /// What is known about the last try of a request that was answered.
-    private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
+    private mutating func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink?
+    {
         guard case .onLink(let session, _) = request.place else { return nil }
         return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }
 
     /// Ends a request with an error response, or with a response that is malformed.
     @inline(never)
-    private func answeredWithError(
+    private mutating func answeredWithError(
         _ id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
@@ -152,7 +152,7 @@ extension Client: ConnectionOwner {
     }
 
     /// Ends a request that was answered, but not with a response that its caller can receive.
-    private func fail(
+    private mutating func fail(
         _ id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
@@ -168,14 +168,14 @@ extension Client: ConnectionOwner {
 
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
     /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
-    private func endParts(of id: RequestID, _ request: RequestFacts, _ serial: SerialNumber) {
+    private mutating func endParts(of id: RequestID, _ request: RequestFacts, _ serial: SerialNumber) {
         guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place else { return }
         connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
     }
 
     /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that
     /// follow, returns the message of the error.
-    private func take(_ part: Frame, of id: RequestID, at now: Instant) -> String? {
+    private mutating func take(_ part: Frame, of id: RequestID, at now: Instant) -> String? {
         guard var waiter = requests.waiter(of: id) else { return nil }  // cancelled because of an earlier part
         ledger.part(of: id, isFirst: waiter.firstPart == nil)
         let hadExtras = waiter.extras != nil
@@ -197,7 +197,7 @@ extension Client: ConnectionOwner {
 
     /// Ends a request whose reply was too large, and whose last frame or whose link's end is among `events`, after
     /// `first`: the caller must not receive the response, and the request must not be sent again.
-    private func end(
+    private mutating func end(
         _ id: RequestID,
         _ message: String,
         within events: inout [ConnectionEvent],
@@ -226,7 +226,7 @@ extension Client: ConnectionOwner {
     // MARK: Links
 
     /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
-    private func take(_ loss: LinkLoss, at now: Instant) {
+    private mutating func take(_ loss: LinkLoss, at now: Instant) {
         if loss.wasReady { session = nil }
         parts.noteDropped(loss.remains.unsentParts)
         giveBack(loss.remains.unsent)
@@ -246,7 +246,7 @@ extension Client: ConnectionOwner {
     }
 
     /// Queues requests whose link was lost, or drains, before any byte of them was written.
-    private func giveBack(_ unsent: [QueuedRequest]) {
+    private mutating func giveBack(_ unsent: [QueuedRequest]) {
         requests.giveBack(unsent)
         for request in unsent {
             parts.noteOffLink(request.id)
@@ -255,14 +255,14 @@ extension Client: ConnectionOwner {
     }
 
     /// Ends every request that is on no link.
-    func failWaiting(_ error: ClientError) {
+    mutating func failWaiting(_ error: ClientError) {
         for request in requests.queue.removeAll() { end(request.id, error) }
     }
 
     /// Ends the request of `id` with a final error, unless it has ended already.
     ///
     /// - Parameter onLink: What is known about its last try, if it was on a link.
-    func end(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
+    mutating func end(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         guard let request = requests[id], let waiter = requests.forget(id) else { return }
         let now = loop.now
         let error = ledger.failed(waiter.tracked?.amended(error) ?? error, id, request, waiter, onLink, at: now)
@@ -272,7 +272,7 @@ extension Client: ConnectionOwner {
     }
 
     /// Ends a request that was not accepted.
-    func refuse(_ waiter: Waiter, _ error: ClientError) {
+    mutating func refuse(_ waiter: Waiter, _ error: ClientError) {
         let error = waiter.tracked?.amended(error) ?? error
         ledger.refused(error)
         waiter.resume(.failure(error))
@@ -281,7 +281,7 @@ extension Client: ConnectionOwner {
     // MARK: Reading
 
     /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
-    func updateReading() {
+    mutating func updateReading() {
         let isPaused = streams.suspendReading()
         connection.inCallOfOwner { $0.setPaused(isPaused) }
     }

@@ -1,26 +1,19 @@
 /// Why requests wait, for the observers and the log.
-extension Client {
-    /// See ``ClientDiagnostics/slowestRequests``.
-    var slowestRequests: [Timeline] { ledger.slowestRequests }
-
+extension Dispatcher {
     /// Notes if requests have begun or ceased to wait because of a limit.
-    func noteLimit() {
+    mutating func noteLimit() {
         let areWaiting = requests.queue.hasWaiting
         guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
         ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
     }
-}
 
-extension Client {
-    /// What the log says about the requests when a limit is reached. Call this on the event loop.
-    nonisolated func load(at now: Instant) -> LogRules.Load {
-        onItsLoop { client in
-            var load = LogRules.Load()
-            load.waiting = client.requests.queue.waitingCount
-            if client.requests.count <= 100_000 { load.oldest = client.requests.oldestOnLink.map { now.since($0) } }
-            client.connection.inCallOfOwner { $0.note(in: &load, at: now) }
-            return load
-        }
+    /// What the log says about the requests when a limit is reached.
+    func load(at now: Instant) -> LogRules.Load {
+        var load = LogRules.Load()
+        load.waiting = requests.queue.waitingCount
+        if requests.count <= 100_000 { load.oldest = requests.oldestOnLink.map { now.since($0) } }
+        connection.inCallOfOwner { $0.note(in: &load, at: now) }
+        return load
     }
 }
 

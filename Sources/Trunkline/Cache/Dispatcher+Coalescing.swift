@@ -1,6 +1,6 @@
 /// Calls with a `CachePolicy` on the event loop: beginning, joining and leaving coalesced requests.
-extension Client {
-    func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
+extension Dispatcher {
+    mutating func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
             return refuse(Waiter(.caller(continuation)), .clientIsClosed)
         }
@@ -13,7 +13,7 @@ extension Client {
         }
     }
 
-    private func begin(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
+    private mutating func begin(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         let coalesced = CoalescedRequest(for: call, in: responseCache)
         _ = coalesced.add(call, continuation)  // the request is registered with its deadline
         responseCache.begin(coalesced, for: call)
@@ -33,7 +33,7 @@ extension Client {
         }
     }
 
-    func leave(_ call: CoalescedCall) {
+    mutating func leave(_ call: CoalescedCall) {
         guard let coalesced = call.request else { return }  // it has ended or not begun
         let message = "cancelled by the caller"
         if !coalesced.leave([call.requestID], .leftBehind(.cancelled, message)) {
@@ -42,7 +42,7 @@ extension Client {
     }
 
     /// Cancels the requests up to `last`. Of a coalesced request, only the calls up to `last` are cancelled.
-    func cancelAll(upTo last: RequestID) {
+    mutating func cancelAll(upTo last: RequestID) {
         let message = "cancelled by cancelAll()"
         for requestID in requests.ids {
             if let coalesced = requests.waiter(of: requestID)?.coalesced {

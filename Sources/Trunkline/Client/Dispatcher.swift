@@ -1,30 +1,111 @@
-/// Commands in: how the event loop performs a batch of what callers submitted.
-extension Client: LoopActor, CommandQueueOwner {
-    nonisolated func take(_ commands: inout [Command]) { onItsLoop(&commands) { $0.perform(&$1) } }
+/// Holds every request of a client from its call to its end: accepts it, puts it on a link, and ends it with a response
+/// or an error.
+///
+///     commands ──► perform ──┐
+///     events ────► take ─────┼──► finish ──► Connection.work
+///     timer ─────► takeTime ─┘
+///
+/// All that a batch changes is in this value, so that the runtime checks once for each batch, and not for each property,
+/// that nothing else uses it meanwhile. Code of the user that runs meanwhile (the executor of a task that is resumed, the
+/// completion of an interceptor) and enters the client with `assumeIsolated` ends the program.
+struct Dispatcher {
+    let loop: any EventLoop
+    let codec: ProtocolCodec
+    let connection: Connection
+    let messageRoom: MessageRoom
+    let responseCache: ResponseCache
+    var options: ClientOptions { connection.options }
 
-    private func perform(_ commands: inout [Command]) {
+    /// Every request, with its caller. Holds the frames of those that are on no link, and knows the link of the others.
+    var requests: RequestTable<Waiter>
+    /// The parts that callers add to requests in flight.
+    var parts = RequestParts()
+    /// Counts, measures and tells what happens to requests.
+    var ledger: RequestLedger
+    var retries: RetryRules
+    var streams = ClientStreams()
+
+    /// How far the client is closed.
+    var lifecycle = Lifecycle.open
+    /// The instant at which `close()` stops waiting for requests.
+    var drainDeadline: Instant?
+    var connectWaiters: [RequestID: Continuation<ClientError?>] = [:]
+    var closeWaiters: [Continuation<Void>] = []
+
+    /// The session of the link that takes requests, as reported by the events of the connection; `nil` for none.
+    var session: SessionID?
+    /// The next instant at which the connection must check its links.
+    var linkLook: Instant?
+    /// The requests of this batch that may wait neither for a link nor for a serial.
+    var impatient: [RequestID] = []
+    /// While commands are performed: how many more requests may go to the link without waiting.
+    var directRoom = 0
+
+    var isReady: Bool { session != nil }
+
+    /// What is left to do after a batch.
+    struct BatchEnd {
+        /// When the timer must fire; `nil` for never.
+        let nextTime: Instant?
+        /// Callers that wait until the client is closed, which it is.
+        let closeWaiters: [Continuation<Void>]
+    }
+
+    init(
+        _ connection: Connection,
+        _ codec: ProtocolCodec,
+        _ messageRoom: MessageRoom,
+        _ responseCache: ResponseCache,
+        on loop: any EventLoop
+    ) {
+        (self.connection, self.codec, self.loop) = (connection, codec, loop)
+        (self.messageRoom, self.responseCache) = (messageRoom, responseCache)
+        let options = connection.options.requests
+        requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
+        ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
+        retries = RetryRules(
+            account: options.retryBudget.map { RetryAccount($0) },
+            generator: SeededGenerator(seed: loop.randomSeed())
+        )
+    }
+}
+
+/// Commands in: how the event loop performs a batch of what callers submitted.
+extension Dispatcher {
+    /// Performs a batch of commands, which it takes out of the array.
+    mutating func perform(_ commands: inout [Command], for owner: any ConnectionOwner) -> BatchEnd {
         ledger.beginBatch()
         directRoom = isReady ? connection.roomNow : 0
-        for index in commands.indices {
+        var index = 0
+        while index < commands.count {
+            guard case .send = commands[index] else {
+                perform(exchange(&commands[index], with: .taken))
+                index += 1
+                continue
+            }
+            let begin = index
+            if mayGoDirectly {
+                connection.withReadyLink(&self, &commands, &index) {
+                    $0.sendDirectly(&$1, &$2, on: &$3, by: $4, into: &$5)
+                }
+            }
+            if index > begin { continue }
             // The usual command is taken apart alone and without a variable: otherwise its frame would be copied, which
             // costs two retains of memory that its caller's thread has just touched.
-            if case .send = commands[index] {
-                guard
-                    case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse) =
-                        exchange(&commands[index], with: .taken)
-                else { continue }
-                register(id, frame, waiter, accepted, deadline, expectsResponse)
-            } else {
-                perform(exchange(&commands[index], with: .taken))
-            }
+            index += 1
+            guard
+                case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse) =
+                    exchange(&commands[begin], with: .taken)
+            else { continue }
+            register(id, frame, waiter, accepted, deadline, expectsResponse)
         }
         directRoom = 0
         ledger.tellCollected()
-        finish()
+        return finish(for: owner)
     }
 
-    /// Ends a batch: puts requests on the link, performs the resulting events, and arms the timer.
-    func finish() {
+    /// Ends a batch: puts requests on the link, and performs the resulting events.
+    mutating func finish(for owner: any ConnectionOwner) -> BatchEnd {
         while true {
             placeParts()
             var (events, look) = connection.work(
@@ -32,11 +113,11 @@ extension Client: LoopActor, CommandQueueOwner {
                 &parts,
                 demand: demand,
                 watchesErrors: lifecycle == .open,
-                for: self
+                for: owner
             )
             requests.noteAdmissions(at: loop.now)
             let hasRefused = !impatient.isEmpty && failImpatient()
-            clock.linkLook = look
+            linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
             } else if lifecycle == .draining, requests.count == 0 {
@@ -47,20 +128,19 @@ extension Client: LoopActor, CommandQueueOwner {
         }
         requests.giveBackMemory()
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
-        armTimer()
-        if let observation = ledger.observation {
-            noteLimit()
-            observation.deliver()
-        }
+        if ledger.observation != nil { noteLimit() }
+        return BatchEnd(nextTime: nextTime, closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
     }
+
+    private mutating func takeCloseWaiters() -> [Continuation<Void>] { exchange(&closeWaiters, with: []) }
 
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
-        if requests.queue.delayedCount > 0 || !life.connectWaiters.isEmpty { return .request }
+        if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
         return streams.channels.isEmpty ? .none : .pushes
     }
 
-    private func perform(_ command: consuming Command) {
+    private mutating func perform(_ command: consuming Command) {
         switch consume command {
         case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse):
             register(id, frame, waiter, accepted, deadline, expectsResponse)
@@ -86,24 +166,76 @@ extension Client: LoopActor, CommandQueueOwner {
         case .resumeReading: updateReading()
         case .connect(let id, let continuation): connect(id, continuation)
         case .cancelConnect(let id):
-            life.connectWaiters.removeValue(forKey: id)?.resume(
+            connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
         case .close: beginDraining()
         case .closeNow: closeAtOnce()
-        case .awaitClosed(let continuation):
-            if lifecycle == .closed { resumeClosed([continuation]) } else { life.closeWaiters.append(continuation) }
+        case .awaitClosed(let continuation): closeWaiters.append(continuation)
         case .taken: break
         }
     }
 
     // MARK: Accepting requests
 
-    /// Accepts a request, or ends it with an error. If it need not wait, it goes to the link at once.
+    /// Whether the next request need not wait, if the link takes one.
+    private var mayGoDirectly: Bool {
+        lifecycle == .open && directRoom > 0 && !requests.queue.hasWaiting && parts.heldCount == 0
+    }
+
+    /// Accepts requests among the commands, from `index` on, and puts them on the link, as far as it takes them: the
+    /// usual case. Other commands end it.
+    private mutating func sendDirectly(
+        _ commands: inout [Command],
+        _ index: inout Int,
+        on link: inout Link.State,
+        by rules: LinkRules,
+        into events: inout [ConnectionEvent]
+    ) {
+        while index < commands.count, directRoom > 0, link.takesMore(rules), case .send = commands[index] {
+            guard
+                case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse) =
+                    exchange(&commands[index], with: .taken)
+            else { return }
+            index += 1
+            if let options = waiter.tracked?.options {
+                if let error = refusal(options) {
+                    refuse(waiter, error)
+                    continue
+                }
+                if !options.waitsForReady { impatient.append(id) }
+            }
+            let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+            let place = link.admit(
+                id,
+                frame,
+                expectsResponse: expectsResponse,
+                reports: waiter.reports,
+                by: rules,
+                into: &events
+            )
+            directRoom -= 1
+            let session = link.machine.session
+            ledger.accepted(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, on: session)
+            if expectsResponse, isPart { parts.begin(id, type: type) }
+            requests.register(
+                id,
+                type,
+                waiter,
+                at: place,
+                on: session,
+                deadline: deadline,
+                accepted: accepted,
+                now: ledger.batchTime
+            )
+        }
+    }
+
+    /// Accepts a request, which waits, or ends it with an error.
     ///
     /// Not inlined: inlined, the frame would be copied on its way from the command.
     @inline(never)
-    func register(
+    mutating func register(
         _ id: RequestID,
         _ frame: consuming Frame,
         _ waiter: consuming Waiter,
@@ -115,31 +247,6 @@ extension Client: LoopActor, CommandQueueOwner {
         if let options = waiter.tracked?.options {
             if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
-        }
-        // The usual case need not wait.
-        if directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0 {
-            let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
-            let reports = waiter.reports
-            if let (session, place) = connection.admitNow(
-                id,
-                &frame,
-                expectsResponse: expectsResponse,
-                reports: reports
-            ) {
-                directRoom -= 1
-                ledger.accepted(id, type, bodyCount, expectsResponse, isOpen: isPart, deadline, on: session)
-                if expectsResponse, isPart { parts.begin(id, type: type) }
-                return requests.register(
-                    id,
-                    type,
-                    waiter,
-                    at: place,
-                    on: session,
-                    deadline: deadline,
-                    accepted: accepted,
-                    now: ledger.batchTime
-                )
-            }
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
@@ -169,10 +276,10 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
-    private func register(_ batched: [Request], first: RequestID, _ batch: Batch) {
+    private mutating func register(_ batched: [Request], first: RequestID, _ batch: Batch) {
         let options = batch.options
         var admitted = 0
-        if lifecycle == .open, directRoom > 0, !requests.queue.hasWaiting, parts.heldCount == 0, !options.areTracked {
+        if mayGoDirectly, !options.areTracked {
             admitted = admitNow(batched, first: first, batch)
             if let session { ledger.accepted(batched, admitted, first: first, options, on: session) }
         }
@@ -187,7 +294,7 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     /// Puts the first requests of a batch on the link, as far as there is room. Returns their number.
-    private func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
+    private mutating func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
         let options = batch.options
         let admitted = connection.admitNow(
             batched,
@@ -205,7 +312,7 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.
-    private func refusalAfterAdmission(_ cost: Int) -> String? {
+    private mutating func refusalAfterAdmission(_ cost: Int) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()
         let mayAdmit = connection.admitEarly(from: &requests.queue, &parts)
@@ -216,7 +323,7 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     /// Returns why a request with these call options cannot be accepted; `nil` if it can.
-    private func refusal(_ options: ResolvedOptions) -> ClientError? {
+    private mutating func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { retries.hasLinkbound = true }
         if let session = options.session, session != self.session {
             return ClientError(.connectionLost, .notSent, "the only link for this message is closed or draining")
@@ -229,7 +336,7 @@ extension Client: LoopActor, CommandQueueOwner {
     }
 
     /// Fails requests that may not wait for a link if they would have to wait for a serial. Returns whether any failed.
-    private func failImpatient() -> Bool {
+    private mutating func failImpatient() -> Bool {
         let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
         for id in impatient {
@@ -247,7 +354,7 @@ extension Client: LoopActor, CommandQueueOwner {
     // MARK: Cancellation
 
     /// Cancels a request wherever it is, and ends it with `code` and the fate that follows from its place.
-    func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
+    mutating func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
         guard let place = requests[id]?.place else { return }  // it has already ended
         // Before the cancel frame, after which no part of the request may be sent.
         let unfinished = endParts(of: id, ClientError(code, .unknown, message, cause: cause))
@@ -289,14 +396,15 @@ extension Client: LoopActor, CommandQueueOwner {
 
     // MARK: Time
 
-    private func armTimer() {
+    /// When the timer must fire; `nil` for never.
+    private var nextTime: Instant? {
         var next = requests.nextDeadline
-        if let look = clock.linkLook { next = min(next ?? look, look) }
-        if let deadline = life.drainDeadline { next = min(next ?? deadline, deadline) }
-        clock.arm(at: next, for: self)
+        if let linkLook { next = min(next ?? linkLook, linkLook) }
+        if let drainDeadline { next = min(next ?? drainDeadline, drainDeadline) }
+        return next
     }
 
-    private func endExpired(at now: Instant) {
+    private mutating func endExpired(at now: Instant) {
         while let id = requests.nextExpired(at: now) {
             guard let later = requests.waiter(of: id)?.nextLook(at: now) else {
                 cancel(id, .timedOut, "deadline exceeded")
@@ -305,22 +413,20 @@ extension Client: LoopActor, CommandQueueOwner {
             if later < .distantFuture { requests.watch(id, later) }
         }
     }
-}
 
-extension Client: TimerTarget {
-    package nonisolated func timerFired() { onItsLoop { $0.takeTime() } }
-
-    private func takeTime() {
-        clock.fired()
-        if connection.inCallOfOwner({ $0.mustReadFirst() }) { return clock.arm(at: loop.nextTurn, for: self) }
+    /// The timer has fired.
+    mutating func takeTime(for owner: any ConnectionOwner) -> BatchEnd {
+        if connection.inCallOfOwner({ $0.mustReadFirst() }) {
+            return BatchEnd(nextTime: loop.nextTurn, closeWaiters: [])
+        }
         let now = loop.turnTime
         connection.inCallOfOwner { $0.endQuarantines() }
         endExpired(at: now)
         endRests(at: now)
-        if let deadline = life.drainDeadline, deadline <= now {
-            life.drainDeadline = nil
+        if let deadline = drainDeadline, deadline <= now {
+            drainDeadline = nil
             closeAtOnce()
         }
-        finish()
+        return finish(for: owner)
     }
 }

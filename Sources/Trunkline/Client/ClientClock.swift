@@ -1,0 +1,27 @@
+/// The timer of a client. A class, as `Links` is.
+final class ClientClock {
+    private let loop: any EventLoop
+    private var timer: LoopTimer?
+    /// The instant that `timer` is armed for.
+    private var armed: Instant?
+    /// When the timer fires.
+    var deadline: Instant? { timer?.deadline }
+
+    init(on loop: any EventLoop) { self.loop = loop }
+
+    deinit {
+        // The loop keeps an armed timer. This may run on any thread.
+        if let timer { loop.schedule(LoopClosure { [loop] in loop.arm(timer, at: nil) }) }
+    }
+
+    func arm(at next: Instant?, for client: Client) {
+        guard next != armed else { return }
+        armed = next
+        let timer = timer ?? LoopTimer(target: client)
+        self.timer = timer
+        loop.arm(timer, at: next)
+    }
+
+    /// The timer has fired.
+    func fired() { armed = nil }
+}

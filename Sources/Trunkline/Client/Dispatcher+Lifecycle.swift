@@ -1,0 +1,64 @@
+/// The beginning and the end of a client, on its event loop.
+extension Dispatcher {
+    mutating func connect(_ id: RequestID, _ continuation: Continuation<ClientError?>) {
+        guard lifecycle == .open else {
+            return continuation.resume(returning: .clientIsClosed)
+        }
+        guard !isReady else { return continuation.resume(returning: nil) }
+        connectWaiters[id] = continuation
+        connection.inCallOfOwner { $0.connectIfNeeded() }
+    }
+
+    mutating func beginDraining() {
+        guard lifecycle == .open else { return }
+        refuseRequests(.draining)
+        drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
+        failConnectWaiters()
+    }
+
+    /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
+    mutating func endDraining() {
+        self.lifecycle = .closing
+        connection.inCallOfOwner { $0.beginClosing() }
+    }
+
+    mutating func closeAtOnce() {
+        guard lifecycle < .closed else { return }
+        refuseRequests(.closing)
+        drainDeadline = nil
+        connection.inCallOfOwner { $0.finishClosing() }
+    }
+
+    /// The connection is closed.
+    mutating func closed() {
+        refuseRequests(.closed)
+        drainDeadline = nil
+        let error = ClientError.clientWasClosed(.notSent)
+        failWaiting(error)
+        let rest = parts.removeAll()
+        for part in rest.held + rest.queued { part.fail(error, isSent: false) }
+        requests.forgetDeadlines()
+        failConnectWaiters()
+        streams.finish()
+        updateReading()
+        noteLimit()
+        ledger.closed(metrics)
+    }
+
+    private mutating func refuseRequests(_ lifecycle: Lifecycle) {
+        self.lifecycle = lifecycle
+        messageRoom.close()
+        responseCache.close()
+    }
+
+    private mutating func failConnectWaiters() {
+        resumeConnectWaiters(.clientWasClosed(.notSent))
+    }
+
+    /// Resumes the callers of `connect`, in the order in which they called. The order of a dictionary differs between
+    /// processes, and a simulation must be reproducible in all of them.
+    mutating func resumeConnectWaiters(_ error: ClientError?) {
+        let waiters = exchange(&connectWaiters, with: [:]).sorted { $0.key < $1.key }
+        for (_, waiter) in waiters { waiter.resume(returning: error) }
+    }
+}
