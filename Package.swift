@@ -19,6 +19,7 @@ let package = Package(
         .library(name: "Trunkline", targets: ["Trunkline"]),
         .library(name: "TrunklineHTTP", targets: ["TrunklineHTTP"]),
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
+        .library(name: "TrunklineDiagnostics", targets: ["TrunklineDiagnostics"]),
         .library(name: "TrunklineTelemetry", targets: ["TrunklineTelemetry"]),
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
         .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
@@ -52,11 +53,18 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP"],
             swiftSettings: settings
         ),
+        // The flight recorder, and what is made of its recordings: JSON lines, captures and dissectors for Wireshark. Without
+        // Foundation.
+        .target(
+            name: "TrunklineDiagnostics",
+            dependencies: ["Trunkline"],
+            swiftSettings: settings
+        ),
         // For tests: a real server with scripted faults, a simulated network, and a conformance test for codecs. Without
         // Foundation.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "CTrunkline"],
+            dependencies: ["Trunkline", "TrunklineDiagnostics", "CTrunkline"],
             swiftSettings: settings
         ),
         // The server side of HTTP over the link, in the test server.
@@ -72,8 +80,8 @@ let package = Package(
         .executableTarget(
             name: "trunkline-bench",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
-                "CTrunklineBench",
+                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway",
+                "TrunklineTesting", "CTrunklineBench",
             ],
             swiftSettings: settings
         ),
@@ -89,13 +97,13 @@ let package = Package(
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
-            dependencies: ["Trunkline", "SampleLayouts", "CTestWidth"],
+            dependencies: ["Trunkline", "TrunklineDiagnostics", "SampleLayouts", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTests",
             dependencies: [
-                "Trunkline", "TrunklineTesting", "CTrunkline", "SampleLayouts",
+                "Trunkline", "TrunklineDiagnostics", "TrunklineTesting", "CTrunkline", "SampleLayouts",
                 "CTestWidth",
             ],
             swiftSettings: settings
@@ -113,8 +121,8 @@ let package = Package(
         .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
-                "TrunklineTesting", "CTestWidth",
+                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
         ),
@@ -129,16 +137,16 @@ let package = Package(
         .testTarget(
             name: "TrunklineValueTests",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
-                "TrunklineTesting", "CTestWidth",
+                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineInteropTests",
             dependencies: [
-                "Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry", "TrunklineGateway",
-                "TrunklineTesting", "trunkline-probe", "stopped-client", "CTestWidth",
+                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "TrunklineGateway", "TrunklineTesting", "trunkline-probe", "stopped-client", "CTestWidth",
             ],
             swiftSettings: settings
         ),
@@ -153,7 +161,9 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",
-            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTesting", "SampleLayouts"],
+            dependencies: [
+                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineTesting", "SampleLayouts",
+            ],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
             sources: [

@@ -25,7 +25,10 @@ import subprocess
 import sys
 import tempfile
 
-MODULES = ["Trunkline", "TrunklineFoundation", "TrunklineGateway", "TrunklineHTTP", "TrunklineTelemetry", "TrunklineTesting"]
+MODULES = [
+    "Trunkline", "TrunklineDiagnostics", "TrunklineFoundation", "TrunklineGateway", "TrunklineHTTP", "TrunklineTelemetry",
+    "TrunklineTesting",
+]
 DIGEST = pathlib.Path(".ci/api")
 TYPES = {"swift.struct", "swift.enum", "swift.class", "swift.actor", "swift.protocol"}
 # Conformances that nearly every type has.

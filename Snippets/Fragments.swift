@@ -2,6 +2,7 @@
 
 import Foundation
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineHTTP
 

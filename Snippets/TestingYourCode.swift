@@ -2,6 +2,7 @@
 // a test. In your tests, write `#expect` instead of `precondition`.
 
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 // MARK: - The code under test

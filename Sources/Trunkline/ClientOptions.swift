@@ -42,8 +42,8 @@ public struct ClientOptions: Sendable {
 
     /// The observers of the client. Default: none.
     public var observers: [any ClientObserver] = []
-    /// The flight recorder, which keeps the latest calls, frame headers and events in fixed memory. Default `nil`: off.
-    public var recorder: RecorderOptions?
+    /// The recorder of the client; `nil` for none. Set by the library `TrunklineDiagnostics`.
+    package var recorderSettings: (any RecorderSettings)?
     /// The log of the client. Default `nil`: none. Without it, logging costs nothing.
     public var logging: ClientLogging?
     /// The interceptors through which every call passes, in this order. Default: none.
@@ -707,7 +707,7 @@ extension ClientOptions: CustomReflectable {
                 "connecting": connecting, "tls": tls, "reconnecting": reconnecting, "handshake": handshake,
                 "failover": failover, "network": network, "liveness": liveness, "requests": requests, "cache": cache,
                 "diagnosis": diagnosis, "outbound": outbound, "inbound": inbound,
-                "observers": observers.map { "\(type(of: $0))" }, "recorder": recorder as Any,
+                "observers": observers.map { "\(type(of: $0))" }, "recorder": recorderSettings as Any,
                 "logging": logging as Any, "interceptors": interceptors.map { "\(type(of: $0))" },
             ],
             displayStyle: .struct

@@ -1,5 +1,6 @@
 import Synchronization
 import Trunkline
+import TrunklineDiagnostics
 
 /// The callers of one client: as many as are needed to keep `run.concurrency` requests in flight.
 struct ClientLoad: Sendable {

@@ -1,4 +1,5 @@
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 /// Texts of recordings, which may come from anywhere.

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineGateway
 import TrunklineHTTP
@@ -26,7 +27,9 @@ private let secret = "s3cr3t-T0k3n"
     @Test func everyPublicTypeIsDecided() async throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let modules = ["", "Foundation", "Gateway", "HTTP", "Telemetry", "Testing"].map { "Trunkline\($0)" }
+        let modules = ["", "Diagnostics", "Foundation", "Gateway", "HTTP", "Telemetry", "Testing"].map {
+            "Trunkline\($0)"
+        }
         var types: Set<String> = []
         for module in modules {
             let text = try String(contentsOf: root.appending(path: ".ci/api/\(module).txt"), encoding: .utf8)

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 /// The capture file of a real client's recording, as tshark and scapy read it.

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 /// Uses a client with options that `change` has changed: see `useClient(_:)`.

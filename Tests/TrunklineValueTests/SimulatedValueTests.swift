@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineTesting
 

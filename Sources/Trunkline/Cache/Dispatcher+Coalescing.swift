@@ -20,7 +20,16 @@ extension Dispatcher {
         var options = call.options
         options.deadline = nil  // changes as calls join: `CoalescedRequest.end`
         let waiter = Waiter(.coalesced(coalesced), options, call.frame)
-        register(call.requestID, call.frame, waiter, call.options.accepted, call.options.deadline, true)
+        accept(
+            .send(
+                call.requestID,
+                call.frame,
+                waiter,
+                accepted: call.options.accepted,
+                deadline: call.options.deadline,
+                expectsResponse: true
+            )
+        )
     }
 
     /// Whether the server may have received the request.

@@ -123,7 +123,6 @@ public actor Client {
             if connection.lifecycle == .closed { return }
             connection.finishClosing()
             connection.observation?.add(.links, .clientDeallocated(pending: waitingCount))
-            connection.observation?.deliver()
         }
         loop.schedule(LoopClosure { connection.onLoop(end) })
     }

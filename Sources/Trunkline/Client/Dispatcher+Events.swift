@@ -130,8 +130,7 @@ extension Dispatcher {
     }
 
     /// What is known about the last try of a request that was answered.
-    private mutating func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink?
-    {
+    private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
         guard case .onLink(let session, _) = request.place else { return nil }
         return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }

@@ -76,6 +76,13 @@ extension Dispatcher {
     mutating func perform(_ commands: inout [Command], for owner: any ConnectionOwner) -> BatchEnd {
         ledger.beginBatch()
         directRoom = isReady ? connection.roomNow : 0
+        perform(&commands)
+        directRoom = 0
+        ledger.tellCollected()
+        return finish(for: owner)
+    }
+
+    private mutating func perform(_ commands: inout [Command]) {
         var index = 0
         while index < commands.count {
             guard case .send = commands[index] else {
@@ -99,9 +106,6 @@ extension Dispatcher {
             else { continue }
             register(id, frame, waiter, accepted, deadline, expectsResponse)
         }
-        directRoom = 0
-        ledger.tellCollected()
-        return finish(for: owner)
     }
 
     /// Ends a batch: puts requests on the link, and performs the resulting events.
@@ -231,11 +235,17 @@ extension Dispatcher {
         }
     }
 
+    /// Accepts a request.
+    mutating func accept(_ command: consuming Command) {
+        var commands = [command]
+        perform(&commands)
+    }
+
     /// Accepts a request, which waits, or ends it with an error.
     ///
     /// Not inlined: inlined, the frame would be copied on its way from the command.
     @inline(never)
-    mutating func register(
+    private mutating func register(
         _ id: RequestID,
         _ frame: consuming Frame,
         _ waiter: consuming Waiter,
@@ -283,13 +293,27 @@ extension Dispatcher {
             admitted = admitNow(batched, first: first, batch)
             if let session { ledger.accepted(batched, admitted, first: first, options, on: session) }
         }
-        for index in admitted..<batched.count {
+        guard admitted < batched.count else { return watch(first, batched.count, options) }
+        var rest = batched.indices[admitted...].map { index in
             let frame = batched[index].frame
             let waiter = Waiter(.batch(batch, index: index), options, frame)
-            register(first.advanced(by: index), frame, waiter, options.accepted, nil, options.expectsResponse)
+            return Command.send(
+                first.advanced(by: index),
+                frame,
+                waiter,
+                accepted: options.accepted,
+                deadline: nil,
+                expectsResponse: options.expectsResponse
+            )
         }
+        perform(&rest)
+        watch(first, batched.count, options)
+    }
+
+    /// Watches the deadline of the requests of a batch.
+    private mutating func watch(_ first: RequestID, _ count: Int, _ options: ResolvedOptions) {
         if lifecycle == .open, let deadline = options.deadline {
-            requests.watch(first...first.advanced(by: batched.count - 1), deadline)
+            requests.watch(first...first.advanced(by: count - 1), deadline)
         }
     }
 

@@ -3,7 +3,7 @@
 /// The client adds what the protocol needs to match the response, such as the serial number.
 public struct Request: Sendable, Hashable {
     /// The frame to send. Its serial is set when it is put on a link.
-    private(set) var frame: Frame
+    package private(set) var frame: Frame
 
     package init(_ frame: Frame) { self.frame = frame }
 

@@ -110,7 +110,7 @@ extension Connection {
     private func flushAll() {
         turn.isFlushing = false
         // A connection that is closing has to know whether TLS still holds bytes.
-        forEachLink(where: { !$0.transport.awaitsWritable || lifecycle == .closing && $0.isReady }) {
+        forEachLink(where: { !$0.transport.awaitsWritable || lifecycle == .closing && $0.isReady && $0.hasNoFrames }) {
             flush($0, isAsked: true)
         }
         closeDrained()
@@ -159,7 +159,7 @@ extension Connection {
     /// Writes as much as the socket takes, and counts it.
     func write(_ link: Link, _ result: inout Link.WriteResult) {
         let observation = rules.stepObservation
-        if let observation { result.completed = observation.spareIDs() }
+        if let observation, !result.skipsEmpty || !link.hasNoFrames { result.completed = observation.spareIDs() }
         guard link.finalReads == nil else { return }
         link.state.write(
             into: &result,
@@ -406,4 +406,9 @@ extension Connection.Metrics {
         bytesSent += bytes
         framesSent += frames
     }
+}
+
+extension Link {
+    /// Whether no frame waits to be written.
+    fileprivate var hasNoFrames: Bool { state.machine.outbound.isEmpty }
 }

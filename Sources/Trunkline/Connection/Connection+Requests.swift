@@ -75,16 +75,10 @@ extension Connection {
     }
 
     /// Whether one more request could go out now.
-    var mayAdmit: Bool { room > 0 && openLink != nil }
+    var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
     /// The number of requests that could go out now, if the link allows them.
     var room: Int { ready == nil ? 0 : maximumInFlight - inFlight }
-
-    /// The ready link, if it could take one more request.
-    var openLink: Link? {
-        guard let ready, ready.state.takesMore(rules) else { return nil }
-        return ready
-    }
 
     func scheduleFlushUnlessFull(_ link: Link) {
         if !link.transport.awaitsWritable { scheduleFlush() }
@@ -349,7 +343,7 @@ extension Connection {
     }
 
     private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
-        if isToBeJudged { judge(link, at: now) }
+        if isToBeJudged { judgeAnswers(link, at: now) }
         guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
         let obstacle = obstacle(ready, at: now)
         let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
@@ -359,7 +353,7 @@ extension Connection {
     }
 
     /// While the client itself does not read, timeouts say nothing about the server.
-    private func judge(_ link: Link, at now: Instant) {
+    private func judgeAnswers(_ link: Link, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
         let (timeouts, isSpent) = link.state.machine.judge(counts: !port.isPaused, maximumStalls: maximumStalls)
         let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
@@ -388,7 +382,7 @@ extension Connection {
         return abandoned * 2 >= count ? .exhausted : .other
     }
 
-    /// What `judge` returns, if it must be found in full.
+    /// When to look again, over all links: see `judge`.
     private var nextLook: Instant? {
         var next = ready?.state.machine.requests.nextQuarantineEnd
         if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }

@@ -23,8 +23,8 @@ public actor Connection {
     nonisolated let rules: LinkRules
     /// The observers of the client; `nil` if there are none.
     nonisolated let observation: Observation?
-    /// The flight recorder; `nil` if it is off.
-    nonisolated let recorder: FlightRecorder?
+    /// The recorder; `nil` for none.
+    nonisolated let recorder: (any ClientRecorder)?
 
     // MARK: Connecting
 
@@ -132,7 +132,7 @@ public actor Connection {
     ) {
         self.loop = loop
         self.options = options
-        recorder = options.recorder.map { FlightRecorder($0, on: loop) }
+        recorder = options.recorderSettings?.makeRecorder(on: loop)
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse

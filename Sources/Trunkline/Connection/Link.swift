@@ -32,7 +32,7 @@ final class Link {
     /// is read to its end, one share in each turn. This may happen in every phase.
     var finalReads: FinalReads?
     /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each access.
-    /// The fields above are only assigned as a whole, so that it need not check those.
+    /// What a turn uses of the fields above is only assigned as a whole, so that it need not check that.
     var state: State
 
     /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
@@ -243,7 +243,7 @@ extension Link {
         /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
-        /// Whether to do nothing if no frame is queued, and whether that was so.
+        /// Whether to skip the write if no frame is queued, and whether it was skipped.
         var (skipsEmpty, isSkipped) = (false, false)
         /// Whether the timer of liveness may have to fire earlier.
         var isLookSooner = false
@@ -263,7 +263,7 @@ extension Link.State {
     mutating func write(
         into result: inout Link.WriteResult,
         isObserved: Bool,
-        _ recorder: FlightRecorder?,
+        _ recorder: (any ClientRecorder)?,
         of link: Link,
         on loop: any EventLoop
     ) {

@@ -109,7 +109,7 @@ extension Connection {
     /// The number of requests that could go out now, if the link allows them.
     nonisolated var roomNow: Int { onItsLoop { $0.room } }
 
-    /// Lets `body` put requests on the ready link, if there is one, and change what else it is given. There is room for
+    /// Lets `body` put requests on the ready link, if there is one, and change the other values. There is room for
     /// `roomNow` of them.
     @inline(__always)
     nonisolated func withReadyLink<First, Second, Third>(

@@ -8,7 +8,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     private let tls: ClientOptions.TLS
     private let memory: DialMemory
     private let loop: any EventLoop
-    private let recorder: FlightRecorder?
+    private let recorder: (any ClientRecorder)?
     private weak var delegate: (any DialerDelegate)?
 
     private(set) var progress = DialProgress()
@@ -35,7 +35,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         _ options: ClientOptions,
         _ memory: DialMemory,
         on loop: any EventLoop,
-        _ recorder: FlightRecorder?
+        _ recorder: (any ClientRecorder)?
     ) {
         self.endpoint = endpoint
         (connecting, tls) = (options.connecting, options.tls)

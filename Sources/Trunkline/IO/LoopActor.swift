@@ -9,7 +9,7 @@
 /// So code of the user that the loop calls in between (a codec, a policy, a completion) cannot do harm: if it enters the
 /// actor with `assumeIsolated`, the program ends.
 ///
-/// Three properties are not checked in release builds (`@exclusivity(unchecked)`). Each is private, and its comment says
+/// Three properties, and the value of a `Lock`, are not checked in release builds (`@exclusivity(unchecked)`). Each comment says
 /// why nothing else can use it meanwhile, and what the check would cost.
 protocol LoopActor: Actor {
     nonisolated var loop: any EventLoop { get }

@@ -38,7 +38,12 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
             if case .requestRejected = event.content {} else { isUrgent = true }
         }
         // Error responses are written in the next turn, with others.
-        if isUrgent { flush() } else { arm() }
+        if isUrgent {
+            flush()
+        } else {
+            deliver()
+            arm()
+        }
     }
 
     // MARK: Writing

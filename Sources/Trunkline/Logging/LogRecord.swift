@@ -48,7 +48,7 @@ extension LogRecord: CustomStringConvertible {
 }
 
 extension LogRecord: Sizable {
-    var size: Int { 1 }
+    package var size: Int { 1 }
 
     /// The record that stands for `count` records that were not written.
     static func missing(_ count: Int, client: String, after latest: LogRecord?) -> LogRecord {

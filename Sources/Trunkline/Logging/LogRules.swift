@@ -75,6 +75,10 @@ struct LogRules: Sendable {
 
     /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
+        switch event.content {
+        case .tlsFilesChanged, .clientClosed, .clientDeallocated: return  // each is a record of its own
+        default: break
+        }
         var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }
         fields.removeAll { $0.name == "error" }
         switch event.content {

@@ -1,4 +1,4 @@
-/// What an operator asks a client for: its present link, its slowest requests, its recording, and an audit.
+/// What an operator asks a client for: its present link, its slowest requests, and an audit.
 ///
 /// ```swift
 /// for timeline in await client.diagnostics.slowestRequests { print(timeline) }
@@ -39,14 +39,6 @@ public struct ClientDiagnostics: Sendable {
     /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
     public var slowestRequests: [Timeline] { get async { await client.slowestRequests() } }
 
-    /// What the flight recorder holds at present, oldest first; `nil` without ``ClientOptions/recorder``.
-    ///
-    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte. The caller's task
-    /// does the rest.
-    public var recording: Recording? {
-        get async { await client.connection.recorderSnapshot.map { Recording($0) } }
-    }
-
     /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each
     /// other and with the client's tables.
     ///
@@ -57,6 +49,17 @@ public struct ClientDiagnostics: Sendable {
 }
 
 extension Client {
-    /// What an operator asks this client for: its present link, its slowest requests, its recording, and an audit.
+    /// What an operator asks this client for: its present link, its slowest requests, and an audit.
     public nonisolated var diagnostics: ClientDiagnostics { ClientDiagnostics(of: self) }
+}
+
+extension ClientDiagnostics {
+    /// Calls `body` on the event loop with the recorder of the client; returns `nil` if it has none.
+    package func withRecorder<Result: Sendable>(_ body: @Sendable (any ClientRecorder) -> Result) async -> Result? {
+        await client.connection.withRecorder(body)
+    }
+}
+
+extension Connection {
+    fileprivate func withRecorder<Result>(_ body: (any ClientRecorder) -> Result) -> Result? { recorder.map(body) }
 }

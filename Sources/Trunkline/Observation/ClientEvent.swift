@@ -134,7 +134,7 @@ public struct ClientEvent: Sendable {
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
-        /// The server answered the request with an error. Told only to observers of ``Kinds/failures``.
+        /// The server answered the request with an error, or with a malformed response. Told only to observers of ``Kinds/failures``.
         case requestRejected(id: RequestID, type: UInt32, status: UInt32)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
@@ -142,7 +142,7 @@ public struct ClientEvent: Sendable {
         indirect case stateChanged(ConnectionState)
         /// The next attempt goes to this endpoint, after the wait that the next event tells.
         indirect case attemptPlanned(Endpoint)
-        /// A link is about to be ready: the next event tells the state.
+        /// A link is about to be ready. The next event tells the state, unless the client is closing.
         indirect case linkReady(ReadyLink)
         /// A link takes no new requests; those in flight may finish.
         indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause)
@@ -182,7 +182,7 @@ public struct ClientEvent: Sendable {
     public var time: Duration { .nanoseconds(instant.nanoseconds) }
     /// What happened.
     public let content: Content
-    let instant: Instant
+    package let instant: Instant
 
     @inline(__always)
     init(_ content: consuming Content, at instant: Instant) {

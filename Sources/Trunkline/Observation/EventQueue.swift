@@ -2,7 +2,7 @@
 ///
 /// While the queue is not empty, a task delivers its events. There is never more than one such task, so the receiver
 /// gets the events in order.
-final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
+package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
     fileprivate struct State {
         var events: [Event] = []
         /// The size of the events: a request in an event counts as an event.
@@ -20,17 +20,17 @@ final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
     /// Receives events, and the size of those that are missing after them.
     private let receive: @Sendable ([Event], Int) -> Void
 
-    init(capacity: Int, on loop: any EventLoop, _ receive: @escaping @Sendable ([Event], Int) -> Void) {
+    package init(capacity: Int, on loop: any EventLoop, _ receive: @escaping @Sendable ([Event], Int) -> Void) {
         self.capacity = capacity
         self.loop = loop
         self.receive = receive
     }
 
     /// Whether no event waits. The latest one may still be on its way to the receiver.
-    var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
+    package var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
 
     /// Adds events as far as there is room, and counts the others.
-    func add(_ events: [Event]) {
+    package func add(_ events: [Event]) {
         let begins = state.withLock { state in
             for event in events { state.add(event, capacity: capacity) }
             return !exchange(&state.isDelivering, with: true)
@@ -38,7 +38,7 @@ final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         if begins { startDelivery() }
     }
 
-    func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
+    package func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
         let isIdle = state.withLock { state in
             if state.isDelivering { state.completions.append(completion) }
             return !state.isDelivering
@@ -87,21 +87,21 @@ extension EventQueue.State {
 }
 
 /// An `EventQueue` of any element.
-protocol DeliveryQueue: Sendable {
+package protocol DeliveryQueue: Sendable {
     /// Calls `completion` when everything that is in the queue now has been delivered: at once if no delivery is under
     /// way, otherwise in the task that delivers.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void)
 }
 
 /// An element of an `EventQueue`.
-protocol Sizable {
+package protocol Sizable {
     /// What the element counts against the capacity.
     var size: Int { get }
 }
 
 extension ClientEvent: Sizable {
     /// The number of requests in the event, or 1.
-    var size: Int {
+    package var size: Int {
         switch content {
         case .requestsAccepted(let requests): requests.count
         case .requestsAnswered(let requests): requests.count

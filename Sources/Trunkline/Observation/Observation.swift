@@ -22,24 +22,19 @@ final class Observation: @unchecked Sendable {
     /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
     private let queuesRequests: Bool
     /// Records every event except the most frequent ones; `nil` if there is no recorder.
-    private let recorder: FlightRecorder?
+    private let recorder: (any ClientRecorder)?
     /// The events that any observer wants.
     private let interestsOfObservers: ClientEvent.Kinds
     private let loop: any EventLoop
-    /// The events that are not delivered yet. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private var events: [ClientEvent] = []
-    /// Empty arrays whose memory is used for the next events. Exclusive access: see `LoopActor`.
-    #if !DEBUG
-        @exclusivity(unchecked)
-    #endif
-    @safe private var spare = Spare()
+    /// The events that are not delivered yet.
+    private var events: [ClientEvent] = []
+    /// Empty arrays whose memory is used for the next events.
+    private var spare = Spare()
     private var isDelivering = false
 
     /// Returns `nil` if no observer wants any event, and there is neither a log nor a recorder.
-    init?(_ options: ClientOptions, of endpoints: [Endpoint], _ recorder: FlightRecorder?, on loop: any EventLoop) {
+    init?(_ options: ClientOptions, of endpoints: [Endpoint], _ recorder: (any ClientRecorder)?, on loop: any EventLoop)
+    {
         self.loop = loop
         self.recorder = recorder
         log = options.logging.map { ClientLog($0, of: endpoints, on: loop) }
@@ -53,11 +48,12 @@ final class Observation: @unchecked Sendable {
             }
             return Audience(observer: observer, interests: observer.interests, queue: queue)
         }
-        queues = audiences.compactMap(\.queue) + (log.map { [$0.queue] } ?? []) + (recorder?.dumps.map { [$0] } ?? [])
+        queues =
+            audiences.compactMap(\.queue) + (log.map { [$0.queue] } ?? []) + (recorder?.deliveries.map { [$0] } ?? [])
         queuesRequests = audiences.contains { $0.queue != nil && !$0.interests.isDisjoint(with: [.requests, .steps]) }
         let wanted: ClientEvent.Kinds = audiences.reduce(into: []) { $0.formUnion($1.interests) }
         interestsOfObservers = wanted
-        interests = recorder == nil ? wanted : .all
+        interests = recorder == nil ? wanted : wanted.union(.all)
         (wantsRequests, wantsSteps) = (wanted.contains(.requests), wanted.contains(.steps))
         if interests.isEmpty { return nil }
     }

@@ -9,7 +9,7 @@ struct RequestLedger {
     private let loop: any EventLoop
     /// The observers of the client; `nil` if there are none.
     let observation: Observation?
-    private let recorder: FlightRecorder?
+    private let recorder: (any ClientRecorder)?
     /// Whether the observers want the events of requests.
     private let tellsRequests: Bool
 
@@ -22,11 +22,12 @@ struct RequestLedger {
     private(set) var tryDurations = DurationCounter()
     /// How long tries waited, without those that went to a link at once.
     private(set) var queueDurations = LatencyHistogram()
-    ///
     private var slowest = SlowestRequests()
     /// The requests that were accepted, and answered, since the latest event.
     private var accepted: [ClientEvent.AcceptedRequest] = []
     private var answered: [ClientEvent.AnsweredRequest] = []
+    /// Those that were answered with an error since then, if the observers want to know.
+    private var rejected: [ClientEvent.Content] = []
     /// When the present batch of commands began.
     private(set) var batchTime = Instant.distantPast
     /// The times without a ready link.
@@ -46,7 +47,7 @@ struct RequestLedger {
         var triesQueued = 0
     }
 
-    init(_ observation: Observation?, _ recorder: FlightRecorder?, on loop: any EventLoop) {
+    init(_ observation: Observation?, _ recorder: (any ClientRecorder)?, on loop: any EventLoop) {
         (self.observation, self.recorder, self.loop) = (observation, recorder, loop)
         tellsRequests = observation?.wantsRequests == true
     }
@@ -62,9 +63,13 @@ struct RequestLedger {
 
     /// Tells the observers of the requests that were collected.
     mutating func tellCollected() {
-        guard tellsRequests, let observation else { return }
+        guard let observation else { return }
         if !accepted.isEmpty { observation.add(accepted: &accepted, at: batchTime) }
         if !answered.isEmpty { observation.add(answered: &answered) }
+        if !rejected.isEmpty {
+            for content in rejected { observation.add(content, at: loop.now) }
+            rejected.removeAll(keepingCapacity: rejected.count <= 64)
+        }
     }
 
     // MARK: Acceptance
@@ -99,7 +104,7 @@ struct RequestLedger {
         on session: SessionID
     ) {
         counters.requests += count
-        recorder?.calls(batched, count, first: first, options, at: batchTime)
+        recorder?.calls(batched, count, first: first, options.expectsResponse, options.deadline, at: batchTime)
         guard tellsRequests else { return }
         for index in 0..<count {
             collect(first.advanced(by: index), batched[index].type, options.expectsResponse, on: session)
@@ -177,7 +182,8 @@ struct RequestLedger {
 
     /// A request was answered with an error of the server.
     mutating func rejected(_ id: RequestID, type: UInt32, status: UInt32) {
-        tell(.failures, .requestRejected(id: id, type: type, status: status))
+        guard let observation, observation.wants(.failures) else { return }
+        rejected.append(.requestRejected(id: id, type: type, status: status))
     }
 
     /// A one-way message was written. `succeeded` follows.
@@ -322,7 +328,7 @@ struct RequestLedger {
         for request in unsent { waits(request.id, for: .link) }
     }
 
-    /// The client is closed. Nothing is told after this.
+    /// The client is closed. Only calls that are refused are told after this.
     mutating func closed(_ metrics: Client.Metrics) { tell(.links, .clientClosed(metrics)) }
 
     // MARK: Frames

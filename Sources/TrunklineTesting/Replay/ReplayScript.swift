@@ -1,4 +1,5 @@
 import Trunkline
+import TrunklineDiagnostics
 
 /// What the servers, the network and the callers of a recording did, and when.
 struct ReplayScript {

@@ -1,4 +1,5 @@
 public import Trunkline
+public import TrunklineDiagnostics
 
 /// The result of replaying a recording.
 public struct Replay: Sendable {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Trunkline
+@testable import TrunklineDiagnostics
 
 /// Capture files of recordings.
 struct CaptureTests {

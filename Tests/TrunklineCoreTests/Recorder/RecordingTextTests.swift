@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 
 /// The text of recordings, which may come from anywhere.
 @Suite struct RecordingTextTests {

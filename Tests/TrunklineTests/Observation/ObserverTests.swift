@@ -2,6 +2,7 @@ import Foundation
 import Testing
 
 @testable import Trunkline
+@testable import TrunklineDiagnostics
 @testable import TrunklineTesting
 
 /// Keeps the events that it receives.

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 /// The flight recorder in real time.

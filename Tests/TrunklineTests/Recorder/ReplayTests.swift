@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineTesting
 
 /// Replaying a recording: the same calls end in the same way.

@@ -295,12 +295,6 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    /// Whether the ready link has answered a request.
-    package var hasAnswered: Bool { if case .ready(let link) = phase { link.hasAnswered } else { false } }
-
-    /// Whether the ready link has delivered a push.
-    package var hasDelivered: Bool { if case .ready(let link) = phase { link.hasDelivered } else { false } }
-
     /// Records that the ready link has answered a request.
     package mutating func linkAnswered() { link?.hasAnswered = true }
 

@@ -52,7 +52,7 @@ public struct Bytes: Sendable {
     }
 
     /// Returns the bytes in `range`, which share this storage.
-    func shared(_ range: Range<Int>) -> Bytes {
+    package func shared(_ range: Range<Int>) -> Bytes {
         Bytes(sharing: storage, in: start + range.lowerBound..<start + range.upperBound)
     }
 

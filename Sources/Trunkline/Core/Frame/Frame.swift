@@ -108,12 +108,14 @@ public struct Frame: Sendable, Hashable {
     }
 
     @usableFromInline
-    struct NamedField: Sendable, Hashable {
-        @usableFromInline var name: String
-        @usableFromInline var value: Value
+    package struct NamedField: Sendable, Hashable {
+        @usableFromInline package var name: String
+        @usableFromInline package var value: Value
+
+        package init(name: String, value: Value) { (self.name, self.value) = (name, value) }
 
         @usableFromInline
-        enum Value: Sendable, Hashable {
+        package enum Value: Sendable, Hashable {
             case number(UInt64)
             case bytes(Bytes)
         }
@@ -184,10 +186,10 @@ public struct Frame: Sendable, Hashable {
     }
 
     /// The named header fields.
-    var fields: [NamedField] { namedFields ?? [] }
+    package var fields: [NamedField] { namedFields ?? [] }
 
     /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one counts.
-    mutating func setFields(_ fields: [NamedField]) {
+    package mutating func setFields(_ fields: [NamedField]) {
         let values = Dictionary(fields.map { ($0.name, $0.value) }) { $1 }
         let sorted = values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name }
         namedFields = sorted.isEmpty ? nil : sorted

@@ -152,6 +152,11 @@ public struct FrameLayout: Sendable {
         outbound = LayoutPlan(outbound.shape, maximumFrameSize: maximumFrameSize)
     }
 
+    /// The size of the byte field of this name in the frames that this side sends.
+    package func size(ofField name: String) -> Int? {
+        outbound.shape.named.first { $0.name == name && $0.isBytes }?.slot.width
+    }
+
     /// The plans for requests and responses, whichever of them this side sends.
     var request: LayoutPlan { isServerSide ? inbound : outbound }
     var response: LayoutPlan { isServerSide ? outbound : inbound }

@@ -1,12 +1,12 @@
 /// A number as JSON writes it (RFC 8259, section 6), in decimal: `digits` × 10^`exponent`. It loses no precision.
-struct JSONNumber {
+package struct JSONNumber {
     private let isNegative: Bool
     /// The significant digits, without zeros at either end. Empty for zero.
     private let digits: ArraySlice<UInt8>
     private let exponent: Int
 
     /// Reads `text`, which must be one number: `+1`, `-01`, `.5` and `1.` are not. `nil` if it is not.
-    init?(_ text: some Sequence<UInt8>) {
+    package init?(_ text: some Sequence<UInt8>) {
         var rest = Array(text)[...]
         isNegative = Self.take("-", from: &rest)
         let whole = Self.takeDigits(from: &rest)
@@ -53,7 +53,7 @@ struct JSONNumber {
     /// - Parameters:
     ///   - power: A power of ten: 9 turns seconds into nanoseconds.
     ///   - cutsDecimals: Whether the decimals of the result are dropped.
-    func integer<Value: FixedWidthInteger>(power: Int = 0, cutsDecimals: Bool = false) -> Value? {
+    package func integer<Value: FixedWidthInteger>(power: Int = 0, cutsDecimals: Bool = false) -> Value? {
         let zeros = exponent + power
         guard zeros >= 0 || cutsDecimals || digits.isEmpty else { return nil }
         let kept = zeros < 0 ? digits.dropLast(-zeros) : digits

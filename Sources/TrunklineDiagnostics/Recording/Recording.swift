@@ -1,6 +1,8 @@
+public import Trunkline
+
 /// What happened in a client: its calls, the headers of its frames, and its events, in order.
 ///
-/// ``ClientDiagnostics/recording`` reads it from a client with ``ClientOptions/recorder``. ``jsonLines`` writes it as
+/// `client.diagnostics.recording` reads it from a client with `options.recorder`. ``jsonLines`` writes it as
 /// text, and ``init(jsonLines:)`` reads that text. ``pcapng(speaking:port:)`` makes a capture file for Wireshark. The
 /// library `TrunklineTesting` replays it in a simulated network.
 public struct Recording: Sendable, Hashable {
@@ -37,7 +39,7 @@ public struct Recording: Sendable, Hashable {
         public let timeout: Duration?
         /// Whether it is a one-way message.
         public let isOneWay: Bool
-        /// Whether it was made by ``Client/open(_:timeout:partTimeout:options:buffering:)``.
+        /// Whether it was made by ``/Trunkline/Client/open(_:timeout:partTimeout:options:buffering:)``.
         public let isOpen: Bool
     }
 
@@ -92,7 +94,7 @@ public struct Recording: Sendable, Hashable {
         public let value: Value
     }
 
-    /// An event of the client: see ``ClientEvent``.
+    /// An event of the client: see ``/Trunkline/ClientEvent``.
     public struct Event: Sendable, Hashable {
         /// The name of the event, such as `link.ended`.
         public let name: String

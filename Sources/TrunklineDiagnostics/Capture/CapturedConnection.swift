@@ -1,3 +1,5 @@
+import Trunkline
+
 /// An address and a port in a capture.
 struct CapturedHost: Hashable {
     /// The four bytes of the address.

@@ -1,3 +1,5 @@
+import Trunkline
+
 /// Records of varying length in fixed memory. When it is full, the oldest are overwritten.
 ///
 /// The memory is divided into segments, which are filled in turn. The segment that comes next is emptied as a whole: no

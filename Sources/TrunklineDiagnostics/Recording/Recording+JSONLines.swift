@@ -1,3 +1,5 @@
+import Trunkline
+
 extension Recording {
     /// The recording as text: a JSON object in each line, the first of which describes the recording.
     ///

@@ -1,3 +1,5 @@
+import Trunkline
+
 /// Writes a capture file in the pcapng format (draft-ietf-opsawg-pcapng): one section with one interface, whose packets
 /// begin with an IP header and have times in nanoseconds.
 ///

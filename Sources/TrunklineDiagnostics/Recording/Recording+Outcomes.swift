@@ -1,3 +1,5 @@
+public import Trunkline
+
 extension Recording {
     /// How a recorded call ended.
     @nonexhaustive

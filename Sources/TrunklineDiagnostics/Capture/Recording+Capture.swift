@@ -1,7 +1,9 @@
+public import Trunkline
+
 extension Recording {
     /// Returns the recording as a capture file in the pcapng format, which Wireshark and tshark open.
     ///
-    /// Together with ``FrameLayout/wiresharkDissector(name:port:)``, Wireshark shows every frame with its header
+    /// Together with ``/Trunkline/FrameLayout/wiresharkDissector(name:port:)``, Wireshark shows every frame with its header
     /// fields: see <doc:FlightRecorder>. The network packets are synthesized. Each link is a TCP connection over IPv4, unencrypted
     /// even if the link used TLS, from 10.0.0.1 and a port of its own to the server. The bytes of each frame are what
     /// `codec` writes for its header; bodies and byte fields that were not recorded are zeros of the recorded size.
@@ -15,7 +17,7 @@ extension Recording {
     /// - A capture has room for 256 MiB of frames, counted in their whole size; a quarter of it is kept for frames of up
     ///   to 1 KiB. A frame of more than 64 MiB, or for which there is no room left, is an empty segment with a comment.
     /// - Calls are not in the capture, and neither are values that a handshake sets with
-    ///   ``Handshaker/setDefault(_:to:)-7ij7k``.
+    ///   ``/Trunkline/Handshaker/setDefault(_:to:)-7ij7k``.
     ///
     /// - Parameters:
     ///   - codec: The codec of the client.
@@ -375,17 +377,10 @@ extension Recording.Header {
 }
 
 extension Recording.Event {
-    /// The event in one line, as ``ClientEvent/description`` writes it.
+    /// The event in one line, as ``/Trunkline/ClientEvent/description`` writes it.
     fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
 
     fileprivate var session: SessionID? { integer("session").flatMap { UInt64(exactly: $0) }.map { SessionID($0) } }
-}
-
-extension FrameLayout {
-    /// The size of the byte field of this name in the frames that this side sends.
-    fileprivate func size(ofField name: String) -> Int? {
-        outbound.shape.named.first { $0.name == name && $0.isBytes }?.slot.width
-    }
 }
 
 extension SendBuffer {
