@@ -53,8 +53,7 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP"],
             swiftSettings: settings
         ),
-        // The flight recorder, and what is made of its recordings: JSON lines, captures and dissectors for Wireshark. Without
-        // Foundation.
+        // The flight recorder, and what is made of its recordings: JSON lines, and captures for Wireshark. Without Foundation.
         .target(
             name: "TrunklineDiagnostics",
             dependencies: ["Trunkline"],

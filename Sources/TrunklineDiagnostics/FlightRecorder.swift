@@ -10,7 +10,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     let start: Instant
     private let unixStart: Duration?
     private let loop: any EventLoop
-    /// Exclusive without a check: only copies of numbers are appended, and nothing else is called meanwhile. With the
+    /// Exclusive without a check: only copies of numbers and text are appended, and nothing else is called meanwhile. With the
     /// check, a request that is recorded took 8,810 instructions instead of 8,420.
     #if !DEBUG
         @exclusivity(unchecked)

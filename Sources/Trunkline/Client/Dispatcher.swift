@@ -7,7 +7,7 @@
 ///
 /// All that a batch changes is in this value, so that the runtime checks once for each batch, and not for each property,
 /// that nothing else uses it meanwhile. Code of the user that runs meanwhile (the executor of a task that is resumed, the
-/// completion of an interceptor) and enters the client with `assumeIsolated` ends the program.
+/// completion of an interceptor), enters the client with `assumeIsolated` and uses this value, ends the program.
 struct Dispatcher {
     let loop: any EventLoop
     let codec: ProtocolCodec

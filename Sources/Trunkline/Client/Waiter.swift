@@ -135,7 +135,7 @@ extension Waiter.Receiver {
 final class Batch: @unchecked Sendable {
     let options: ResolvedOptions
     private let continuation: Continuation<[Outcome]>
-    /// Exclusive without a check: only `complete` uses it, and calls nothing else meanwhile. With the check, a request of a
+    /// Exclusive without a check: only `complete` changes it, and calls nothing else meanwhile. With the check, a request of a
     /// batch took 3,160 instructions instead of 2,990.
     #if !DEBUG
         @exclusivity(unchecked)

@@ -3,14 +3,15 @@
 /// ### Exclusive access
 ///
 /// The runtime checks that nothing uses a property while it is being changed, and ends the program otherwise. A check
-/// takes about 90 instructions, so what a batch or a turn changes is in one value, which it enters once: `Dispatcher` in a
-/// client, `Link.State` in a connection. Properties of classes that are only assigned as a whole need no check.
+/// takes about 90 instructions. So most of what a batch changes is in two values that are entered seldom: `Dispatcher`
+/// once for each batch, and `Link.State` once each for accepting, writing, reading and handling. Properties of classes
+/// that are only assigned as a whole need no check.
 ///
-/// So code of the user that the loop calls in between (a codec, a policy, a completion) cannot do harm: if it enters the
-/// actor with `assumeIsolated`, the program ends.
+/// So code of the user that the loop calls in between (a codec, a policy, a completion) cannot corrupt memory: if it
+/// enters the actor with `assumeIsolated` and uses what is being changed, the program ends.
 ///
-/// Three properties, and the value of a `Lock`, are not checked in release builds (`@exclusivity(unchecked)`). Each comment says
-/// why nothing else can use it meanwhile, and what the check would cost.
+/// Three properties, and the value of a `Lock`, are not checked in release builds (`@exclusivity(unchecked)`). Their
+/// comments say why nothing else can use them meanwhile, and those of the three what the check would cost.
 protocol LoopActor: Actor {
     nonisolated var loop: any EventLoop { get }
 }

@@ -26,8 +26,8 @@ public protocol ClientInterceptor: Sendable {
     /// message is an empty response.
     ///
     /// It runs in the caller's task, before the call returns. The completion of `start`, `stream` and `open`, which
-    /// return earlier, runs on the event loop when the request ends: it must not block, and if it enters the client with
-    /// `assumeIsolated`, the program ends. The completion of `enqueue` runs
+    /// return earlier, runs on the event loop when the request ends: it must not block. If it enters the client
+    /// with `assumeIsolated`, the program may end. The completion of `enqueue` runs
     /// when the message is accepted.
     typealias Completion = @Sendable (inout Result<Response, ClientError>, Timeline?) -> Void
 

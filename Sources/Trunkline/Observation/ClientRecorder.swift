@@ -26,7 +26,7 @@ package protocol ClientRecorder: AnyObject, Sendable {
         at now: Instant
     )
 
-    /// The next `length` bytes of `queue` were written. To be recorded are the frames whose first byte is among them.
+    /// The next `length` bytes of `queue` were written. Records the frames whose first byte is among them.
     ///
     /// - Parameter isHandshake: Whether the requests are those of a handshake, whose IDs are not those of calls.
     func sent(in queue: borrowing OutboundQueue, within length: Int, session: SessionID, isHandshake: Bool)
@@ -34,7 +34,7 @@ package protocol ClientRecorder: AnyObject, Sendable {
     /// Frames were decoded.
     func received(_ frames: borrowing [Frame], session: SessionID, at now: Instant)
 
-    /// Something happened. This includes events that the calls and frames have told already.
+    /// Something happened. Some events repeat what the other methods have reported.
     func note(_ event: ClientEvent)
 
     /// A timer of the client has fired.

@@ -41,7 +41,7 @@ extension Client {
     /// - Parameters:
     ///   - isWanted: Selects the pushes. Called once for each valid push, on the event loop, which also serves other
     ///     connections: it must be fast and must not block. If it enters the client with `assumeIsolated`, the program
-    ///     ends.
+    ///     may end.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
     public nonisolated func pushes(

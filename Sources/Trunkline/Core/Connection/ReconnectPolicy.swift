@@ -17,7 +17,7 @@ public protocol ReconnectPolicy: Sendable {
     ///
     /// The client calls this on its event loop each time every endpoint has been tried, and after every lost link. It
     /// must return quickly and must not block. If it enters its client or connection with `assumeIsolated`, the program
-    /// ends.
+    /// may end.
     ///
     /// If a request waits after the server has closed a link that worked, the delay may be shorter than this decision:
     /// see <doc:StayingConnected>.

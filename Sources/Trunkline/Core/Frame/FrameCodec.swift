@@ -40,7 +40,7 @@ public enum ResponseMatching: Sendable, Hashable {
 ///
 /// A codec is a value that holds the state of *one* link for one side of the protocol. Every new link starts with a
 /// fresh copy of the codec that was passed to the client. Its methods are called on the event loop, so they must not
-/// block. If they enter their client or connection with `assumeIsolated`, the program ends.
+/// block. If they enter their client or connection with `assumeIsolated`, the program may end.
 ///
 /// The codec decides the ``Frame/kind-swift.property``, ``Frame/serial``, ``Frame/status`` and
 /// ``Frame/isErrorResponse`` of each received frame. It marks a frame that is malformed (``Frame/markMalformed(_:)``)
