@@ -43,7 +43,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
     /// `close()` or a planned change.
     public let error: (any Error)?
-    /// The session number of the link. If no link was established, the number that it would have had.
+    /// The session of the link. If no link was established, the one that it would have had.
     public let session: SessionID
     /// The number of the attempt, counted from 1. Each attempt that fails, or whose link does no work (see
     /// ``ClientOptions/Reconnecting-swift.struct/stableAfter``), increases the number of the next attempt. The

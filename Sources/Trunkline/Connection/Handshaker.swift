@@ -18,7 +18,7 @@
 public struct Handshaker: Sendable {
     /// The server's endpoint.
     public let endpoint: Endpoint
-    /// The session number of the link.
+    /// The session of the link.
     public let session: SessionID
     let connection: Connection
 

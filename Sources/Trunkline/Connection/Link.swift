@@ -6,7 +6,7 @@
 ///
 /// Confined to the event loop of its connection.
 final class Link {
-    /// The `number` of the attempt that established it: see `ReconnectMachine.Attempt`. Its ID is the session.
+    /// The `number` of the attempt that established it: see `ReconnectMachine.Attempt`.
     let attempt: Int
     /// The position of this link among all links of the connection, counted from 1.
     let number: Int
@@ -21,6 +21,7 @@ final class Link {
     var path: LinkPath
     /// Whether the reconnect machine knows that the server has answered a request, or sent something unprompted, on it.
     var (hasAnswered, hasDelivered) = (false, false)
+    /// The ID of the attempt that established it.
     let session: SessionID
     /// Carries the bytes. Replaced when the handshake starts TLS.
     private(set) var transport: any Transport

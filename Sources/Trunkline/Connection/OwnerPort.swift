@@ -49,8 +49,8 @@ final class OwnerPort {
         return events
     }
 
-    /// Takes the events at the end of a call of the owner.
-    func takeAll() -> [ConnectionEvent] { events.isEmpty ? [] : takeEvents() }  // an empty array keeps its memory
+    /// Takes the events at the end of a call of the owner. If there are none, the port keeps the memory of the array.
+    func takeAll() -> [ConnectionEvent] { events.isEmpty ? [] : takeEvents() }
 
     func giveBack(_ events: consuming [ConnectionEvent]) { self.events = events }
 

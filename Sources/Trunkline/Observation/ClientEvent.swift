@@ -28,7 +28,7 @@ public struct ClientEvent: Sendable {
         public static let pushes = Kinds(rawValue: 16)
         /// Changes of the list of endpoints.
         public static let endpoints = Kinds(rawValue: 32)
-        /// All events, except those that ``failures`` has besides ``requests``: an error response is told with the others.
+        /// All events except `requestRejected`: `requestsAnswered` contains the error responses.
         public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints]
     }
 
@@ -98,7 +98,7 @@ public struct ClientEvent: Sendable {
         public let endpoint: Endpoint
         /// The address of the server; `nil` for a Unix domain socket.
         public let address: String?
-        /// The session number of the link.
+        /// The session of the link.
         public let session: SessionID
         /// One more than the number of attempts in a row that failed before this one.
         public let attempt: Int

@@ -89,7 +89,7 @@ public struct Timeline: Sendable, Hashable {
         /// not report it.
         public var peerAddress: String? { socketAddress?.host }
         let socketAddress: SocketAddress?
-        /// The session number of the link.
+        /// The session of the link.
         public let session: SessionID
         /// The state of the link when the try failed; `nil` for a try that succeeded.
         public let condition: Condition?
