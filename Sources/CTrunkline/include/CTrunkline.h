@@ -1,5 +1,6 @@
 #pragma once
 
+#include "trunkline_cancellation.h"
 #include "trunkline_crc32c.h"
 #include "trunkline_crypto.h"
 #include "trunkline_network.h"
@@ -84,3 +85,4 @@ static inline int trunkline_accept(int listener) { return accept4(listener, 0, 0
 static inline void trunkline_name_thread(const char *name) { pthread_setname_np(pthread_self(), name); }
 
 #endif
+#include "trunkline_cancellation.h"

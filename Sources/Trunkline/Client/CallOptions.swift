@@ -7,13 +7,40 @@
 /// `send`, `post`, `start`, `stream` and `open` take call options. `enqueue` and `subscribe` do not, because their
 /// messages outlive the call: they use the options of the client.
 public struct CallOptions: Sendable, Hashable {
+    /// The options. In one word, because every suspended call keeps them.
+    private enum Storage: Sendable, Hashable {
+        /// All are omitted.
+        case omitted
+        indirect case set(Values)
+    }
+
+    private struct Values: Sendable, Hashable {
+        var timeout = Timeout.default
+        var retry = RetryPolicy.default
+        var waitsForReady = true
+        var recorder: TimelineRecorder?
+    }
+
+    private var storage: Storage
+
+    private var values: Values {
+        get { if case .set(let values) = storage { values } else { Values() } }
+        set { storage = newValue == Values() ? .omitted : .set(newValue) }
+    }
+
     /// How long the call may take. Default: the timeout of the client's options for this kind of call. A `timeout`
     /// passed to the call itself takes precedence.
-    public var timeout: Timeout
+    public var timeout: Timeout {
+        get { values.timeout }
+        set { values.timeout = newValue }
+    }
 
     /// Whether the request is sent again when it fails. Default: `.default`, which means ``TypedRequest/retry`` for a
     /// typed request, and otherwise ``ClientOptions/Requests/retry``.
-    public var retry: RetryPolicy
+    public var retry: RetryPolicy {
+        get { values.retry }
+        set { values.retry = newValue }
+    }
 
     /// Whether the request may wait for a link. Default: true.
     ///
@@ -23,12 +50,18 @@ public struct CallOptions: Sendable, Hashable {
     ///   link, if it is known. The client starts to connect nevertheless, so that later calls find a link.
     /// - The link is lost before the first byte of the request is written: `connectionLost`.
     /// - All serial numbers of the link are in use: `overloaded`.
-    public var waitsForReady: Bool
+    public var waitsForReady: Bool {
+        get { values.waitsForReady }
+        set { values.waitsForReady = newValue }
+    }
 
     /// Receives the timeline of each request of the call. Default: none.
     ///
     /// There is no timeline for a call that is answered from the cache or shares the request of an earlier call.
-    public var recorder: TimelineRecorder?
+    public var recorder: TimelineRecorder? {
+        get { values.recorder }
+        set { values.recorder = newValue }
+    }
 
     /// Creates call options. An omitted option has the value of the client's options.
     ///
@@ -44,10 +77,8 @@ public struct CallOptions: Sendable, Hashable {
         waitsForReady: Bool = true,
         recorder: TimelineRecorder? = nil
     ) {
-        self.timeout = timeout
-        self.retry = retry
-        self.waitsForReady = waitsForReady
-        self.recorder = recorder
+        storage = .omitted
+        values = Values(timeout: timeout, retry: retry, waitsForReady: waitsForReady, recorder: recorder)
     }
 
     /// Returns the same options, with `policy` (that of a request type) in place of a default retry policy.

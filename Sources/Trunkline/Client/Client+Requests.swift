@@ -1,3 +1,4 @@
+import CTrunkline
 import Synchronization
 
 /// Sending requests, from any thread.
@@ -57,15 +58,17 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        if isIntercepted || options.recorder != nil {
-            return try await outcome(of: request.frame, try resolved(options, timeout), as: .send).get()
-        }
+        let isPlain = !isIntercepted && options.recorder == nil
+        let intercepted = isPlain ? nil : interceptedRequest(.send, request, timeout, options)
         let id = nextRequestID()
-        return try await withTaskCancellationHandler {
-            await withContinuation { submit(request.frame, id, timeout, options, $0) }
-        } onCancel: {
-            commandQueue.post(.cancel(id...id))
-        }.get()
+        var outcome = await withCancellableContinuation(of: id...id) {
+            submit(request, id, timeout, options, intercepted, $0)
+        }
+        intercepted?.end(&outcome)
+        switch consume outcome {  // moved, not copied
+        case .success(let response): return response
+        case .failure(let error): throw error
+        }
     }
 
     /// Posts the request of a `send`.
@@ -75,17 +78,23 @@ extension Client {
     /// With 4,096 requests in flight, smaller async frames reduced the processor time of a request by a third.
     @inline(never)
     private nonisolated func submit(
-        _ frame: Frame,
+        _ request: Request,
         _ id: RequestID,
         _ timeout: Timeout,
         _ options: CallOptions,
+        _ intercepted: InterceptedRequest?,
         _ continuation: Continuation<Outcome>
     ) {
-        if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
-        do throws(ClientError) {
-            submit(frame, id, .caller(continuation), try resolved(options, timeout))
-        } catch {
-            return continuation.resume(returning: .failure(error))
+        if let intercepted {
+            if let ending = intercepted.ending { return continuation.resume(returning: ending) }
+            submit(intercepted.frame, id, .caller(continuation), intercepted.options)
+        } else {
+            if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
+            do throws(ClientError) {
+                submit(request.frame, id, .caller(continuation), try resolved(options, timeout))
+            } catch {
+                return continuation.resume(returning: .failure(error))
+            }
         }
         cancelIfNeeded(id)
     }
@@ -172,14 +181,40 @@ extension Client {
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
-        return await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
-                cancelIfNeeded(id)
-            }
-        } onCancel: {
-            commandQueue.post(.cancel(id...id))
+        return await withCancellableContinuation(of: id...id) { continuation in
+            submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
+            cancelIfNeeded(id)
         }
+    }
+
+    /// Suspends the calling task until the continuation passed to `body` is resumed. If the task is cancelled, cancels
+    /// the requests `ids`.
+    ///
+    /// Does what `withTaskCancellationHandler` does, with the same functions of the runtime, but in the async frame of the
+    /// caller. `withTaskCancellationHandler` needs three more frames, and its closure, which is not isolated to the
+    /// caller, switches executors three times. With it, a request took 8,230 instructions instead of 7,450 (pinned: 8,110
+    /// instead of 6,650), and with 65,536 requests in flight each of them took 3.3 KB of memory instead of 2.2.
+    ///
+    /// Safe: the task that added the handler removes it, after everything that it added later. The handler uses the
+    /// command queue, which this client keeps alive during the call.
+    @inline(__always)
+    private nonisolated func withCancellableContinuation<Value: Sendable>(
+        of ids: ClosedRange<RequestID>,
+        _ body: (Continuation<Value>) -> Void
+    ) async -> Value {
+        let handler = unsafe trunkline_add_cancellation_handler(
+            { queue, first, last in
+                guard let queue = unsafe queue else { return }
+                let commandQueue = unsafe Unmanaged<CommandQueue>.fromOpaque(queue).takeUnretainedValue()
+                commandQueue.post(.cancel(RequestID(first)...RequestID(last)))
+            },
+            Unmanaged.passUnretained(commandQueue).toOpaque(),
+            ids.lowerBound.number,
+            ids.upperBound.number
+        )
+        let value = await withContinuation(body)
+        unsafe trunkline_remove_cancellation_handler(handler)
+        return value
     }
 
     nonisolated func nextRequestID() -> RequestID {
@@ -317,16 +352,20 @@ extension Client {
         if Task.isCancelled { return (nil, requests.map { _ in .failure(.cancelledUnsent) }) }
         let first = RequestID(requestIDs.wrappingAdd(UInt64(requests.count), ordering: .relaxed).oldValue + 1)
         let range = first...first.advanced(by: requests.count - 1)
-        let outcomes = await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let batch = Batch(count: requests.count, options, continuation)
-                commandQueue.postRequest(.sendAll(first: first, requests, batch))
-                if Task.isCancelled { commandQueue.post(.cancel(range)) }
-            }
-        } onCancel: {
-            commandQueue.post(.cancel(range))
-        }
-        return (first, outcomes)
+        return (first, await withCancellableContinuation(of: range) { submit(requests, range, options, $0) })
+    }
+
+    /// Posts the requests of a `send(all:)`. Not inlined, for the reason that `submit` of one request gives.
+    @inline(never)
+    private nonisolated func submit(
+        _ requests: [Request],
+        _ ids: ClosedRange<RequestID>,
+        _ options: ResolvedOptions,
+        _ continuation: Continuation<[Outcome]>
+    ) {
+        let batch = Batch(count: requests.count, options, continuation)
+        commandQueue.postRequest(.sendAll(first: ids.lowerBound, requests, batch))
+        if Task.isCancelled { commandQueue.post(.cancel(ids)) }
     }
 
     // MARK: Handles

@@ -11,6 +11,34 @@ extension Client {
         return InterceptedCall(call, by: self.options.interceptors)
     }
 
+    /// Lets a call pass the interceptors whose task waits for its end.
+    ///
+    /// Not inlined, so that its variables are not in the async frame of each `send`.
+    @inline(never)
+    nonisolated func interceptedRequest(
+        _ form: ClientCall.Form,
+        _ request: Request,
+        _ timeout: Timeout,
+        _ options: CallOptions
+    ) -> InterceptedRequest {
+        do throws(ClientError) {
+            let options = try resolved(options, timeout)
+            if Task.isCancelled { throw .cancelledUnsent }
+            return interceptedRequest(form, request.frame, options)
+        } catch {
+            return InterceptedRequest(failing: error, request.frame, on: loop)
+        }
+    }
+
+    private nonisolated func interceptedRequest(
+        _ form: ClientCall.Form,
+        _ frame: Frame,
+        _ options: ResolvedOptions
+    ) -> InterceptedRequest {
+        let call = intercept(form, frame, options)
+        return InterceptedRequest(call, options, refusal: refusal(of: call.frame, options), loop)
+    }
+
     /// Performs a call whose task waits for its end: `send` performs what remains of it.
     nonisolated func interceptedOutcome(
         _ form: ClientCall.Form,
@@ -18,20 +46,10 @@ extension Client {
         _ options: ResolvedOptions,
         sendingWith send: nonisolated(nonsending) (Frame, ResolvedOptions) async -> Outcome
     ) async -> Outcome {
-        let call = intercept(form, frame, options)
-        if let ending = call.ending { return call.end(ending) }
-        if let refusal = refusal(of: call.frame, options) { return call.end(.failure(refusal)) }
-        guard call.recordsTimeline || options.recorder != nil else {
-            return call.end(await send(call.frame, options))
-        }
-        let recorder = TimelineRecorder(capacity: 1)
-        var recorded = options
-        recorded.recorder = recorder
-        let outcome = await send(call.frame, recorded)
-        var timeline = recorder.timelines.last
-        timeline?.noteResumption(at: loop.now)
-        if let timeline { options.recorder?.add(timeline) }
-        return call.end(outcome, timeline)
+        let request = interceptedRequest(form, frame, options)
+        var outcome = if let ending = request.ending { ending } else { await send(request.frame, request.options) }
+        request.end(&outcome)
+        return outcome
     }
 
     /// Performs a call of many requests, each of which passes the interceptors. The task waits for their ends.
