@@ -64,21 +64,3 @@ extension Connection {
     /// The endpoints in the order of preference: the configured ones, then those that a handshake has added.
     public var endpoints: [Endpoint] { machine.endpoints }
 }
-
-extension ReconnectMachine.Policy {
-    init(_ reconnecting: ClientOptions.Reconnecting, _ failover: ClientOptions.Failover) {
-        self.init()
-        reconnect = reconnecting.policy ?? NoRetries()
-        maximumAttempts = reconnecting.maximumAttempts.map { max(1, $0) }
-        stableAfter = reconnecting.stableAfter
-        keepsLinkWarm = reconnecting.keepsLinkWarm
-        maximumLinkAge = failover.maximumLinkAge
-        overlapsLinks = failover.overlap == .allowed
-        sendsAfterGoAway = failover.sendsAfterGoAway
-        retriesPermanentCauses = reconnecting.retriesPermanentCauses
-        maximumRetryAfter = reconnecting.maximumRetryAfter
-        order = failover.order
-        halfLife = failover.halfLife
-        returnsToPreferredAfter = failover.returnsToPreferredAfter
-    }
-}

@@ -357,7 +357,9 @@ struct MetricsTests {
     @Test func bytesThatCannotBeWrittenYetAreCounted() throws {
         var conditions = NetworkConditions()
         conditions.bandwidth = 10_000
-        try simulate(conditions: conditions, overTLS: false) { service, client in
+        // The send buffer takes longer to empty than the default deadline of a ping.
+        let options = ClientOptions { $0.liveness.deadline = .seconds(60) }
+        try simulate(conditions: conditions, options: options, overTLS: false) { service, client in
             try await client.connect()
             let handle = client.start(ask(filled(1_000_000)), timeout: .seconds(500))
             try await service.pass(.seconds(1))

@@ -1,0 +1,103 @@
+extension ClientOptions {
+    /// Deadlines, limits and retries of requests.
+    public struct Requests: Sendable {
+        /// How long a call may take, from the call until the response, if the call does not set its own timeout. `nil`
+        /// for no limit. Default 8 s.
+        ///
+        /// If the deadline passes, the call fails with `timedOut` and the link stays. For a streamed reply, this is the
+        /// longest wait for each part, unless the call sets another.
+        public var timeout: Duration? = .seconds(8)
+        /// How long a streamed reply may take from the call to its end, if the call does not set its own timeout.
+        /// Default `nil`: no limit.
+        ///
+        /// The wait for each part is limited separately, by ``timeout``.
+        public var streamTimeout: Duration?
+        /// The maximum number of requests on which the server may be working. Further requests wait their turn, within
+        /// their deadlines. Default 65,536, at least 1.
+        ///
+        /// These count:
+        ///
+        /// - A request in flight: queued on a link, or written and not yet answered.
+        /// - A request that was cancelled or timed out after its first byte was written. It counts until the server
+        ///   answers it, its ``quarantine`` ends or its link ends (`Client.Metrics.abandoned`).
+        /// - A one-way message until it is written.
+        ///
+        /// A request that is cancelled before its first byte was written no longer counts.
+        ///
+        /// With a limit of 1, for half-duplex servers, the server never receives a second request before it has
+        /// answered the first, the quarantine of the first is over, or the link has ended. While an abandoned request
+        /// holds the only place, the others wait within their own deadlines. Two things are not held back:
+        ///
+        /// - Heartbeats, including those sent as requests. For a server that must not receive one while it works, set
+        ///   no heartbeat, or set `liveness.probeAfter` to `nil` and `liveness.interval` above the time of the slowest
+        ///   request.
+        /// - The handshake and the restoration of subscriptions on a new link while a draining link still has a request
+        ///   in flight.
+        ///
+        /// Limits below 1,024 are assumed to protect the server: requests on draining links count, too, and the link is
+        /// never replaced because of the limit. When a limit of 1,024 or more is reached and abandoned requests hold at
+        /// least half of it, the link is replaced, as if serial numbers had run out (see ``quarantine``).
+        public var maximumInFlight = 65_536
+        /// The maximum number of requests that wait for a link or for their turn. A further request fails with
+        /// `overloaded`, fate `notSent`. Default 1,000,000.
+        ///
+        /// ``Client/enqueue(_:timeout:)`` accepts the same number of messages in addition.
+        public var maximumWaiting = 1_000_000
+        /// The maximum memory, in bytes, of requests that wait for a link, for their turn, or because of
+        /// `outbound.highWatermark`. A further request fails with `overloaded`, fate `notSent`. Default 256 MiB.
+        ///
+        /// Each request counts as its body, its named byte fields and 544 bytes: 32 for the rest of its frame, and 512
+        /// for its entries in the client's tables and its deadline. So the default is enough for about 490,000 requests
+        /// with small bodies. The tasks of the callers are not counted. If no other request waits, a request of any
+        /// size is accepted. The memory is released when the requests are written or have failed.
+        public var maximumWaitingBytes = 256 * 1024 * 1024
+        /// The maximum size, in bytes, of a reply that `send` and `start` reassemble from parts. Only the bodies of the
+        /// parts count. Default 16 MiB.
+        ///
+        /// A longer reply fails with `overloaded`, fate `unknown` (`answered` if the last part exceeded the limit).
+        /// Only that request fails: it is cancelled, and the rest of its reply is discarded. The codec's
+        /// `maximumFrameSize` limits a reply that comes in one frame, and ``ReplyBuffering`` limits a streamed reply.
+        public var maximumReplySize = 16 * 1024 * 1024
+        /// The maximum size, in bytes, of all replies together that `send` and `start` are reassembling. Only the
+        /// bodies of the parts count. Default 256 MiB.
+        ///
+        /// A part that exceeds it fails its request with `overloaded`, fate `unknown`, as with ``maximumReplySize``;
+        /// the other requests continue.
+        public var maximumReassemblyBytes = 256 * 1024 * 1024
+        /// Whether failed requests are sent again, if neither the call nor its `TypedRequest` specifies it. Default
+        /// `.ifUnsent`: only if no byte was written.
+        public var retry = RetryPolicy.ifUnsent
+        /// The budget that all retries of the client draw on, or `nil` for no limit. Default: a fifth of all requests,
+        /// and 10 per second.
+        ///
+        /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
+        public var retryBudget: RetryBudget? = RetryBudget()
+        /// How long the client assumes that the server works on an abandoned request, one that was cancelled or timed
+        /// out after its first byte was written. Default 60 s.
+        ///
+        /// During this time its serial number is not reused, and it counts against ``maximumInFlight``. The quarantine
+        /// ends early when the server answers. A part of the reply restarts it.
+        ///
+        /// Serial numbers belong to a link. With 65,536 of them, a link supports 65,536 / 60 s = 1,092 abandoned
+        /// requests per second that are never answered. When requests have found no free serial for 250 ms and
+        /// abandoned requests hold at least half of the serials, the link is replaced: all serials are free on the next
+        /// link, and the old one drains. Unless the server answers something, further replacements come at the pace of
+        /// `reconnecting.policy`. A call with `waitsForReady: false` that finds no free serial fails with `overloaded`,
+        /// fate `notSent`.
+        ///
+        /// Protocols matched in order have no serials. There an abandoned request holds its place until it is answered
+        /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for
+        /// longer than the quarantine.
+        public var quarantine: Duration = .seconds(60)
+        /// The longest time that `close()` waits for requests to end, and for a server that reads the remaining bytes
+        /// slowly. Default 30 s.
+        ///
+        /// After this time the remaining requests fail with `closed`, fate `notSent` or `unknown`. If the server
+        /// reads nothing, `close()` waits 2 s after the last request has ended. Slow observers are waited for as well,
+        /// for at most 2 s more.
+        public var drainTimeout: Duration = .seconds(30)
+
+        /// Creates options with the default values.
+        public init() {}
+    }
+}

@@ -1,0 +1,83 @@
+extension ClientOptions {
+    /// The options of the handshake, which runs on every new link before any other traffic.
+    public struct Handshake: Sendable {
+        /// The closure that logs in, negotiates or identifies the client on every new link. Default none.
+        ///
+        /// The closure is not isolated to an actor, and runs before any other traffic on the link. Requests that
+        /// callers make in the meantime wait, and go out in order when the handshake is complete.
+        ///
+        /// If it throws, the attempt fails:
+        ///
+        /// - With a ``HandshakeRefusal``, that error says whether the failure is permanent.
+        /// - `invalidRequest`, `invalidResponse` and `invalidArgument` are programming errors in the closure, and
+        ///   permanent failures.
+        /// - After any other error the client tries again.
+        public var perform: (@Sendable (Handshaker) async throws -> Void)?
+        /// The closure that restores the subscriptions of the client on a new link, after ``perform``.
+        ///
+        /// It receives the requests of ``Client/subscribe(_:timeout:)->_`` in the order in which they were made. The
+        /// messages of ``Client/subscribe(posting:timeout:)`` have been written by then.
+        ///
+        /// By default it sends all requests, at most ``maximumInFlight`` at a time. If the server rejects one of them,
+        /// the attempt fails and is repeated. To keep the link instead, send them with ``Handshaker/send(all:)`` and
+        /// ignore rejections:
+        ///
+        /// ```swift
+        /// options.handshake.restore = { handshaker, subscriptions in
+        ///     let outcomes = await handshaker.send(all: subscriptions)
+        ///     for case .failure(let error) in outcomes where error.code != .rejected {
+        ///         throw error
+        ///     }
+        /// }
+        /// ```
+        public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
+            try await handshaker.restore(subscriptions)
+        }
+        /// The maximum number of requests of a handshake that are unanswered, and of messages that are not written, at a
+        /// time. Others wait for their turn. Default 64, at least 1.
+        ///
+        /// The limit also applies to the default ``restore``. `requests.maximumInFlight` is an additional limit if it
+        /// is below 1,024.
+        public var maximumInFlight = 64
+        /// How long ``perform`` may take, and how long ``restore`` may go without a response. Default 2 s.
+        ///
+        /// `perform` is also bounded by `connecting.timeout`. `restore` has this time from its start, and again from
+        /// every response to one of its requests. So *n* subscriptions take at most *n* + 1 times this. Meanwhile
+        /// callers wait within their own deadlines.
+        public var timeout: Duration = .seconds(2)
+
+        /// Creates options with the default values.
+        public init() {}
+    }
+}
+
+/// The error that a handshake throws if the server refused it.
+public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
+    /// Whether the failure is permanent, such as wrong credentials.
+    ///
+    /// If true, the client does not try the endpoint again until its failure is forgotten (`failover.halfLife`). When
+    /// every endpoint has a permanent failure, waiting callers receive `unavailable`, and the next request tries again
+    /// at the pace of `reconnecting.policy`. `reconnecting.retriesPermanentCauses` overrides this.
+    public var isPermanent: Bool
+    /// The reason, as a human-readable text.
+    public var reason: String
+    /// The minimum time before the next attempt at this endpoint, as the server requested it; `nil` if it requested
+    /// none. Honored up to one hour while other endpoints can be used, otherwise up to
+    /// `reconnecting.maximumRetryAfter` (60 s).
+    public var retryAfter: Duration?
+
+    /// Creates a refusal.
+    ///
+    /// - Parameters:
+    ///   - reason: The reason, as a human-readable text.
+    ///   - isPermanent: Whether the failure is permanent. Default true.
+    ///   - retryAfter: The minimum time before the next attempt at this endpoint, or `nil`.
+    public init(_ reason: String, isPermanent: Bool = true, retryAfter: Duration? = nil) {
+        self.reason = reason
+        self.isPermanent = isPermanent
+        self.retryAfter = retryAfter
+    }
+
+    /// The reason, in one line. Control and format characters are escaped.
+    public var description: String { "the handshake was refused: \(reason.asMessage)" }
+}

@@ -1,0 +1,53 @@
+extension ClientOptions {
+    /// The options for establishing links.
+    ///
+    /// The client tries all addresses of a name, following RFC 8305 (Happy Eyeballs version 2): IPv6 first, then the
+    /// families alternate. An attempt at one address goes on while the next one starts. The client uses the first
+    /// attempt that succeeds and closes the others.
+    public struct Connecting: Sendable {
+        /// How long an attempt may take, from its start until its link is ready. Default 3 s.
+        ///
+        /// Name resolution, connecting to any of the addresses, the TLS handshake and `handshake.perform` share this
+        /// time. Restoring subscriptions is not counted: it is bounded by `handshake.timeout`. Raise `timeout` for
+        /// servers that are far away or slow to accept.
+        public var timeout: Duration = .seconds(3)
+        /// The delay between the attempt at one address of an endpoint and the attempt at the next. Default 250 ms (RFC
+        /// 8305 §8), clamped to 100 ms to 2 s.
+        ///
+        /// If an attempt fails, the next one starts at once. When every known address has failed, this is also how long
+        /// the client waits for addresses of the other family.
+        public var attemptDelay: Duration = .milliseconds(250)
+        /// How long the client waits for a name's IPv6 addresses when the IPv4 addresses are known first. Default 50 ms
+        /// (RFC 8305 §8), clamped to 0 to 2 s.
+        public var resolutionDelay: Duration = .milliseconds(50)
+        /// The IP address (not a name) to connect from, with a zone if it needs one: `fe80::1%eth0`. Default `nil`: the
+        /// system chooses.
+        ///
+        /// The server's addresses of the other family are skipped. An invalid or unusable address fails every attempt
+        /// with `TransportError.Code.invalidAddress`:
+        ///
+        /// - Text that is not an IP address, or a server without an address of its family, is a permanent failure:
+        ///   callers receive `unavailable` at once.
+        /// - An address that is not one of this host's is not permanent, because an interface may come up.
+        public var sourceAddress: String?
+        /// Whether small segments are sent at once (TCP_NODELAY). Default true.
+        ///
+        /// The client already writes requests in batches, so Nagle's algorithm would only add delay.
+        public var noDelay = true
+        /// How the kernel probes the server on an idle link (SO_KEEPALIVE), or `nil` for never. Default: after 60 s,
+        /// then every 10 s, three times.
+        public var keepAlive: KeepAliveOptions? = KeepAliveOptions()
+        /// How long written bytes may stay unacknowledged, or the server's receive window may stay full, before the
+        /// link is lost (TCP_USER_TIMEOUT, RFC 5482). Default 30 s; rounded up to whole milliseconds.
+        ///
+        /// `nil` uses the system's limit, about 15 minutes on Linux. Ignored on systems other than Linux.
+        ///
+        /// The default allows about seven retransmissions. It outlasts a route that changes or a Wi-Fi client that
+        /// roams, and it is shorter than a heartbeat's interval plus deadline. Raise it for a server that intentionally
+        /// stops reading for longer.
+        public var userTimeout: Duration? = .seconds(30)
+
+        /// Creates options with the default values.
+        public init() {}
+    }
+}
