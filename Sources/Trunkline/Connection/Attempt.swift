@@ -2,7 +2,8 @@
 ///
 /// A class, so that a connection without an attempt has no memory for one.
 final class Attempt {
-    let attempt: ReconnectMachine.Attempt
+    /// Its endpoint and numbers, as the machine has decided.
+    let decision: ReconnectMachine.Attempt
     /// When it began.
     let startedAt: Instant
     /// Connects to its endpoint; `nil` before it may begin, and once it has a link.
@@ -27,8 +28,8 @@ final class Attempt {
     /// Whether it waits for other links to close, because it must not overlap them.
     var isHeld = false
 
-    init(_ attempt: ReconnectMachine.Attempt, startedAt: Instant, initialPath: NetworkPath) {
-        (self.attempt, self.startedAt) = (attempt, startedAt)
+    init(_ decision: ReconnectMachine.Attempt, startedAt: Instant, initialPath: NetworkPath) {
+        (self.decision, self.startedAt) = (decision, startedAt)
         self.initialPath = initialPath
     }
 }

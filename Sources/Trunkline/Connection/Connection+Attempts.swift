@@ -115,8 +115,8 @@ extension Connection {
         // The addresses of an earlier attempt are kept until there are new ones.
         if !progress.addresses.isEmpty, progress.addresses != attempt.addresses {
             attempt.addresses = progress.addresses
-            pathView.addresses[attempt.attempt.endpoint] = progress.addresses
-            pathView.unresolved.remove(attempt.attempt.endpoint)
+            pathView.addresses[attempt.decision.endpoint] = progress.addresses
+            pathView.unresolved.remove(attempt.decision.endpoint)
             notePathsOfAttempt()
         }
         if attempt.firstPath == nil, let address = progress.firstAddress {
@@ -133,9 +133,9 @@ extension Connection {
         guard attempt?.isHeld == true, mayOverlap else { return }
         schedule { connection in
             guard let held = connection.attempt, held.isHeld, connection.mayOverlap else { return }
-            connection.attempt = connection.makeAttempt(held.attempt)
+            connection.attempt = connection.makeAttempt(held.decision)
             connection.notePathsOfAttempt()
-            connection.dial(held.attempt)
+            connection.dial(held.decision)
         }
     }
 
@@ -186,7 +186,7 @@ extension Connection {
     /// The attempt has a connected channel. Begins the handshake on it, if there is one.
     private func established(_ channel: DialedChannel) {
         let transport = channel.transport
-        guard let attempt = machine.attempt, let begun = self.attempt, begun.attempt == attempt else {
+        guard let attempt = machine.attempt, let begun = self.attempt, begun.decision == attempt else {
             return transport.close()
         }
         transport.handler = self

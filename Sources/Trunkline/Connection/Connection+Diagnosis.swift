@@ -231,7 +231,7 @@ extension Connection {
             reportEndByUs(.handshaking, handshaking)
         } else if let attempt {
             let phase = attempt.progress.phase ?? .connecting
-            let server = (attempt.attempt.endpoint, attempt.attempt.id, attempt.attempt.number)
+            let server = (attempt.decision.endpoint, attempt.decision.id, attempt.decision.number)
             report(phase, .closedLocally, nil, server, pathsOfAttempt)
         }
     }
@@ -240,7 +240,7 @@ extension Connection {
     var pathsOfAttempt: (before: NetworkPath, after: NetworkPath) {
         if let handshaking { return pathsAtEnd(of: handshaking) }
         guard let attempt else { return (.unknown, .unknown) }
-        guard let first = attempt.firstPath else { return (attempt.initialPath, path(to: attempt.attempt.endpoint)) }
+        guard let first = attempt.firstPath else { return (attempt.initialPath, path(to: attempt.decision.endpoint)) }
         return (first.path, path(to: first.address))
     }
 

@@ -157,13 +157,13 @@ extension Connection {
         }
         // An attempt that reads files, or waits for links to drain, has not begun to connect.
         guard let attempt, !attempt.isHeld, attempt.progress.phase != nil else { return false }
-        return change == .wake || paths(to: attempt.attempt.endpoint) != attempt.paths
+        return change == .wake || paths(to: attempt.decision.endpoint) != attempt.paths
             || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
     }
 
     /// Stores the paths on which the attempt relies.
     func notePathsOfAttempt() {
-        guard let endpoint = attempt?.attempt.endpoint else { return }
+        guard let endpoint = attempt?.decision.endpoint else { return }
         attempt?.paths = paths(to: endpoint)
         attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
     }
