@@ -1,6 +1,4 @@
-#if os(Linux)
-    import CTrunkline
-#endif
+import CTrunkline
 
 /// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
 /// table that held it.
@@ -40,6 +38,47 @@ package nonisolated(nonsending) func withContinuation<Value: Sendable>(
         unsafe body(Continuation(continuation))
     }
     tellThreadSanitizer(of: task, isResumed: false)
+    return value
+}
+
+// MARK: - Cancellation
+
+/// Something that tasks wait for, and whose waits can be cancelled.
+protocol CancellationReceiver: AnyObject, Sendable {
+    /// Cancels the waits with these numbers. Called on the thread that cancels the task, or on the thread of the task if
+    /// it is already cancelled when it begins to wait.
+    func cancelWaits(_ numbers: ClosedRange<UInt64>)
+}
+
+/// Suspends the calling task until the `Continuation` passed to `body` is resumed, as above. If the task is cancelled,
+/// tells `receiver` to cancel the waits with `numbers`: this may happen before `body` runs, and after the resumption.
+///
+/// Does what `withTaskCancellationHandler` does, with the same functions of the runtime, but in the async frame of the
+/// caller. `withTaskCancellationHandler` needs three more frames, and its closure, which is not isolated to the caller,
+/// switches executors three times. With it, a request took 8,230 instructions instead of 7,450 (pinned: 8,110 instead of
+/// 6,650), and with 65,536 requests in flight each of them took 3.3 KB of memory instead of 2.2.
+///
+/// Safe: the task that added the handler removes it, after everything that it added later, and `receiver` is alive until
+/// then.
+@inline(__always)
+nonisolated(nonsending) func withContinuation<Value: Sendable>(
+    cancelling receiver: some CancellationReceiver,
+    _ numbers: ClosedRange<UInt64>,
+    _ body: (Continuation<Value>) -> Void
+) async -> Value {
+    let handler = unsafe trunkline_add_cancellation_handler(
+        { receiver, first, last in
+            guard let receiver = unsafe receiver else { return }
+            let object = unsafe Unmanaged<AnyObject>.fromOpaque(receiver).takeUnretainedValue()
+            (object as? any CancellationReceiver)?.cancelWaits(first...last)
+        },
+        Unmanaged.passUnretained(receiver).toOpaque(),
+        numbers.lowerBound,
+        numbers.upperBound
+    )
+    let value = await withContinuation(body)
+    unsafe trunkline_remove_cancellation_handler(handler)
+    withExtendedLifetime(receiver) {}
     return value
 }
 

@@ -12,6 +12,7 @@ struct Counts {
 
     private static let requests = 40_000
     private static let rounds = 5
+    private static let callers = 4096
     /// Below 1,024, the usual limit of open files.
     private static let connections = 500
 
@@ -38,7 +39,9 @@ struct Counts {
                 for _ in 0..<rounds { allocations.append(try await run.measured().allocationsPerRequest ?? 0) }
                 values.append(("allocations per request, \(name)", median(allocations)))
             }
-            values.append(("bytes per idle connection", try await bytesPerConnection(port)))
+            var bytes: [Double] = []
+            for _ in 0..<3 { bytes.append(try await bytesPerConnection(port)) }
+            values.append(("bytes per idle connection", median(bytes)))
             return values
         }
         counts.values += try await ChildProcess.withServer("serve-secured") { line in
@@ -47,7 +50,11 @@ struct Counts {
             return [("bytes per idle connection, TLS", bytes)]
         }
         counts.values += try await withPort("serve-sink") { port in
-            [("allocations per message, one-way", try await allocationsPerMessage(port))]
+            [
+                ("allocations per message, one-way", try await allocationsPerMessage(port)),
+                ("bytes per request in flight, ordinary", try await bytesPerRequest(port, isPinned: false)),
+                ("bytes per request in flight, pinned", try await bytesPerRequest(port, isPinned: true)),
+            ]
         }
         return counts
     }
@@ -71,6 +78,28 @@ struct Counts {
         let count = Usage.now.allocations - start
         await client.close()
         return Double(count) / Double(requests)
+    }
+
+    /// The memory of a request that is written and has no response yet, with the task of its caller.
+    private static func bytesPerRequest(_ port: UInt16, isPinned: Bool) async throws -> Double {
+        let client = Client(to: .host("127.0.0.1", port: port), speaking: .standard)
+        let request = Request(type: Run.type, body: Bodies(size: 64)[0])
+        try await client.post(request)
+        let start = trunkline_bench_bytes_in_use()
+        let executor = isPinned ? client.executor : nil
+        return try await withThrowingDiscardingTaskGroup { group in
+            for _ in 0..<callers {
+                group.addTask(executorPreference: executor) {
+                    // The server never answers: the calls end when the client is closed.
+                    _ = try? await client.send(request, timeout: .never)
+                }
+            }
+            while await client.metrics.heldSerials < callers { try await Task.sleep(for: .milliseconds(1)) }
+            while await client.metrics.connection.bytesToWrite > 0 { try await Task.sleep(for: .milliseconds(1)) }
+            let end = trunkline_bench_bytes_in_use()
+            await client.closeNow()
+            return Double(end - start) / Double(callers)
+        }
     }
 
     /// The memory of a client whose connection has answered a request and is idle. Memory of the kernel is not counted.

@@ -42,7 +42,7 @@ protocol CommandQueueOwner: AnyObject, Sendable {
 ///
 /// A cancellation that is queued before its request has no effect, so it is queued again after it. Requests of callers on the event loop need
 /// no lock while the queue is empty. They are taken before commands that are queued later.
-final class CommandQueue: LoopWork {
+final class CommandQueue: LoopWork, CancellationReceiver {
     private struct LoopSide {
         /// The commands that were added on the event loop.
         var items: [Command] = []
@@ -109,6 +109,10 @@ final class CommandQueue: LoopWork {
         }
         take(&batch)
         unsafe onLoop.spare = batch
+    }
+
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) {
+        post(.cancel(RequestID(numbers.lowerBound)...RequestID(numbers.upperBound)))
     }
 
     /// Hands `items` over and empties the array. Its capacity is kept unless it is large.

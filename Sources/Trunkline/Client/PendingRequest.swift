@@ -52,7 +52,7 @@ public enum RequestState: Sendable, Hashable {
 }
 
 /// The state of a request, shared by the client and the holders of its `PendingRequest`.
-final class RequestHandle: Sendable {
+final class RequestHandle: CancellationReceiver {
     private struct Progress {
         var state = RequestState.queued
         var serial: SerialNumber?
@@ -87,21 +87,20 @@ final class RequestHandle: Sendable {
 
     /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome {
-        await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let outcome = progress.withLock { progress in
-                    if progress.outcome == nil {
-                        progress.lastWaiter += 1
-                        progress.waiters[progress.lastWaiter] = continuation
-                    }
-                    return progress.outcome
+        await withContinuation(cancelling: self, 0...0) { continuation in
+            let outcome = progress.withLock { progress in
+                if progress.outcome == nil {
+                    progress.lastWaiter += 1
+                    progress.waiters[progress.lastWaiter] = continuation
                 }
-                if let outcome { continuation.resume(returning: outcome) }
+                return progress.outcome
             }
-        } onCancel: {
-            onCancel()
+            if let outcome { continuation.resume(returning: outcome) }
         }
     }
+
+    /// Cancels the request, for all that wait for it.
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) { onCancel() }
 
     // MARK: For the client
 

@@ -1,5 +1,5 @@
 /// Carries pushes from the event loop to the tasks that iterate one stream.
-final class PushChannel: Sendable {
+final class PushChannel: CancellationReceiver {
     /// A reader, and what it receives.
     private typealias Served = (Continuation<Push?>, Push?)
 
@@ -148,22 +148,22 @@ final class PushChannel: Sendable {
             state.lastWaiter += 1
             return state.lastWaiter
         }
-        let element: Push? = await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let (isReady, element) = state.withLock { state -> (Bool, Push?) in
-                    if Task.isCancelled { return (true, nil) }
-                    if let element = state.take() { return (true, element) }
-                    if state.isFinished { return (true, nil) }
-                    state.waiters[id] = continuation
-                    return (false, nil)
-                }
-                if isReady { continuation.resume(returning: element) }
+        let element: Push? = await withContinuation(cancelling: self, id...id) { continuation in
+            let (isReady, element) = state.withLock { state -> (Bool, Push?) in
+                if Task.isCancelled { return (true, nil) }
+                if let element = state.take() { return (true, element) }
+                if state.isFinished { return (true, nil) }
+                state.waiters[id] = continuation
+                return (false, nil)
             }
-        } onCancel: {
-            state.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: nil)
+            if isReady { continuation.resume(returning: element) }
         }
         if state.withLock({ $0.mayResumeReading() }) { commandQueue.post(.resumeReading) }
         return element
+    }
+
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) {
+        state.withLock { $0.waiters.removeValue(forKey: numbers.lowerBound) }?.resume(returning: nil)
     }
 
     /// Ends the channel because the stream was finished or can no longer be iterated.

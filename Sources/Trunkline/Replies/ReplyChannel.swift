@@ -1,5 +1,5 @@
 /// Carries the parts of one reply from the event loop to the task that reads the stream.
-final class ReplyChannel: Sendable {
+final class ReplyChannel: CancellationReceiver {
     /// What a reader receives: an element, the end (`nil`), or the failure.
     typealias Element = Result<Response?, ClientError>
 
@@ -161,18 +161,13 @@ final class ReplyChannel: Sendable {
             state.lastWaiter += 1
             return state.lastWaiter
         }
-        let element: Element = await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let element = state.withLock { state -> Element? in
-                    if let element = state.take() { return element }
-                    state.waiters[id] = (continuation, loop.now)
-                    return nil
-                }
-                if let element { continuation.resume(returning: element) }
+        let element: Element = await withContinuation(cancelling: self, id...id) { continuation in
+            let element = state.withLock { state -> Element? in
+                if let element = state.take() { return element }
+                state.waiters[id] = (continuation, loop.now)
+                return nil
             }
-        } onCancel: {
-            // The event loop then delivers the outcome of the request, which ends the wait.
-            abandon()
+            if let element { continuation.resume(returning: element) }
         }
         if state.withLock({ $0.mayResumeReading() }) { commandQueue.post(.resumeReading) }
         return try element.get()
@@ -196,15 +191,11 @@ final class ReplyChannel: Sendable {
         // A call that ended without a request has an ending.
         guard let requestID else { throw .replyEnded }
         let id = commandQueue.nextRequestPartID()
-        let error = await withTaskCancellationHandler {
-            await withContinuation { continuation in
-                let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
-                commandQueue.postRequest(.addPart(requestPart, self))
-                // As in `Client.outcome`: a cancel command that came before had no effect.
-                if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
-            }
-        } onCancel: {
-            commandQueue.post(.cancel(id...id))
+        let error = await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation in
+            let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
+            commandQueue.postRequest(.addPart(requestPart, self))
+            // As in `Client.outcome`: a cancel command that came before had no effect.
+            if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
         }
         if let error { throw error }
     }
@@ -214,6 +205,9 @@ final class ReplyChannel: Sendable {
         abandon()
         state.withLock { $0.isSilent = true }
     }
+
+    /// The reader's task is cancelled. The event loop then delivers the outcome of the request, which ends the wait.
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) { abandon() }
 
     /// Gives up the rest of the reply: discards what has arrived, and cancels the request.
     func abandon() {
