@@ -7,15 +7,10 @@
 /// }
 /// ```
 ///
-/// When the deadline passes, requests in `operation` are cancelled as if their task were cancelled, and cancel frames
-/// are sent. This function returns only when `operation` has returned. So an operation that ignores cancellation delays
-/// the return. Everything in this package responds to cancellation.
-///
-/// The deadline is that of `clock`, which knows nothing of sockets: if the process was stopped when it passed, requests
-/// may be cancelled whose responses have arrived. The `timeout` of a call reads them first (<doc:Guarantees>).
-///
-/// `operation` runs in a child task. To run it on an actor, name the actor: `{ @MainActor in … }`. The closure is
-/// `@Sendable`: capture the value of a `var` (`{ [request] in … }`), or use a constant.
+/// The function returns only when `operation` has returned. So an operation that ignores cancellation delays the
+/// return. Unlike the `timeout` of a call, the deadline may cancel requests whose responses have arrived, if the
+/// process was stopped when it passed (<doc:Guarantees>). `operation` runs in a child task. See
+/// <doc:Requests#Deadlines>.
 ///
 /// - Parameters:
 ///   - timeout: The time that `operation` has, counted from the call; at most a hundred years. If it is zero or

@@ -4,18 +4,10 @@
 /// let rates = try await client.send(getRates, cache: .for(.seconds(60)))
 /// ```
 ///
-/// | Policy | A cached response exists | There is none, or it is too old |
-/// |---|---|---|
-/// | `.for(.seconds(60))` | returns it if it is younger than 60 s | sends the request |
-/// | `.reloadIgnoringCache` | sends the request | sends the request |
-/// | `.returnCacheElseFail` | returns it, whatever its age | fails with `notCached`, fate `notSent` |
-/// | `.staleIfUnavailable` | sends the request; returns it if the server cannot be reached | sends the request |
-/// | `.staleIfUnavailable(freshFor: .seconds(60))` | returns it if it is younger than 60 s; otherwise as `.staleIfUnavailable` | sends the request |
-///
 /// Calls that send the same request at the same time are coalesced into one request: see
 /// ``Client/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any policy.
 /// Errors, error responses, malformed responses and responses that the codec forbids (``CachingCodec/mayCache(_:)``)
-/// are not cached. The age of a response counts from its receipt. See <doc:Caching>.
+/// are not cached. The age of a response counts from its receipt. <doc:Caching> compares the policies.
 public struct CachePolicy: Sendable, Hashable {
     /// The permitted age of a response.
     enum Age: Sendable, Hashable {

@@ -37,12 +37,10 @@ extension Client {
     ///
     /// `states` yields `ready` with `endpoint` when its link is in use.
     ///
-    /// - If there is a link to another endpoint, this is a planned change: the client establishes the next link,
-    ///   completes its handshake and restores the subscriptions. Then it switches to the next link and drains the
-    ///   present one. No request waits, unless `options.failover.overlap` is `.never`. If an attempt fails, the present
-    ///   link stays, and the client tries `endpoint` again after the wait of `options.reconnecting.policy`. If the
-    ///   policy gives up, if `maximumAttempts` attempts have failed, or if an attempt fails permanently (for example
-    ///   because of an invalid certificate), the client stays where it is.
+    /// - If there is a link to another endpoint, this is a planned change (<doc:ConnectionStates#Planned-changes>): no
+    ///   request waits, unless `options.failover.overlap` is `.never`. If an attempt fails, the present link stays, and
+    ///   the client tries `endpoint` again, unless the failure is permanent, the policy gives up, or `maximumAttempts`
+    ///   attempts have failed.
     /// - If there is a link to `endpoint`, a planned change in progress ends, and the link stays.
     /// - During an attempt at another endpoint or a wait, an attempt at `endpoint` starts at once. If it fails, the
     ///   client tries the other endpoints.
@@ -86,12 +84,11 @@ extension Client {
     /// history of failures. Endpoints that a handshake added (`Handshaker.addEndpoints(_:)`) are removed too, unless
     /// they are in the new list.
     ///
-    /// - If there is a link to an endpoint that is not in the list, a planned change replaces it, as described for
-    ///   ``Client/switchEndpoint(to:)``. The client tries every endpoint of the list before it waits for the first
-    ///   time.
+    /// - A link to an endpoint that is not in the list is replaced by a planned change
+    ///   (<doc:ConnectionStates#Planned-changes>). The client tries every endpoint of the list before it waits for the
+    ///   first time.
     /// - An attempt at an endpoint that is not in the list ends, and the next attempt starts at once.
-    /// - A wait between attempts continues, so that clients that receive the address of a new server at the same time
-    ///   do not all connect at once. While there is no route (`noNetwork`), an attempt starts at once.
+    /// - A wait between attempts continues. While there is no route (`noNetwork`), an attempt starts at once.
     /// - If the list is empty, the link stays until it is lost. From then on, calls that need a link fail with
     ///   `unavailable`.
     ///

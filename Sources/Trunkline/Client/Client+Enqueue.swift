@@ -4,28 +4,17 @@ import Synchronization
 extension Client {
     /// Accepts a one-way message for sending and returns, usually immediately.
     ///
-    /// The call waits neither for a link nor until the message is written. It costs much less than `post`. Use it for
-    /// messages that are made one at a time and that may be lost, such as metrics, log lines or positions.
-    ///
-    /// Accepted messages go out in the order of the calls, together with those of `post` and `send`. While there is no
-    /// link, they wait for one. If a link is lost, messages of which no byte was written go out on the next link.
-    ///
-    /// **Back-pressure.** The client accepts a message if the accepted messages that are not yet written, together with
-    /// this one, are at most `options.requests.maximumWaiting` (1,000,000) and take at most
-    /// `options.outbound.highWatermark` bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. A
-    /// message counts as its body, its named byte fields and 32 bytes. If all accepted messages are written, a message
-    /// of any size is accepted. Otherwise the call waits until the message can go out, after those that already wait.
-    /// Cancellation ends this wait, and the message is not sent. A message that was accepted cannot be cancelled by its
-    /// caller.
-    ///
-    /// **Delivery.** A message is sent at most once, unless `options.requests.retry` is `.idempotent`.
+    /// The call waits neither for a link nor until the message is written. Accepted messages go out in the order of the
+    /// calls, together with those of `post` and `send`. A message is sent at most once, unless `options.requests.retry`
+    /// is `.idempotent`. An accepted message that fails later is counted in `metrics.failedMessages`, without a reason.
     /// ``Client/close()`` writes the messages accepted before it. ``Client/closeNow()`` discards them, and so does
     /// deallocating the client.
     ///
-    /// **Failures.** An accepted message that fails later is counted in `metrics.failedMessages`, without a reason.
-    /// For example, a message is encoded when it is written, on the event loop, and the codec may be unable to encode
-    /// it. To find the reason, send the same message with ``Client/post(_:timeout:options:)``, which throws
-    /// `invalidRequest` with the codec's ``FrameError`` as its cause.
+    /// **Back-pressure.** The call waits while the accepted messages that are not yet written, together with this one,
+    /// are more than `options.requests.maximumWaiting` (1,000,000) or take more than `options.outbound.highWatermark`
+    /// bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. Cancellation ends this wait, and the
+    /// message is not sent. A message that was accepted cannot be cancelled by its caller. See
+    /// <doc:Requests#One-way-messages>.
     ///
     /// - Parameters:
     ///   - request: The message.

@@ -64,23 +64,9 @@ extension Client {
     /// Connects and returns when the client is closed. Cancelling the task closes the client as ``Client/close()``
     /// does.
     ///
-    /// The method has the signature that service lifecycle frameworks call. It does not throw: a failure to connect is
-    /// reported by ``Client/states`` and ``Client/disconnects``, and the client continues as its reconnect policy says.
-    ///
-    /// For a `ServiceGroup` of swift-service-lifecycle, wrap the client in a service, as below. It is not enough to
-    /// declare that `Client` conforms to `Service`: this package does not depend on swift-service-lifecycle, so `run()`
-    /// alone does not return on graceful shutdown.
-    ///
-    /// ```swift
-    /// struct ClientService: Service {
-    ///     let client: Client
-    ///     func run() async throws { try await cancelWhenGracefulShutdown { try await client.run() } }
-    /// }
-    /// ```
-    ///
-    /// On graceful shutdown, requests in flight finish within `options.requests.drainTimeout` (30 s), new requests fail
-    /// with `closed`, fate `notSent`, and the service returns, at most 2 s later if observers are slow. List it before the services that use the client: a group
-    /// shuts down in reverse order.
+    /// The method has the signature that service lifecycle frameworks call; <doc:Bridges#Lifecycle> has a service for a
+    /// `ServiceGroup`. It does not throw: a failure to connect is reported by ``Client/states`` and
+    /// ``Client/disconnects``, and the client continues as its reconnect policy says.
     public nonisolated func run() async throws {
         let id = nextRequestID()
         await withTaskCancellationHandler {

@@ -19,18 +19,13 @@ public struct Subscription: Sendable {
 
 /// Subscriptions: requests that are repeated on every new link before it is ready.
 extension Client {
-    /// Sends a request and, once the server has accepted it, repeats it on every new link, so that pushes continue
-    /// after a reconnect.
-    ///
-    /// The request is repeated before the new link becomes `ready` (`options.handshake.restore`).
+    /// Sends a request and, once the server has accepted it, repeats it on every new link, before that becomes `ready`
+    /// (`options.handshake.restore`). So pushes continue after a reconnect.
     ///
     /// The server may receive the request twice: if a new link becomes ready during this call, the request is sent on
-    /// that link too. The call sends the request at most twice, however often links change, and no handshake repeats it
-    /// before the call has returned. (The first of the two may be retried, if `options.requests.retry` is
-    /// `.idempotent`.) The subscription is valid as soon as the server has accepted the first request: if the second
-    /// link ends or drains before the server answers on it, or if yet another link has become ready, the call succeeds,
-    /// and the next link restores the subscription. In the latter case the present link is replaced, at once or after a
-    /// planned change that is under way. Until then it delivers no pushes of this subscription.
+    /// that link too. The call sends it at most twice, however often links change (the first of the two may be retried,
+    /// if `options.requests.retry` is `.idempotent`), and no handshake repeats it before the call has returned.
+    /// <doc:StayingConnected#Subscriptions> describes when the call succeeds although links change.
     ///
     /// If the call throws, nothing is registered, and its fate is that of both requests: it is `notSent` only if the
     /// server has received neither.

@@ -15,28 +15,15 @@ extension ClientOptions {
         /// The maximum number of requests on which the server may be working. Further requests wait their turn, within
         /// their deadlines. Default 65,536, at least 1.
         ///
-        /// These count:
-        ///
-        /// - A request in flight: queued on a link, or written and not yet answered.
-        /// - A request that was cancelled or timed out after its first byte was written. It counts until the server
-        ///   answers it, its ``quarantine`` ends or its link ends (`Client.Metrics.abandoned`).
-        /// - A one-way message until it is written.
-        ///
-        /// A request that is cancelled before its first byte was written no longer counts.
-        ///
-        /// With a limit of 1, for half-duplex servers, the server never receives a second request before it has
-        /// answered the first, the quarantine of the first is over, or the link has ended. While an abandoned request
-        /// holds the only place, the others wait within their own deadlines. Two things are not held back:
-        ///
-        /// - Heartbeats, including those sent as requests. For a server that must not receive one while it works, set
-        ///   no heartbeat, or set `liveness.probeAfter` to `nil` and `liveness.interval` above the time of the slowest
-        ///   request.
-        /// - The handshake and the restoration of subscriptions on a new link while a draining link still has a request
-        ///   in flight.
+        /// A request counts while it is queued on a link, or written and not yet answered. If it is cancelled or times
+        /// out after its first byte was written, it counts until the server answers it, its ``quarantine`` ends or its
+        /// link ends (`Client.Metrics.abandoned`); if it ends before that byte, it no longer counts. A one-way message
+        /// counts until it is written. Heartbeats, and the handshake and the restoration of subscriptions on a new
+        /// link, are not held back.
         ///
         /// Limits below 1,024 are assumed to protect the server: requests on draining links count, too, and the link is
         /// never replaced because of the limit. When a limit of 1,024 or more is reached and abandoned requests hold at
-        /// least half of it, the link is replaced, as if serial numbers had run out (see ``quarantine``).
+        /// least half of it, the link is replaced. See <doc:Requests#Abandoned-requests>.
         public var maximumInFlight = 65_536
         /// The maximum number of requests that wait for a link or for their turn. A further request fails with
         /// `overloaded`, fate `notSent`. Default 1,000,000.
@@ -76,14 +63,8 @@ extension ClientOptions {
         /// out after its first byte was written. Default 60 s.
         ///
         /// During this time its serial number is not reused, and it counts against ``maximumInFlight``. The quarantine
-        /// ends early when the server answers. A part of the reply restarts it.
-        ///
-        /// Serial numbers belong to a link. With 65,536 of them, a link supports 65,536 / 60 s = 1,092 abandoned
-        /// requests per second that are never answered. When requests have found no free serial for 250 ms and
-        /// abandoned requests hold at least half of the serials, the link is replaced: all serials are free on the next
-        /// link, and the old one drains. Unless the server answers something, further replacements come at the pace of
-        /// `reconnecting.policy`. A call with `waitsForReady: false` that finds no free serial fails with `overloaded`,
-        /// fate `notSent`.
+        /// ends early when the server answers. A part of the reply restarts it. If abandoned requests use up the
+        /// serials of a link, the link is replaced: see <doc:Requests#Running-out-of-serials>.
         ///
         /// Protocols matched in order have no serials. There an abandoned request holds its place until it is answered
         /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for

@@ -16,20 +16,9 @@ extension ClientOptions {
         /// The closure that restores the subscriptions of the client on a new link, after ``perform``.
         ///
         /// It receives the requests of ``Client/subscribe(_:timeout:)->_`` in the order in which they were made. The
-        /// messages of ``Client/subscribe(posting:timeout:)`` have been written by then.
-        ///
-        /// By default it sends all requests, at most ``maximumInFlight`` at a time. If the server rejects one of them,
-        /// the attempt fails and is repeated. To keep the link instead, send them with ``Handshaker/send(all:)`` and
-        /// ignore rejections:
-        ///
-        /// ```swift
-        /// options.handshake.restore = { handshaker, subscriptions in
-        ///     let outcomes = await handshaker.send(all: subscriptions)
-        ///     for case .failure(let error) in outcomes where error.code != .rejected {
-        ///         throw error
-        ///     }
-        /// }
-        /// ```
+        /// messages of ``Client/subscribe(posting:timeout:)`` have been written by then. By default it sends all
+        /// requests, at most ``maximumInFlight`` at a time. If the server rejects one of them, the attempt fails and is
+        /// repeated. To keep the link instead, see <doc:ServerSettings#Servers-with-hundreds-of-subscriptions>.
         public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
             try await handshaker.restore(subscriptions)
         }

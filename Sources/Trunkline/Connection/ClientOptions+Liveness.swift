@@ -2,30 +2,17 @@ extension ClientOptions {
     /// The options for detecting links that are dead although TCP has not reported it.
     ///
     /// **With pings that are answered** (`.pingPong`), a dead link is detected within ``interval`` plus ``deadline`` of
-    /// the last complete frame. The link is replaced, and requests written to it fail with `connectionLost`, fate
-    /// `unknown`, cause `TransportError.Code.halfOpen`. Received bytes alone do not count as progress: otherwise the
-    /// client would keep a link that has lost framing as long as a few bytes arrive. A frame that is incomplete for
-    /// longer than `deadline` has to grow at ``minimumRate``.
+    /// the last complete frame. Requests written to it fail with `connectionLost`, fate `unknown`, cause
+    /// `TransportError.Code.halfOpen`.
     ///
     /// **Without pings that are answered** (`.none`, `.oneWay`, a codec without a ping), a link is lost at once if a
-    /// frame is incomplete for longer than `deadline` and grows too slowly. It is also replaced when ``maximumStalls``
-    /// requests in a row time out without a frame in between.
+    /// frame is incomplete for longer than `deadline` and grows more slowly than ``minimumRate``. It is also replaced
+    /// when ``maximumStalls`` requests in a row time out without a frame in between.
     ///
-    /// **While the client does not read a link**, it does not check whether the link is dead. The client does not read
-    /// when `inbound.maximumHeld` is reached because of a `.suspendReading` buffer, or because no task requests a frame in
-    /// ``Connection/withFrames(_:)``. The time without progress counts from when reading resumes.
-    /// Meanwhile the server's pings stay unanswered. A clean end is noticed when reading resumes. A broken connection
-    /// (a reset, or a link that the kernel gave up because of `connecting.keepAlive` or `connecting.userTimeout`) is
-    /// noticed by a failed write, or within `interval`.
-    ///
-    /// After the process or the machine slept, a link is not lost at once: the client sends a ping first and waits for
-    /// the whole deadline.
-    ///
-    /// Pings and checks may be late by a twentieth of the shortest of ``interval``, ``deadline``, ``probeAfter`` and
-    /// ``speakAfter``, at most 250 ms. So an event loop wakes up once for many idle connections.
-    ///
-    /// A dead link counts as a failure of the endpoint, and so does a link that was replaced because ``maximumStalls``
-    /// requests timed out without a frame in between. The next attempt goes to another endpoint, if there is one.
+    /// Both count as failures of the endpoint: the next attempt goes to another one, if there is one. While the client
+    /// does not read a link, it does not check it. Pings and checks may be late by a twentieth of the shortest of
+    /// ``interval``, ``deadline``, ``probeAfter`` and ``speakAfter``, at most 250 ms. See
+    /// <doc:StayingConnected#Heartbeats-and-liveness>.
     public struct Liveness: Sendable {
         /// Which pings the client sends on an idle link. Default `.pingPong`; with a codec that has no ping, nothing is
         /// sent.
@@ -75,28 +62,15 @@ extension ClientOptions {
         /// How many times in a row the server may fail to answer before the link is replaced, or `nil` for no limit.
         /// Default 3, at least 1.
         ///
-        /// **Without pings that are answered**, this is the number of requests that time out in a row without any frame
-        /// in between. A request counts if it was written, or if it waited for its turn because of one that timed out.
-        /// The replaced link drains, so requests whose deadline has not passed may still be answered. The replacement
-        /// counts as a failure of the endpoint, so the client moves from a server that hangs to the next endpoint.
-        ///
-        /// - Very short timeouts do not show that the server hangs, so the last timeout must come at least
-        ///   ``probeAfter`` (``deadline`` if that is `nil`) after the first.
-        /// - These requests do not count: cancelled requests, requests that time out while a `.suspendReading` buffer
-        ///   holds back their responses, and, in protocols matched in order, requests after one whose deadline has not
-        ///   passed.
-        /// - A link that is lost does not restart the count. A link that the client ends itself does.
-        ///
-        /// **In protocols matched in order**, with or without a ping, this is also the number of times in a row that
-        /// all requests in flight on a link may time out. The count restarts when every request on the link has been
-        /// answered, however late. When the limit is reached, the client replaces the link with another one to the same
-        /// server or, if no frame was received either, to the next endpoint.
-        ///
-        /// This detects a server that omitted a response. Each later response is then matched with the request
-        /// before its own, and the last request in flight receives none, so it times out. Replacing such a link loses
-        /// no request, because none is in flight; pushes between the two links may be lost. A server that answers every
-        /// request too late, while there is always another request, looks the same: set a longer timeout for its
-        /// requests, or set no limit.
+        /// - **Without pings that are answered**: the number of requests that time out in a row without any frame in
+        ///   between, the last at least ``probeAfter`` (``deadline`` if that is `nil`) after the first. A request
+        ///   counts if it was written, or if it waited for its turn because of one that timed out. The link drains, and
+        ///   the client moves to the next endpoint. <doc:ConnectionStates#Progress> lists the timeouts that do not
+        ///   count.
+        /// - **In protocols matched in order**, with or without a ping: also the number of times in a row that all
+        ///   requests in flight on a link may time out. The count restarts when every request on the link has been
+        ///   answered, however late. The next link goes to the same server or, if no frame was received either, to the
+        ///   next endpoint. See <doc:Requests#Protocols-matched-in-order>.
         public var maximumStalls: Int? = 3
 
         /// Creates options with the default values.

@@ -22,11 +22,7 @@ extension Connection {
     /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
     ///
     /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
-    /// once.
-    ///
-    /// The socket stays open after the call, for up to 1 s, until the peer closes its side: closing it earlier could
-    /// destroy bytes that the peer has not read yet. Over TLS, if the peer reads slowly, the socket stays open for up
-    /// to 30 s, until the kernel has accepted all encrypted bytes.
+    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates>).
     public func close() async {
         entered { $0.beginClosing() }
         await withTaskCancellationHandler {

@@ -1,21 +1,13 @@
-/// The state of a connection.
+/// The state of a connection. <doc:ConnectionStates> has all transitions.
 ///
 ///     idle ──► resolving ──► connecting (──► securing) ──► handshaking ──► ready ──► draining ──► closed
 ///      ▲           ▲             │ fails       │ fails       │ lost
 ///      │ gives up  │             ▼             ▼             │
 ///      └───────────┴────────── waiting ◄─────────────────────┘
 ///
-/// - When an attempt fails, the next endpoint is tried at once. After every endpoint was tried, the state is `waiting`.
-///   If this host, not the server, reports the failure, and no route leads to any endpoint, the state is `noNetwork` at
-///   once.
-/// - A planned change establishes the next link while the state stays `ready`. Then the state is `ready` with the
-///   session number of the next link.
-/// - ``Client/suspend()`` leads from every state except `draining` and `closed` to `suspended`. ``Client/resume()``
-///   leads back to `idle` or to an attempt.
-/// - ``Client/close()`` leads from every state to `closed`: at once if no request is in flight or queued, otherwise
-///   through `draining`.
-///
-/// See <doc:ConnectionStates> for all transitions.
+/// A planned change establishes the next link while the state stays `ready`. ``Client/suspend()`` leads from every
+/// state except `draining` and `closed` to `suspended`, and ``Client/close()`` from every state to `closed`: at once if
+/// no request is in flight or queued, otherwise through `draining`.
 @nonexhaustive
 public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
     /// No link exists, and none is needed: there was no request yet, the link was closed and is no longer needed, or

@@ -11,10 +11,7 @@
 /// ```
 ///
 /// A handshaker is valid while the handshake runs. After that its methods throw `closed`, fate `notSent`, or have no
-/// effect.
-///
-/// Its requests use serial numbers from the last quarter of the range. The client uses other serials first, so a
-/// duplicate response does not match a later request.
+/// effect. See <doc:StayingConnected#The-handshake> and <doc:DescribingYourProtocol#Frames-during-a-handshake>.
 public struct Handshaker: Sendable {
     /// The server's endpoint.
     public let endpoint: Endpoint
@@ -125,16 +122,15 @@ public struct Handshaker: Sendable {
         try await connection.setDefaults(from: frame, session).get()
     }
 
-    /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete.
+    /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete. See
+    /// <doc:TLS#STARTTLS>.
     ///
     /// Call this method after the server has agreed, in plaintext, to begin TLS. If the server does not agree, throw a
     /// ``HandshakeRefusal``: a handshake that returns without calling this method continues in plaintext.
     ///
-    /// Plaintext that follows the server's agreement may come from an attacker, so it ends the attempt as a protocol
-    /// violation. An earlier frame that the handshake did not request ends it in the same way.
-    ///
-    /// The link continues with a new copy of the codec: what a codec has kept of the plaintext, such as a part of a frame
-    /// that it has discarded from its input, does not survive. Only the values of `setDefault` are set again.
+    /// Plaintext that follows the server's agreement ends the attempt as a protocol violation, and so does an earlier
+    /// frame that the handshake did not request. The link continues with a new copy of the codec, in which only the
+    /// values of `setDefault` are set again.
     ///
     /// - Throws:
     ///   - `connectionLost`, with the cause: the TLS handshake failed. This ends the attempt.

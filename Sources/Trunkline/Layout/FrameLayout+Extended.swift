@@ -1,19 +1,7 @@
 extension FrameCodec where Self == FrameLayout {
-    /// The standard header with a version, a content type and a checksum. Integers are big-endian, and a frame has at
-    /// most 16 MiB.
-    ///
-    /// | offset | size | field |
-    /// |---|---|---|
-    /// | 0 | 4 | type |
-    /// | 4 | 4 | protocol version, 1 unless set: `frame["version"]` |
-    /// | 8 | 4 | serial |
-    /// | 12 | 4 | content type, 0 unless set: `frame["contentType"]` |
-    /// | 16 | 32 | SHA-256 of the body |
-    /// | 48 | 4 | length of the body in bytes |
-    /// | 52 | n | body |
-    ///
-    /// Content types are 0 for bytes, 1 for JSON, 2 for protobuf and 3 for HTTP. Types and serials are those of
-    /// ``standard``.
+    /// The standard header with a version (`frame["version"]`, default 1), a content type (`frame["contentType"]`,
+    /// default 0) and the SHA-256 of the body. Integers are big-endian, and a frame has at most 16 MiB. Types and
+    /// serials are those of ``standard``. <doc:FormatReference#extended> has the byte table and the content types.
     ///
     /// - Warning: The digest covers only the body. A wrong bit in the type, the serial or a named field is not
     ///   detected. Use TLS or, if you choose the format, `.checked(over: .headerAndBody)`.

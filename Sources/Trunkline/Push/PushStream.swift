@@ -32,29 +32,14 @@ public struct PushBuffering: Sendable {
         case dropOldest
         /// Drops the new push and puts an element `.dropped` in its place.
         case dropNewest
-        /// Suspends reading until the reader has caught up. *Responses to requests wait too*.
+        /// Suspends reading until the reader has caught up. *Responses to requests wait too*, and a reader that waits
+        /// for one before it reads on is blocked until the deadline of that request.
         ///
-        /// Responses must not overtake the pushes that came before them, so the client delivers no frames at all in the
-        /// meantime. A reader that waits for a response before it reads on is therefore blocked until the deadline of
-        /// that request.
-        ///
-        /// The client continues to read from the socket for heartbeats: it answers the server's pings and notices a
-        /// dead link. It holds the other frames, up to `options.inbound.maximumHeld` (1 MiB). When that is full, it
-        /// reads nothing, TCP slows down the server, and the server's pings are not answered;
-        /// ``ClientOptions/Liveness`` describes which failures are still detected. Draining links are not read in the
-        /// meantime. When reading resumes, the held frames and what was read together with the push that filled the
-        /// buffer (at most 1 MiB) are added to the buffer.
-        ///
-        /// What came during a handshake (at most 8 MiB) is added as well when its link is ready.
-        ///
-        /// *On one link nothing is dropped.* A link that is lost or replaced meanwhile hands over what it holds, so that
-        /// the responses among it reach their callers; pushes are added to the buffer. All links together may hand over
-        /// `inbound.maximumHeld` and 1 MiB more until the reader has caught up. The next link holds only what is left
-        /// of `maximumHeld`, so it may be read later or not at all. What a lost link holds beyond that is dropped, with
-        /// an element `.dropped` in its place.
-        ///
-        /// If the server closes links that do not answer its pings, choose another policy or make sure that the reader
-        /// is fast enough.
+        /// The client answers the server's pings and holds other frames, up to `options.inbound.maximumHeld` (1 MiB).
+        /// When that is full, it reads nothing, and the server's pings are not answered. On one link nothing is
+        /// dropped. Links that are lost or replaced meanwhile hand over what they hold, all together at most
+        /// `inbound.maximumHeld` and 1 MiB more; the rest is dropped, with an element `.dropped` in its place. See
+        /// <doc:StreamsUploadsAndPushes#Full-buffers>.
         case suspendReading
     }
 
@@ -95,25 +80,15 @@ public struct PushBuffering: Sendable {
 }
 
 /// A sequence of the server's pushes, from the creation of the stream until `finish()` or the end of the client, across
-/// reconnects.
+/// reconnects. See <doc:StreamsUploadsAndPushes#Pushes>.
 ///
 /// The pushes of one link come in order. During a planned change, the pushes of two links may alternate
-/// (``PushMessage/session``).
+/// (``PushMessage/session``). The stream does not throw: where pushes are missing, it has an element `.dropped`.
 ///
-/// The stream does not throw: where pushes are missing, it has an element `.dropped`. When the client is closed or
-/// deallocated, the stream ends after the pushes in its buffer. If a task that iterates is cancelled, its iteration
-/// ends immediately.
-///
-/// Every stream has its own bounded buffer, so a slow or cancelled reader affects only its own stream, unless its
-/// policy is `.suspendReading`. Several iterators of one stream share its elements: each element goes to one of them.
-/// To receive every push more than once, create several streams.
-///
-/// The stream ends when it and all of its iterators have been deallocated, for example when a function leaves its `for`
-/// loop.
-///
-/// - Important: Top-level code (`main.swift`, scripts) does not deallocate them. After `break`, the stream continues to
-///   fill its buffer there, and with `.suspendReading` it suspends reading for the whole link. Put the loop in a
-///   function, or call ``PushStream/finish()``.
+/// Every stream has its own bounded buffer. Several iterators of one stream share its elements: each element goes to
+/// one of them. When the client is closed or deallocated, the stream ends after the pushes in its buffer. It also ends
+/// when it and all of its iterators have been deallocated, which top-level code (`main.swift`, scripts) does not do:
+/// call ``PushStream/finish()`` there. If a task that iterates is cancelled, its iteration ends immediately.
 public struct PushStream: AsyncSequence, Sendable {
     /// Ends the channel when the stream can no longer be iterated.
     final class Reading: Sendable {

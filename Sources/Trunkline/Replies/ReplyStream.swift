@@ -56,29 +56,21 @@ public struct ReplyBuffering: Sendable, Hashable {
 }
 
 /// The parts of one reply as they arrive, with the response last. See
-/// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
+/// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)`` and
+/// <doc:StreamsUploadsAndPushes#Replies-in-parts>.
 ///
 /// The stream of a `Request` is a `ReplyStream<Response>`. The elements of a ``TypedRequest``'s stream are decoded by
 /// the request. An element that cannot be decoded is thrown as an error, and the request is cancelled.
 ///
 /// The stream ends after the response. If the request fails or is cancelled, the iterator throws the error once, after
-/// the parts that arrived before it, and then the stream ends. Streams that cannot fail (``PushStream``,
-/// ``Client/states``, ``Client/disconnects``) end without an error.
+/// the parts that arrived before it, and then the stream ends.
 ///
-/// The request is cancelled in these cases, unless the reply has already ended:
+/// The request is cancelled when the stream and all of its iterators are deallocated, when a task that waits for an
+/// element is cancelled, and by ``ReplyStream/cancel()``, unless the reply has already ended. Top-level code
+/// (`main.swift`, scripts) does not deallocate them: call `cancel()` there.
 ///
-/// - The stream and all of its iterators are deallocated, for example when a function leaves its `for` loop by `break`,
-///   `return` or `throw`.
-/// - A task that waits for an element is cancelled.
-/// - ``ReplyStream/cancel()`` is called.
-///
-/// The stream can be read once. Several iterators of one stream share its elements: each element goes to one of them.
-/// The stream does not keep the client alive.
-///
-/// - Important: Top-level code (`main.swift`, scripts) does not deallocate the stream: its variables, and the iterator
-///   of a `for` loop, live until the program ends, in a debug build even within `do { … }`. After `break`, the request
-///   continues there, and a full buffer suspends reading for the whole link. Put the loop in a function, or call
-///   `cancel()` after it. The same holds for a stream that is stored in a property or a global variable.
+/// The stream can be read once. Several iterators share its elements: each element goes to one of them. The stream does
+/// not keep the client alive.
 public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     let reading: ReplyReading
     private let read: @Sendable (Response) throws(ClientError) -> Element

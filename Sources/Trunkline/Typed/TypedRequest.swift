@@ -54,16 +54,7 @@ public protocol TypedRequest: Sendable {
     /// ``TypedRequest/decode(_:)``.
     ///
     /// The client calls this method. Implement it if decoding needs the request, for example to check that the response
-    /// belongs to it:
-    ///
-    /// ```swift
-    /// static func decode(_ response: Response, for request: ReadRegisters) throws -> [UInt16] {
-    ///     guard response.body.count == 1 + 2 * request.count else {
-    ///         throw FrameError(.responseMismatch, "\(response.body.count) bytes for \(request.count) registers")
-    ///     }
-    ///     …
-    /// }
-    /// ```
+    /// belongs to it, as in <doc:DescribingYourProtocol>.
     ///
     /// - Parameters:
     ///   - response: The response or a part of it.

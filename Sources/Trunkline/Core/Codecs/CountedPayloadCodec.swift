@@ -1,22 +1,11 @@
 /// A codec for frames that begin with a text, called the head. The head says how many bytes of payload follow.
 ///
 /// The head is a line, as in NATS and memcached's text protocol, or a block of header lines, as in the Language Server
-/// Protocol:
+/// Protocol. <doc:DescribingYourProtocol#A-head-and-a-counted-payload> has an example.
 ///
 ///     head  "\r\n"                                 a line alone
 ///     head  "\r\n"  payload  "\r\n"                with `payloadEnd: "\r\n"`
 ///     head  "\r\n\r\n"  payload                    with `headEnd: "\r\n\r\n"`
-///
-/// ```swift
-/// let memcached = CountedPayloadCodec(payloadEnd: "\r\n") { head in
-///     head.hasPrefix("VALUE ") ? .count(inWord: 3, of: head) : .absent
-/// }
-/// .requests { head in head.hasPrefix("set ") ? .count(inWord: 4, of: head) : .absent }
-/// .reading { frame in
-///     if frame.head.hasPrefix("VALUE ") { frame.kind = .part }
-///     if frame.head == "ERROR" { frame.isErrorResponse = true }
-/// }
-/// ```
 ///
 /// ``Frame/head`` holds the head and ``Frame/body`` the payload, both without their terminators. Set both on a request,
 /// as in `request.head = "set key 0 0 5"`, or create the head in ``writing(_:)``.
@@ -303,9 +292,8 @@ public struct CountedPayloadCodec: FrameCodec {
 
     /// Appends the head and, if the head says that a payload follows, the body, each with its terminator.
     ///
-    /// Many servers accept a lone LF or CR as a line end, whatever their protocol says. So if `headEnd` is one line
-    /// end, the head must not contain CR or LF. If it is two line ends, the head may contain complete line ends between
-    /// its lines, but no other CR or LF.
+    /// If `headEnd` is one line end, the head must not contain CR or LF. If it is two line ends, the head may contain
+    /// complete line ends between its lines, but no other CR or LF.
     ///
     /// - Parameters:
     ///   - frame: The frame to send.

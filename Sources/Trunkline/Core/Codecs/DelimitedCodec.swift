@@ -1,17 +1,8 @@
 /// A codec for frames that end with a delimiter of one or more bytes, such as lines of text. Responses are matched in
-/// order.
+/// order. <doc:DescribingYourProtocol#Frames-that-end-with-a-delimiter> has an example.
 ///
 ///     body  delimiter
 ///     body  delimiter  body  delimiter        with `parts: 2`: a header, a separator and a body
-///
-/// ```swift
-/// let lines = DelimitedCodec(delimiter: "\r\n")
-///     .heartbeat(ping: "PING", pong: "PONG")
-///     .reading { frame in
-///         if frame.body.hasPrefix("-ERR") { frame.isErrorResponse = true }
-///         if frame.body.hasPrefix("MSG ") { frame.kind = .push }
-///     }
-/// ```
 ///
 /// The body of a frame with several parts holds everything except the last delimiter, in both directions.
 /// `frame.body.parts(separatedBy: "\r\n")` splits it.

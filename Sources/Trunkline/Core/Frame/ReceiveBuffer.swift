@@ -8,22 +8,10 @@ public enum ByteOrder: Sendable, Hashable {
 
 /// The received bytes that are not decoded yet. A codec reads from its front.
 ///
-/// Offsets count from the front. Methods that only read (``byte(at:)``, ``integer(at:as:order:)``,
-/// ``varint(at:maximumWidth:)``, ``firstOffset(of:from:)-6zulz``, ``withSpan(_:)``) leave the bytes in place; methods
-/// that consume (``readInteger(as:order:)``, ``readBytes(_:)``, ``readVarint(maximumWidth:)``, ``skip(_:)``,
-/// ``discard(_:)``) remove them from the front.
-///
-/// Every method checks its bounds. If bytes are missing, it returns `nil` (or `false`) and consumes nothing; none
-/// traps. When ``FrameCodec/decode(_:)`` returns `nil`, the caller puts back everything that was consumed, except what
-/// was discarded.
-///
-/// ```swift
-/// guard let length = input.integer(at: 0, as: UInt16.self) else { return nil }
-/// guard length <= 1000 else { throw FrameError(.illegalLength, "length \(length)") }
-/// input.await(2 + Int(length))
-/// guard input.skip(2), let body = input.readBytes(Int(length)) else { return nil }
-/// return Frame(.response, body: body)
-/// ```
+/// Offsets count from the front. Methods named `read…`, and ``skip(_:)`` and ``discard(_:)``, consume bytes at the
+/// front; all others leave them in place. Every method checks its bounds. If bytes are missing, it returns `nil` (or
+/// `false`) and consumes nothing; none traps. When ``FrameCodec/decode(_:)`` returns `nil`, the caller puts back
+/// everything that was consumed, except what was discarded. <doc:WritingACodec> lists the methods and has examples.
 public struct ReceiveBuffer: Sendable {
     /// Invariant: `storage[lower..<upper]` holds the bytes. The space after `upper` is free.
     @usableFromInline var storage: [UInt8] = []

@@ -1,19 +1,10 @@
 extension FrameLayout {
-    /// Returns a copy of this layout with the roles that `declare` sets, which say what its frames are for.
-    ///
-    /// ```swift
-    /// smpp.roles {
-    ///     $0.ping = 0x15
-    ///     $0.response = .bit(31)
-    ///     $0.goAway = 0x06
-    /// }
-    /// ```
+    /// Returns a copy of this layout with the roles that `declare` sets, which say what its frames are for. See
+    /// <doc:DescribingYourProtocol#Roles>.
     ///
     /// ``Roles`` has a property for each role. The closure receives a value without roles: the new roles replace all
-    /// earlier ones.
-    ///
-    /// Roles that do not fit the fields, or that contradict each other, stop the program with a message that names the
-    /// role.
+    /// earlier ones. Roles that do not fit the fields, or that contradict each other, stop the program with a message
+    /// that names the role.
     ///
     /// - Parameters:
     ///   - declare: Sets the properties of the roles that the protocol has. It is called once, before the method

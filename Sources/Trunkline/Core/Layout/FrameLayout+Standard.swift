@@ -1,22 +1,9 @@
 extension FrameCodec where Self == FrameLayout {
-    /// The standard layout, a twelve-byte header and a body. Integers are big-endian, and a frame has at most 16 MiB.
+    /// The standard layout: type, serial and length of the body in four bytes each, and the body. Integers are
+    /// big-endian, and a frame has at most 16 MiB.
     ///
-    /// | offset | size | field |
-    /// |---|---|---|
-    /// | 0 | 4 | type |
-    /// | 4 | 4 | serial |
-    /// | 8 | 4 | length of the body in bytes |
-    /// | 12 | n | body |
-    ///
-    /// Type 0x1 is a ping, 0x2 to 0x400 are pushes, 0x401 cancels, 0x402 carries JSON, 0x403 carries HTTP, and the
-    /// types of an application start at 0x410. Serials start at 50.
-    ///
-    /// Type 0x404 is a part of a message with more to come, in both directions (``Frame/Kind-swift.enum/part``). All
-    /// parts have the serial of their request. The last frame of the message has another type.
-    ///
-    /// Two more types belong to HTTP over the link. With 0x405, the client accepts more bytes of the reply; the body is
-    /// their number in four bytes, big-endian. With 0x406, the server ends an incomplete reply; the body is a code of
-    /// `URLError` in decimal digits.
+    /// The types of an application start at 0x410, and serials at 50. The types below are pings, pushes, cancellations,
+    /// parts of messages, JSON and HTTP: see <doc:FormatReference#standard>.
     public static var standard: FrameLayout { standardLayout }
 }
 
@@ -41,22 +28,12 @@ extension FrameLayout {
 }
 
 extension FrameCodec where Self == FrameLayout {
-    /// A layout with a repeated type and an Adler-32 checksum after the body. Integers are big-endian, and a frame has
-    /// at most 16 MiB.
+    /// A layout with a repeated type and an Adler-32 checksum (RFC 1950) of the body. Integers are big-endian, and a
+    /// frame has at most 16 MiB.
     ///
-    /// | size | field |
-    /// |---|---|
-    /// | 4 | type |
-    /// | 4 | serial |
-    /// | 4 | response code, in frames from the server only |
-    /// | 4 | length of the body in bytes |
-    /// | n | body |
-    /// | 4 | Adler-32 of the body (RFC 1950): 1 for an empty body |
-    /// | 4 | type again |
-    ///
-    /// Type 0 is a ping, 1 a push, 2 cancels, and requests have the types from 3 on. Serials start at 50. A response
-    /// whose code is not 200 is an error response. A body may be empty; see
-    /// ``FrameLayout/requiringBody(inResponsesTo:file:line:)``.
+    /// A response whose code is not 200 is an error response. A body may be empty; see
+    /// ``FrameLayout/requiringBody(inResponsesTo:file:line:)``. <doc:FormatReference#checked> has the byte table and
+    /// the types.
     ///
     /// - Warning: The checksum covers only the body, and the repetition only the type. If a bit of the serial is wrong,
     ///   another request gets the response as a success. A wrong bit in the response code is not detected either. If

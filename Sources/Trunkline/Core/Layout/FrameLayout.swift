@@ -17,14 +17,9 @@
 /// }
 /// ```
 ///
-/// The fields say where the bytes are; the *roles* say what the numbers in them mean (``roles(_:file:line:)``, see
-/// <doc:DescribingYourProtocol>). If requests and responses have different fields, pass both: `FrameLayout { … }
-/// response: { … }`. Without a serial field, responses are matched in order.
-///
-/// A layout is the client side of the protocol: it encodes requests and decodes responses and pushes. A test server
-/// uses ``serverSide()``.
-///
-/// The presets `.standard`, `.extended` and `.checked` are layouts; see ``FrameCodec/standard``.
+/// The fields say where the bytes are; the *roles* say what the numbers in them mean. Without a serial field, responses
+/// are matched in order. A layout is the client side of the protocol; a test server uses ``serverSide()``. See
+/// <doc:DescribingYourProtocol>, and <doc:FormatReference> for the presets.
 public struct FrameLayout: Sendable {
     /// The content is in an object because a client keeps several copies of its codec. Each would allocate 700 bytes.
     private var object: Object

@@ -8,43 +8,16 @@ extension FrameLayout {
     ///     $0.success = 200
     ///     $0.requests = 3...99
     /// }
-    /// modbus.roles {
-    ///     $0.heartbeat = Frame(.request, type: 8, body: [0, 0, 0, 0])
-    ///     $0.failure = .bit(7)
-    ///     $0.serials = 16...
-    /// }
     /// ```
     ///
-    /// ### How a received frame gets its kind
-    ///
-    /// 1. A ``Field/kind(_:_:order:)`` field, if there is one, gives the kind. Otherwise, with ``response``, frames
-    ///    with its mark are responses, and all others are pushes (requests of the server, if ``push`` is set).
-    ///    Otherwise every frame is a response.
-    /// 2. The types of ``ping``, ``pong`` and ``cancel`` override this.
-    /// 3. ``goAway`` and ``push`` apply, except to frames that are marked as responses.
-    /// 4. A response with a serial below ``serials`` is a pong if there is a ``heartbeat``.
-    /// 5. A response with the mark of ``part`` is a part.
-    /// 6. The closure ``kind`` may change the result.
-    /// 7. A response or part whose type is not one of ``requests`` is malformed.
-    ///
     /// The layout adds the type and the marks of its kind to a frame that is sent. So ``Frame/type`` is the same in a
-    /// request and in its responses.
-    ///
-    /// ### Which roles are errors
+    /// request and in its responses. <doc:FormatReference#How-a-received-frame-gets-its-kind> says in which order the
+    /// roles apply to a received frame.
     ///
     /// The fields must exist, and every number must fit its field. A range without an upper bound ends at the largest
-    /// number of the field. Frames of `ping`, `pong`, `cancel` and `closing` have no body, so a layout that requires a
-    /// body cannot have these roles. Each property says which other roles and fields it requires or excludes.
-    ///
-    /// A type number cannot have two of the roles `ping`, `pong`, `cancel`, `window`, `closing`, `goAway`, `push`,
-    /// `part` and `requests`, with these exceptions:
-    /// - `pong` may have the type of `ping`, and `closing` that of `goAway`.
-    /// - `part` and `closing` may have types of `requests` and of each other.
-    /// - If something marks responses (the role `response`, or a kind field that lists pushes), `push` and `goAway` may
-    ///   have types of `requests` and `part`, and `closing` may have a type of `push`.
-    /// - `requests` may contain types of other roles, but not at its ends.
-    ///
-    /// Numbers of a named field cannot have two roles either, and two roles cannot have the same mark.
+    /// number of the field. Each property says which other roles and fields it requires or excludes. A type number, a
+    /// number of a named field or a mark cannot have two roles, with a few exceptions for type numbers:
+    /// <doc:FormatReference#Which-roles-are-errors> lists them.
     public struct Roles: Sendable {
         // MARK: Control frames
 

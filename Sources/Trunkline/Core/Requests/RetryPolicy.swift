@@ -1,13 +1,4 @@
-/// The rule that decides whether a failed request is sent again.
-///
-/// | The request | `.never` | `.ifUnsent` | `.idempotent` |
-/// |---|---|---|---|
-/// | waits for the first link | waits | waits | waits |
-/// | loses its link before its first byte was written, whether queued on the link or waiting for its turn | `connectionLost`, `notSent` | goes out on the next link | goes out on the next link |
-/// | is queued for a link that begins to drain (after `goAway`, or for another endpoint) | goes out on the next link | goes out on the next link | goes out on the next link |
-/// | loses its link after its first byte was written (`connectionLost`, `protocolViolation`) | fails, `unknown` | fails, `unknown` | is sent again after a back-off |
-/// | fails with `unavailable`, because the client gives up reconnecting | fails, `notSent` | fails, `notSent` | waits again after a back-off |
-/// | fails with `rejected`, `timedOut`, `cancelled`, `closed`, `overloaded`, `invalidRequest`, `invalidResponse`, `invalidArgument`, `tlsFailed` or `notCached` | fails | fails | fails |
+/// The rule that decides whether a failed request is sent again. <doc:Requests#Retries> has a table of all cases.
 ///
 /// With every policy, a request has one deadline, which counts from the call. After it was cancelled, or its deadline
 /// has passed, it is never sent again. If a request was written once and ends before it is written again, its fate is
