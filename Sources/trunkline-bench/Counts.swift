@@ -89,13 +89,20 @@ struct Counts {
         let executor = isPinned ? client.executor : nil
         return try await withThrowingDiscardingTaskGroup { group in
             for _ in 0..<callers {
-                group.addTask(executorPreference: executor) {
-                    // The server never answers: the calls end when the client is closed.
+                // The server never answers: the calls end when the client is closed.
+                let call: @concurrent @Sendable () async -> Void = {
                     _ = try? await client.send(request, timeout: .never)
                 }
+                if let executor {
+                    group.addTask(executorPreference: executor, operation: call)
+                } else {
+                    group.addTask(operation: call)
+                }
             }
-            while await client.metrics.heldSerials < callers { try await Task.sleep(for: .milliseconds(1)) }
-            while await client.metrics.connection.bytesToWrite > 0 { try await Task.sleep(for: .milliseconds(1)) }
+            try await withTimeout(.seconds(60)) {
+                while await client.metrics.heldSerials < callers { try await Task.sleep(for: .milliseconds(1)) }
+                while await client.metrics.connection.bytesToWrite > 0 { try await Task.sleep(for: .milliseconds(1)) }
+            }
             let end = trunkline_bench_bytes_in_use()
             await client.closeNow()
             return Double(end - start) / Double(callers)

@@ -85,4 +85,3 @@ static inline int trunkline_accept(int listener) { return accept4(listener, 0, 0
 static inline void trunkline_name_thread(const char *name) { pthread_setname_np(pthread_self(), name); }
 
 #endif
-#include "trunkline_cancellation.h"

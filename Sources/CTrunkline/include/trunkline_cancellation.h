@@ -1,10 +1,15 @@
 #pragma once
 
+#if defined(__linux__)
+
 #include <stddef.h>
 #include <stdint.h>
 
 // The functions of Swift's concurrency runtime by which `withTaskCancellationHandler` adds a handler to the current task
-// and removes it. Every handler is removed by the task that added it, in the reverse order of the additions.
+// and removes it. Every handler is removed by the task that added it, in the reverse order of the additions. If another
+// order were possible, the runtime would stop the program: it frees the memory of a task in this order only.
+//
+// On Linux only: on other systems, the runtime may expect that the address of the handler is signed.
 
 typedef __attribute__((swiftcall)) void (*trunkline_swift_handler)(__attribute__((swift_context)) const void *);
 
@@ -49,3 +54,5 @@ static inline void trunkline_remove_cancellation_handler(void *added) {
     swift_task_removeCancellationHandler(cancellation->record);
     swift_task_dealloc(cancellation);
 }
+
+#endif

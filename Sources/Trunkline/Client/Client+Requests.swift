@@ -86,6 +86,8 @@ extension Client {
     ) {
         if let intercepted {
             if let ending = intercepted.ending { return continuation.resume(returning: ending) }
+            // It may have been cancelled while it passed the interceptors.
+            if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
             submit(intercepted.frame, id, .caller(continuation), intercepted.options)
         } else {
             if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }

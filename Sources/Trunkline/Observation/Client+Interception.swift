@@ -11,7 +11,7 @@ extension Client {
         return InterceptedCall(call, by: self.options.interceptors)
     }
 
-    /// Lets a call pass the interceptors whose task waits for its end.
+    /// Passes a call to the interceptors, for a caller that waits for its end.
     ///
     /// Not inlined, so that its variables are not in the async frame of each `send`.
     @inline(never)

@@ -8,7 +8,7 @@ final class InterceptedRequest {
     let options: ResolvedOptions
     /// `nil` if the request has not reached the interceptors.
     private let call: InterceptedCall?
-    /// Receives the timeline of the request, if anybody asks for it.
+    /// Receives the timeline of the request; `nil` if neither an interceptor nor the caller asks for it.
     private let recorder: TimelineRecorder?
     /// Receives the timeline afterwards.
     private let callersRecorder: TimelineRecorder?

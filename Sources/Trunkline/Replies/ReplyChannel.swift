@@ -194,7 +194,7 @@ final class ReplyChannel: CancellationReceiver {
         let error = await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation in
             let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
             commandQueue.postRequest(.addPart(requestPart, self))
-            // As in `Client.outcome`: a cancel command that came before had no effect.
+            // As in `Client.cancelIfNeeded`: a cancel command that came before had no effect.
             if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
         }
         if let error { throw error }

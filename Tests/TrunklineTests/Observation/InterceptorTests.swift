@@ -164,6 +164,29 @@ struct InterceptorTests {
         }
     }
 
+    @Test func aCallThatIsCancelledByAnInterceptorSendsNothing() throws {
+        let witness = Witness { call throws(ClientError) in
+            call.recordsTimeline = true
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+        }
+        let options = ClientOptions { $0.interceptors = [witness] }
+        try simulate(options: options) { service, client in
+            let recorder = TimelineRecorder()
+            let callOptions = CallOptions(recorder: recorder)
+            async let send = failure { () throws(ClientError) in
+                try await client.send(ask("a"), options: callOptions)
+            }
+            async let post = failure { () throws(ClientError) in try await client.post(ask("b")) }
+            for error in [await send, await post] { #expect(error?.code == .cancelled && error?.fate == .notSent) }
+            #expect(await service.server.received.isEmpty && recorder.timelines.isEmpty)
+            #expect(
+                witness.all.sorted() == [
+                    "post b none", "post b none: cancelled", "send a none", "send a none: cancelled",
+                ]
+            )
+        }
+    }
+
     @Test func cancelledCallsEndOnceWithTheirCompletion() throws {
         let witness = Witness()
         let options = ClientOptions { $0.interceptors = [witness] }
