@@ -8,7 +8,7 @@ public import Trunkline
 /// ```
 ///
 /// Iterate it once. It is cancelled under the same conditions as the ``/Trunkline/ReplyStream`` that it reads. The
-/// documentation of that type also describes streams in top-level code.
+/// article <doc:/Trunkline/StreamsUploadsAndPushes> describes streams in top-level code.
 ///
 /// Leaving the loop early abandons the request. HTTP/1.1 has no cancellation: the client reads the rest of the content
 /// and discards it. If no other request may follow this one on its link (``HTTP1Codec/mayPipeline(behind:)``), requests

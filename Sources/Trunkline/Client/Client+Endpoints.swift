@@ -37,7 +37,7 @@ extension Client {
     ///
     /// `states` yields `ready` with `endpoint` when its link is in use.
     ///
-    /// - If there is a link to another endpoint, this is a planned change (<doc:ConnectionStates#Planned-changes>): no
+    /// - If there is a link to another endpoint, this is a planned change (<doc:StayingConnected#Planned-changes>): no
     ///   request waits, unless `options.failover.overlap` is `.never`. If an attempt fails, the present link stays, and
     ///   the client tries `endpoint` again, unless the failure is permanent, the policy gives up, or `maximumAttempts`
     ///   attempts have failed.
@@ -67,9 +67,9 @@ extension Client {
 
     /// Starts to replace the link by a new link to the same endpoint, and returns before that is complete.
     ///
-    /// `states` yields `ready` with a greater session number when the new link is in use. This is a planned change, as
-    /// described for ``Client/switchEndpoint(to:)``: no request waits, and if it fails, the present link stays. The
-    /// call has no effect if no link is ready, or if another planned change is in progress.
+    /// `states` yields `ready` with a greater session number when the new link is in use. This is a planned change
+    /// (<doc:StayingConnected#Planned-changes>): no request waits, and if it fails, the present link stays. The call
+    /// has no effect if no link is ready, or if another planned change is in progress.
     ///
     /// Use it for changes that take effect only on a new link: a new certificate, new addresses of a name, another
     /// server behind a load balancer. `options.failover.maximumLinkAge` and `options.tls.rotationCheck` do the same

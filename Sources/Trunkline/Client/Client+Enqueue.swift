@@ -12,9 +12,9 @@ extension Client {
     ///
     /// **Back-pressure.** The call waits while the accepted messages that are not yet written, together with this one,
     /// are more than `options.requests.maximumWaiting` (1,000,000) or take more than `options.outbound.highWatermark`
-    /// bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. Cancellation ends this wait, and the
-    /// message is not sent. A message that was accepted cannot be cancelled by its caller. See
-    /// <doc:Requests#One-way-messages>.
+    /// bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. If all accepted messages are written, a
+    /// message of any size is accepted. Cancellation ends this wait, and the message is not sent. A message that was
+    /// accepted cannot be cancelled by its caller. See <doc:Requests#One-way-messages>.
     ///
     /// - Parameters:
     ///   - request: The message.

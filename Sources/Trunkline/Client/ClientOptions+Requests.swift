@@ -18,8 +18,8 @@ extension ClientOptions {
         /// A request counts while it is queued on a link, or written and not yet answered. If it is cancelled or times
         /// out after its first byte was written, it counts until the server answers it, its ``quarantine`` ends or its
         /// link ends (`Client.Metrics.abandoned`); if it ends before that byte, it no longer counts. A one-way message
-        /// counts until it is written. Heartbeats, and the handshake and the restoration of subscriptions on a new
-        /// link, are not held back.
+        /// counts until it is written. Heartbeats are not held back. Requests on a draining link do not hold back the
+        /// handshake and the restoration of subscriptions on a new link.
         ///
         /// Limits below 1,024 are assumed to protect the server: requests on draining links count, too, and the link is
         /// never replaced because of the limit. When a limit of 1,024 or more is reached and abandoned requests hold at

@@ -9,9 +9,10 @@ extension ClientOptions {
     /// frame is incomplete for longer than `deadline` and grows more slowly than ``minimumRate``. It is also replaced
     /// when ``maximumStalls`` requests in a row time out without a frame in between.
     ///
-    /// Both count as failures of the endpoint: the next attempt goes to another one, if there is one. While the client
-    /// does not read a link, it does not check it. Pings and checks may be late by a twentieth of the shortest of
-    /// ``interval``, ``deadline``, ``probeAfter`` and ``speakAfter``, at most 250 ms. See
+    /// A dead link counts as a failure of the endpoint, and so does a link that was replaced because ``maximumStalls``
+    /// requests timed out without a frame in between: the next attempt goes to another endpoint, if there is one. While
+    /// the client does not read a link, it does not check it. Pings and checks may be late by a twentieth of the shortest
+    /// of ``interval``, ``deadline``, ``probeAfter`` and ``speakAfter``, at most 250 ms. See
     /// <doc:StayingConnected#Heartbeats-and-liveness>.
     public struct Liveness: Sendable {
         /// Which pings the client sends on an idle link. Default `.pingPong`; with a codec that has no ping, nothing is

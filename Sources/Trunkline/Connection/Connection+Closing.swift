@@ -22,7 +22,7 @@ extension Connection {
     /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
     ///
     /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
-    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates>).
+    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates#Calls>).
     public func close() async {
         entered { $0.beginClosing() }
         await withTaskCancellationHandler {

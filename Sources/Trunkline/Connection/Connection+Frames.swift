@@ -15,7 +15,7 @@ extension Connection {
     /// - Requesting the first frame connects.
     /// - While no frame is requested, the connection reads up to `inbound.maximumHeld` and answers pings. Then it stops
     ///   reading: TCP slows the server down, the server's pings are not answered, and a dead link is not detected
-    ///   (``ClientOptions/Liveness-swift.struct``).
+    ///   (<doc:StayingConnected#Heartbeats-and-liveness>).
     /// - The server's pings are elements. If the codec answers pings, the connection has already answered them. Answers
     ///   to the connection's own pings are not elements.
     /// - Frames that one call leaves unread are kept for the next call.

@@ -54,7 +54,7 @@ public protocol TypedRequest: Sendable {
     /// ``TypedRequest/decode(_:)``.
     ///
     /// The client calls this method. Implement it if decoding needs the request, for example to check that the response
-    /// belongs to it, as in <doc:DescribingYourProtocol>.
+    /// belongs to it, as in the Modbus example of <doc:DescribingYourProtocol>.
     ///
     /// - Parameters:
     ///   - response: The response or a part of it.

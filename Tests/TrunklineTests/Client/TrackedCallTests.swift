@@ -2,7 +2,7 @@ import Testing
 
 @testable import Trunkline
 
-/// The table of `RetryPolicy`, row by row.
+/// The rules of `RetryPolicy`, for every code and policy.
 @Suite struct TrackedCallTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,

@@ -28,7 +28,7 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case unanswered
     /// No serial number was free, or ``ClientOptions/Requests-swift.struct/maximumInFlight`` was reached, and abandoned
     /// requests held at least half of the serial numbers or of that limit. The client replaced the link, so that other
-    /// requests could be sent. See ``ClientOptions/Requests-swift.struct/quarantine``.
+    /// requests could be sent. See <doc:Requests#Running-out-of-serials>.
     case exhausted
     /// The server sent something that the protocol does not allow.
     case protocolViolation

@@ -33,8 +33,8 @@ public protocol FrameCodec: Sendable {
     /// ``Frame/isErrorResponse`` of the frame, which must consume at least one byte. If the method returns `nil`, the
     /// caller puts back everything that was consumed, except what was discarded (``ReceiveBuffer/discard(_:)``).
     /// Whatever the bytes are, the method must not trap, hang or use unlimited memory. For a malformed frame whose end
-    /// is known, return a frame with ``Frame/markMalformed(_:)``: it fails at most one request. All rules are in
-    /// <doc:WritingACodec#Rules>.
+    /// is known, return a frame with ``Frame/markMalformed(_:)``: it fails at most one request. See
+    /// <doc:WritingACodec#Rules> and <doc:WritingACodec#What-decode-decides>.
     ///
     /// - Parameter input: The received bytes that are not decoded yet.
     /// - Returns: The frame, or `nil` if more bytes are needed.
