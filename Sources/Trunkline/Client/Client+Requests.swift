@@ -84,13 +84,12 @@ extension Client {
         _ intercepted: InterceptedRequest?,
         _ continuation: Continuation<Outcome>
     ) {
+        if let ending = intercepted?.ending { return continuation.resume(returning: ending) }
+        // Checked after the interceptors, which may take time.
+        if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
         if let intercepted {
-            if let ending = intercepted.ending { return continuation.resume(returning: ending) }
-            // It may have been cancelled while it passed the interceptors.
-            if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
             submit(intercepted.frame, id, .caller(continuation), intercepted.options)
         } else {
-            if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
             do throws(ClientError) {
                 submit(request.frame, id, .caller(continuation), try resolved(options, timeout))
             } catch {

@@ -49,7 +49,7 @@ final class OwnerPort {
         return events
     }
 
-    /// Takes the events at the end of a call of the owner. If there are none, the port keeps the memory of the array.
+    /// Takes the events when a call of the owner ends. If there are none, the port keeps the memory of the array.
     func takeAll() -> [ConnectionEvent] { events.isEmpty ? [] : takeEvents() }
 
     func giveBack(_ events: consuming [ConnectionEvent]) { self.events = events }
