@@ -1,10 +1,10 @@
 #pragma once
 
-#include "trunkline_cancellation.h"
 #include "trunkline_crc32c.h"
 #include "trunkline_crypto.h"
 #include "trunkline_network.h"
 #include "trunkline_openssl.h"
+#include "trunkline_tasks.h"
 #include "trunkline_x509.h"
 
 // System calls that Swift's Glibc module does not export, in a form that Swift can call without unsafe unions.

@@ -61,7 +61,7 @@ extension Client {
         let intercepted = isPlain ? nil : interceptedRequest(.send, request, timeout, options)
         let id = nextRequestID()
         var outcome = await withContinuation(cancelling: commandQueue, id.number...id.number) {
-            submit(request, id, timeout, options, intercepted, $0)
+            submit(request, id, timeout, options, intercepted, $0, $1)
         }
         intercepted?.end(&outcome)
         switch consume outcome {  // moved, not copied
@@ -82,11 +82,12 @@ extension Client {
         _ timeout: Timeout,
         _ options: CallOptions,
         _ intercepted: InterceptedRequest?,
-        _ continuation: Continuation<Outcome>
+        _ continuation: Continuation<Outcome>,
+        _ cancellation: Cancellation
     ) {
         if let ending = intercepted?.ending { return continuation.resume(returning: ending) }
         // Checked after the interceptors, which may take time.
-        if Task.isCancelled { return continuation.resume(returning: .failure(.cancelledUnsent)) }
+        if cancellation.isRequested { return continuation.resume(returning: .failure(.cancelledUnsent)) }
         if let intercepted {
             submit(intercepted.frame, id, .caller(continuation), intercepted.options)
         } else {
@@ -96,13 +97,13 @@ extension Client {
                 return continuation.resume(returning: .failure(error))
             }
         }
-        cancelIfNeeded(id)
+        cancelIfNeeded(id...id, cancellation)
     }
 
-    /// Cancels the request that was just posted if its task has been cancelled. A cancel command that came before the
-    /// request had no effect.
-    private nonisolated func cancelIfNeeded(_ id: RequestID) {
-        if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
+    /// Cancels requests that were just posted if their task has been cancelled. A cancel command that came before the
+    /// requests had no effect.
+    private nonisolated func cancelIfNeeded(_ ids: ClosedRange<RequestID>, _ cancellation: Cancellation) {
+        if cancellation.isRequested { commandQueue.post(.cancel(ids)) }
     }
 
     /// Sends a one-way message and returns when the kernel has accepted its last byte.
@@ -181,9 +182,9 @@ extension Client {
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
-        return await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation in
+        return await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation, cancellation in
             submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
-            cancelIfNeeded(id)
+            cancelIfNeeded(id...id, cancellation)
         }
     }
 
@@ -324,7 +325,7 @@ extension Client {
         let range = first...first.advanced(by: requests.count - 1)
         let numbers = range.lowerBound.number...range.upperBound.number
         let outcomes = await withContinuation(cancelling: commandQueue, numbers) {
-            submit(requests, range, options, $0)
+            submit(requests, range, options, $0, $1)
         }
         return (first, outcomes)
     }
@@ -335,11 +336,12 @@ extension Client {
         _ requests: [Request],
         _ ids: ClosedRange<RequestID>,
         _ options: ResolvedOptions,
-        _ continuation: Continuation<[Outcome]>
+        _ continuation: Continuation<[Outcome]>,
+        _ cancellation: Cancellation
     ) {
         let batch = Batch(count: requests.count, options, continuation)
         commandQueue.postRequest(.sendAll(first: ids.lowerBound, requests, batch))
-        if Task.isCancelled { commandQueue.post(.cancel(ids)) }
+        cancelIfNeeded(ids, cancellation)
     }
 
     // MARK: Handles

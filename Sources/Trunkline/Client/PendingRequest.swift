@@ -87,7 +87,7 @@ final class RequestHandle: CancellationReceiver {
 
     /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome {
-        await withContinuation(cancelling: self, 0...0) { continuation in
+        await withContinuation(cancelling: self, 0...0) { continuation, _ in
             let outcome = progress.withLock { progress in
                 if progress.outcome == nil {
                     progress.lastWaiter += 1

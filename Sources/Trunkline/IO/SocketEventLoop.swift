@@ -16,6 +16,9 @@ package final class SocketEventLoop: EventLoop {
     private let resolver: Resolver
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
+    #if os(Linux)
+        private let resumedTasks: ResumedTasks
+    #endif
     /// What only the loop's thread uses.
     ///
     /// Exclusive without a check: whatever runs other code (work, jobs, timers, sockets) is taken out first, and is also
@@ -39,6 +42,9 @@ package final class SocketEventLoop: EventLoop {
         let poller = try? mechanism.makePoller()
         posted = Lock(Posted(wakeDescriptor: poller?.wakeDescriptor ?? -1))
         unsafe state = State(poller: poller ?? SleepingPoller(), canWatch: poller != nil)
+        #if os(Linux)
+            resumedTasks = ResumedTasks(taskFace)
+        #endif
         unsafe taskFace.loop = self
         if start(name, { self.run() }) != 0 { runWithoutThread(named: name, start) }
     }
@@ -226,15 +232,42 @@ package final class SocketEventLoop: EventLoop {
 
     private func turnOnBorrowedThread() {
         thread.store(currentThread(), ordering: .relaxed)
-        defer { thread.store(0, ordering: .relaxed) }
+        collectResumedTasks(true)
+        defer {
+            collectResumedTasks(false)
+            thread.store(0, ordering: .relaxed)
+        }
         unsafe state.turnTime = now
         turn(mayWait: false)
+    }
+
+    // MARK: Tasks that this loop resumes
+
+    private func collectResumedTasks(_ isOn: Bool) {
+        #if os(Linux)
+            ParkedTaskHead.collectOnThisThread(isOn ? resumedTasks : nil)
+        #endif
+    }
+
+    @inline(__always)
+    private func endBatch() {
+        #if os(Linux)
+            resumedTasks.endBatch()
+        #endif
+    }
+
+    @inline(__always)
+    private func endTurn(isIdle: Bool) {
+        #if os(Linux)
+            resumedTasks.endTurn(isIdle: isIdle)
+        #endif
     }
 
     // MARK: The turn
 
     private func run() -> Never {
         thread.store(currentThread(), ordering: .relaxed)
+        collectResumedTasks(true)
         unsafe state.turnTime = now
         while true { turn(mayWait: true) }
     }
@@ -262,6 +295,7 @@ package final class SocketEventLoop: EventLoop {
         runReady()
         if !carried.isEmpty { run(&carried) }
         if isTimerDue { runTimers() }
+        endBatch()
     }
 
     /// Counts the time since the last turn began, without the time from `waitBegan` on.
@@ -288,6 +322,7 @@ package final class SocketEventLoop: EventLoop {
             for job in jobs { run(job) }
             jobs.removeAll(keepingCapacity: jobs.capacity <= Self.keptCapacity)
             unsafe state.spareJobs = jobs
+            endBatch()
         }
     }
 
@@ -378,6 +413,7 @@ package final class SocketEventLoop: EventLoop {
             }
             if hasNews { timeout = 0 }
         }
+        endTurn(isIdle: timeout != 0)
         unsafe state.poller.wait(nanoseconds: timeout, into: &state.ready)
         if timeout != 0 { posted.withLock { $0.isSleeping = false } }
     }

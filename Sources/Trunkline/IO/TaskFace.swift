@@ -3,8 +3,9 @@ final class TaskFace: TaskExecutor {
     /// Written once, before the loop's `init` returns. Loops are never deallocated, so the reference cycle is harmless.
     nonisolated(unsafe) var loop: SocketEventLoop?
 
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
+    func enqueue(_ job: consuming ExecutorJob) { enqueue(UnownedJob(job)) }
+
+    func enqueue(_ job: UnownedJob) {
         guard let loop = unsafe loop else { preconditionFailure("the event loop was deallocated") }
         loop.enqueue(job, prefersLoop: true)
     }

@@ -148,9 +148,9 @@ final class PushChannel: CancellationReceiver {
             state.lastWaiter += 1
             return state.lastWaiter
         }
-        let element: Push? = await withContinuation(cancelling: self, id...id) { continuation in
+        let element: Push? = await withContinuation(cancelling: self, id...id) { continuation, cancellation in
             let (isReady, element) = state.withLock { state -> (Bool, Push?) in
-                if Task.isCancelled { return (true, nil) }
+                if cancellation.isRequested { return (true, nil) }
                 if let element = state.take() { return (true, element) }
                 if state.isFinished { return (true, nil) }
                 state.waiters[id] = continuation

@@ -161,7 +161,7 @@ final class ReplyChannel: CancellationReceiver {
             state.lastWaiter += 1
             return state.lastWaiter
         }
-        let element: Element = await withContinuation(cancelling: self, id...id) { continuation in
+        let element: Element = await withContinuation(cancelling: self, id...id) { continuation, _ in
             let element = state.withLock { state -> Element? in
                 if let element = state.take() { return element }
                 state.waiters[id] = (continuation, loop.now)
@@ -191,11 +191,11 @@ final class ReplyChannel: CancellationReceiver {
         // A call that ended without a request has an ending.
         guard let requestID else { throw .replyEnded }
         let id = commandQueue.nextRequestPartID()
-        let error = await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation in
+        let error = await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation, cancellation in
             let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
             commandQueue.postRequest(.addPart(requestPart, self))
             // As in `Client.cancelIfNeeded`: a cancel command that came before had no effect.
-            if Task.isCancelled { commandQueue.post(.cancel(id...id)) }
+            if cancellation.isRequested { commandQueue.post(.cancel(id...id)) }
         }
         if let error { throw error }
     }

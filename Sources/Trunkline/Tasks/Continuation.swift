@@ -5,20 +5,23 @@
 /// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
 /// table that held it.
 ///
-/// It wraps an unsafe continuation. A checked one costs an allocation per request, to find a mistake that the tables do
-/// not allow.
+/// On Linux the task is parked (`ParkedTask`). Elsewhere this is an unsafe continuation. A checked one costs an
+/// allocation per request, to find a mistake that the tables do not allow.
 @safe
 package struct Continuation<Value: Sendable>: Sendable {
-    private let continuation: UnsafeContinuation<Value, Never>
-
-    fileprivate init(_ continuation: UnsafeContinuation<Value, Never>) {
-        unsafe self.continuation = continuation
-    }
+    #if os(Linux)
+        fileprivate let task: ParkedTask<Value>
+    #else
+        fileprivate let task: UnsafeContinuation<Value, Never>
+    #endif
 
     /// Resumes the caller on its own executor. Never call this with a lock held.
     package func resume(returning value: consuming Value) {
-        tellThreadSanitizer(of: unsafe address(of: continuation), isResumed: true)
-        unsafe continuation.resume(returning: value)
+        #if os(Linux)
+            task.resume(returning: value)
+        #else
+            unsafe task.resume(returning: value)
+        #endif
     }
 }
 
@@ -30,21 +33,15 @@ extension Continuation<Void> {
 package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     _ body: (Continuation<Value>) -> Void
 ) async -> Value {
-    var task: UInt = 0
-    let resumed = { (continuation: UnsafeContinuation<Value, Never>) in
-        task = unsafe address(of: continuation)
-        unsafe body(Continuation(continuation))
-    }
-    // `withUnsafeContinuation` would switch to the executor of its isolation, where the caller is already, once before
-    // the closure and once afterwards. With it, a request took 100 instructions more (pinned: 600). The function used
-    // instead is not for general use; if a compiler does without it, so can this.
-    #if compiler(<6.4)
-        let value = await unsafe _unsafeInheritExecutor_withUnsafeContinuation(resumed)
+    #if os(Linux)
+        let task = ParkedTask<Value>()
+        body(Continuation(task: task))
+        let value = await task.wait()
+        task.free()
+        return value
     #else
-        let value = await unsafe withUnsafeContinuation(resumed)
+        return await unsafe withUnsafeContinuation { unsafe body(Continuation(task: $0)) }
     #endif
-    tellThreadSanitizer(of: task, isResumed: false)
-    return value
 }
 
 // MARK: - Cancellation
@@ -54,6 +51,20 @@ protocol CancellationReceiver: AnyObject, Sendable {
     /// Cancels the waits with these numbers. Called on the thread that cancels the task, or on the thread of the task if
     /// it is already cancelled when it begins to wait. May be called before the wait has begun and after it has ended.
     func cancelWaits(_ numbers: ClosedRange<UInt64>)
+}
+
+/// Whether a task that begins to wait is cancelled.
+///
+/// Safe: valid while the task begins to wait.
+@safe
+struct Cancellation {
+    #if os(Linux)
+        fileprivate let handler: UnsafeMutablePointer<trunkline_cancellation>
+        /// Costs less than `Task.isCancelled`, which retains the task.
+        var isRequested: Bool { unsafe trunkline_is_cancelled(handler) }
+    #else
+        var isRequested: Bool { Task.isCancelled }
+    #endif
 }
 
 /// Suspends the calling task until the `Continuation` passed to `body` is resumed. `body` runs at once. If the task is
@@ -71,51 +82,29 @@ protocol CancellationReceiver: AnyObject, Sendable {
 nonisolated(nonsending) func withContinuation<Value: Sendable>(
     cancelling receiver: some CancellationReceiver,
     _ numbers: ClosedRange<UInt64>,
-    _ body: (Continuation<Value>) -> Void
+    _ body: (Continuation<Value>, Cancellation) -> Void
 ) async -> Value {
     #if os(Linux)
+        let size = unsafe MemoryLayout<trunkline_cancellation>.size
+        let task = ParkedTask<Value>(reserving: size)
         let handler = unsafe trunkline_add_cancellation_handler(
-            { receiver, first, last in
-                guard let receiver = unsafe receiver,
-                    let receiver = unsafe Unmanaged<AnyObject>.fromOpaque(receiver).takeUnretainedValue()
-                        as? any CancellationReceiver
-                else { preconditionFailure("the receiver of a cancellation is not one") }
-                receiver.cancelWaits(first...last)
-            },
+            task.reserved(size),
             Unmanaged.passUnretained(receiver).toOpaque(),
             numbers.lowerBound,
-            numbers.upperBound
+            UInt32(numbers.count)
         )
-        let value = await withContinuation(body)
+        unsafe body(Continuation(task: task), Cancellation(handler: handler))
+        let value = await task.wait()
         unsafe trunkline_remove_cancellation_handler(handler)
+        task.free(reserving: size)
         withExtendedLifetime(receiver) {}
         return value
     #else
         return await withTaskCancellationHandler {
-            await withContinuation(body)
+            await withContinuation { body($0, Cancellation()) }
         } onCancel: {
             receiver.cancelWaits(numbers)
         }
-    #endif
-}
-
-// MARK: - Thread sanitizer
-
-/// Returns the address of the task that the continuation refers to.
-private func address<Value>(of continuation: UnsafeContinuation<Value, Never>) -> UInt {
-    unsafe unsafeBitCast(continuation, to: UInt.self)
-}
-
-/// Tells the thread sanitizer that everything before the resumption of a task happens before everything after its
-/// suspension.
-///
-/// If a continuation is resumed on one thread before another thread awaits it, the runtime passes the value on with one
-/// atomic operation that is not instrumented. Without this function, the sanitizer reports what the resuming thread
-/// wrote (an error, a frame) as a race with the task that reads it. When the sanitizer is off, this costs a comparison
-/// on Linux, and nothing on other systems.
-private func tellThreadSanitizer(of task: UInt, isResumed: Bool) {
-    #if os(Linux)
-        if isResumed { trunkline_tsan_release(task) } else { trunkline_tsan_acquire(task) }
     #endif
 }
 
@@ -127,3 +116,15 @@ var isThreadSanitizerOn: Bool {
         false
     #endif
 }
+
+#if os(Linux)
+    /// Called by the handler that `withContinuation` adds to its task.
+    @c
+    func trunkline_cancel_waits(_ receiver: UnsafeRawPointer, _ first: UInt64, _ count: UInt32) {
+        guard
+            let receiver = unsafe Unmanaged<AnyObject>.fromOpaque(receiver).takeUnretainedValue()
+                as? any CancellationReceiver
+        else { preconditionFailure("the receiver of a cancellation is not one") }
+        receiver.cancelWaits(first...first + UInt64(count) - 1)
+    }
+#endif
