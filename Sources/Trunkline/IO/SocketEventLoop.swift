@@ -256,10 +256,14 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
+    /// Ends a turn of the tasks. Returns the most nanoseconds that the loop may sleep; negative for no limit.
     @inline(__always)
-    private func endTurn(isIdle: Bool) {
+    private func endTurnOfTasks() -> Int64 {
         #if os(Linux)
-            resumedTasks.endTurn(isIdle: isIdle)
+            resumedTasks.endTurn(at: turnTime)
+            return resumedTasks.mayHaveRest ? ResumedTasks.patience : -1
+        #else
+            return -1
         #endif
     }
 
@@ -405,6 +409,8 @@ package final class SocketEventLoop: EventLoop {
             let keepTime = ReceiveMemory.keepNanoseconds
             timeout = timeout < 0 ? keepTime : min(timeout, keepTime)
         }
+        let limit = endTurnOfTasks()
+        if limit >= 0, timeout < 0 || timeout > limit { timeout = limit }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in
                 if !(posted.jobs.isEmpty && posted.work.isEmpty) { return true }
@@ -413,7 +419,6 @@ package final class SocketEventLoop: EventLoop {
             }
             if hasNews { timeout = 0 }
         }
-        endTurn(isIdle: timeout != 0)
         unsafe state.poller.wait(nanoseconds: timeout, into: &state.ready)
         if timeout != 0 { posted.withLock { $0.isSleeping = false } }
     }

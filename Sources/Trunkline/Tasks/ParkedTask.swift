@@ -54,7 +54,8 @@
         /// Waits until the task is resumed. Returns the value, once.
         @inline(__always)
         nonisolated(nonsending) func wait() async -> Value {
-            if unsafe ParkedTaskHead.prepare(head) { await ParkingLot.shared.park() }
+            let parkingLot = ParkingLot.shared
+            if unsafe ParkedTaskHead.prepare(head) { await parkingLot.park() }
             return unsafe value.move()
         }
 
