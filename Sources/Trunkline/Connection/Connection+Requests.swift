@@ -224,7 +224,7 @@ extension Connection {
     /// Handles frames of a link that is ready or draining.
     func take(_ frames: inout [Frame], _ link: Link) {
         if rules.deliversAll { return handOver(frames, link) }
-        let (session, count) = (link.session, frames.count)
+        let session = link.session
         var taken = Link.Taken(at: loop.now)
         var events = port.takeEvents()
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
@@ -236,9 +236,6 @@ extension Connection {
             if taken.answers > 0 { noteAnswer(link) }
             // After the frames that came with it: these belong to the link that now drains.
             if let lastFrame = taken.lastFrame { leave(lastFrame, session, isLast: taken.isLast) }
-            // The resumed callers may send again at once. For fewer frames it is not worth waiting for them. More
-            // frames take so long that the first new requests arrive anyway.
-            if (8..<64).contains(count) { loop.expectNews() }
         } else if taken.isLast {
             endDraining(session)
         }

@@ -88,9 +88,6 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// Listens on `address` (port 0 chooses a free port). `handler` receives every accepted transport.
     func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
 
-    /// States that the next work is likely to arrive within microseconds, so the loop may spin before it goes to sleep.
-    func expectNews()
-
     /// Calls `body` with the memory for reading that all sockets of the loop share.
     func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void)
 
@@ -110,8 +107,6 @@ extension EventLoop {
     var nextTurn: Instant { turnTime.advanced(by: .nanoseconds(1)) }
 
     package var unixTime: Duration? { nil }
-
-    package func expectNews() {}
 
     package var turnTime: Instant { now }
 

@@ -35,7 +35,7 @@ extension SocketEventLoop {
         var sockets: [UInt64: Watched] = [:]
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
-        var expectation = Expectation()
+        var polling = Polling()
         /// The thread sanitizer does not see the atomic operations of reference counts. For memory that a body shared,
         /// it would report a race between the last reader of the body and the next read of the socket. On macOS the
         /// loop cannot tell whether the sanitizer is on, so it may report that race there.
@@ -60,32 +60,32 @@ extension SocketEventLoop {
         }
     }
 
-    /// Whether new work is expected at once. After an expectation that was not met, later ones are ignored for a while.
-    struct Expectation {
-        var isRaised = false
-        private var disappointments = 0
-        private var ignored = 0
+    /// Whether the loop polls before it sleeps.
+    ///
+    /// Only after a turn that did something, so an idle loop does not poll. After polling in vain, the next times are left
+    /// out: 2, then 4, up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
+    struct Polling {
+        /// Whether the present turn did something.
+        var hasWorked = false
+        private var failures = 0
+        private var skips = 0
+        private let isOn = processorCount() > 1
 
-        mutating func take() -> Bool {
-            guard exchange(&isRaised, with: false) else { return false }
-            if ignored > 0 {
-                ignored -= 1
+        /// The most nanoseconds to poll.
+        static let limit: Int64 = 60_000
+
+        mutating func begins() -> Bool {
+            guard exchange(&hasWorked, with: false), isOn else { return false }
+            if skips > 0 {
+                skips -= 1
                 return false
             }
             return true
         }
 
-        /// Records that the expected work arrived. Returns true.
-        mutating func fulfil() -> Bool {
-            disappointments = 0
-            return true
-        }
-
-        /// Records that it did not arrive. Returns false.
-        mutating func disappoint() -> Bool {
-            disappointments = min(disappointments + 1, 8)
-            ignored = 1 << disappointments
-            return false
+        mutating func ends(hasPaid: Bool) {
+            failures = hasPaid ? failures / 2 : min(failures + 1, 8)
+            skips = hasPaid ? 0 : 1 << failures
         }
     }
 

@@ -286,7 +286,7 @@ package final class SocketEventLoop: EventLoop {
             runPosted()
         }
         runEndOfTurn()
-        if !mayWait || !awaitNews() { waitForSockets(mayWait: mayWait) }
+        if !mayWait || !pollBriefly() { waitForSockets(mayWait: mayWait) }
         beginTurn(at: now)
         // The wait may have ended without a look at the sockets: a signal ends it, as when a stopped process continues.
         // Or the process was stopped since. See `EventLoop.turnTime`.
@@ -320,6 +320,7 @@ package final class SocketEventLoop: EventLoop {
         for _ in 0..<rounds {
             takePosted()
             if unsafe state.jobs.isEmpty && state.work.isEmpty { return }
+            unsafe state.polling.hasWorked = true
             var work = unsafe state.takeWork()
             run(&work)
             var jobs = unsafe state.takeJobs()
@@ -369,25 +370,24 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    package func expectNews() {
-        assertCurrent()
-        unsafe state.expectation.isRaised = true
-    }
-
-    /// Returns whether there is something to do. If work is expected, spins briefly first.
+    /// Polls for a while before the loop sleeps, if that has paid lately. Returns whether there is something to do.
     ///
-    /// Sleeping and waking takes tens of microseconds on a virtual machine, which is more than the callers that were
-    /// just resumed need for their next call.
-    private func awaitNews() -> Bool {
-        guard unsafe state.expectation.take(), unsafe state.inNextTurn.isEmpty else { return false }
-        unsafe state.waitBegan = now  // spinning is waiting
-        for _ in 0..<32 {
+    /// Sleeping and waking takes tens of microseconds on a virtual machine: as long as a server nearby, or a caller that
+    /// was just resumed, needs.
+    private func pollBriefly() -> Bool {
+        guard unsafe state.polling.begins(), unsafe state.inNextTurn.isEmpty else { return false }
+        let began = now
+        unsafe state.waitBegan = began  // polling is waiting
+        repeat {
             yieldProcessor()
-            if posted.withLock({ !($0.jobs.isEmpty && $0.work.isEmpty) }) { return unsafe state.expectation.fulfil() }
             unsafe state.poller.wait(nanoseconds: 0, into: &state.ready)
-            if unsafe !state.ready.isEmpty { return unsafe state.expectation.fulfil() }
-        }
-        return unsafe state.expectation.disappoint()
+            if unsafe !state.ready.isEmpty || posted.withLock({ !($0.jobs.isEmpty && $0.work.isEmpty) }) {
+                unsafe state.polling.ends(hasPaid: true)
+                return true
+            }
+        } while now.nanoseconds - began.nanoseconds < Polling.limit
+        unsafe state.polling.ends(hasPaid: false)
+        return false
     }
 
     private func waitForSockets(mayWait: Bool) {
@@ -431,6 +431,7 @@ package final class SocketEventLoop: EventLoop {
 
     private func runReady() {
         guard unsafe !state.ready.isEmpty else { return }
+        unsafe state.polling.hasWorked = true
         let ready = unsafe exchange(&state.ready, with: [])
         for readiness in ready {
             // A socket that an earlier handler closed is no longer in the table.
