@@ -32,7 +32,7 @@ struct Arguments {
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
                                | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
-                              [--batch N] [--pinned] [--observed] [--recorded]
+                              [--batch N] [--clients N] [--pinned] [--observed] [--recorded]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -69,6 +69,7 @@ struct Arguments {
           --requests N       the number of measured requests
           --warmup M         the number of requests before them (default: a tenth of N)
           --batch N          send batches of at most N with send(all:); more than C counts as C
+          --clients N        so many clients, each on its own event loop, with C requests in flight each
           --pinned           run the callers' tasks on client.executor
           --observed         let an observer count all events of the client
           --recorded         keep calls, frame headers and events in a flight recorder of 1 MiB
@@ -120,7 +121,7 @@ struct Arguments {
         default:
             var options = try Options(
                 words,
-                values: ["--requests", "--warmup", "--batch"],
+                values: ["--requests", "--warmup", "--batch", "--clients"],
                 flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed", "--recorded"]
             )
             if options.has("--port") {
@@ -128,6 +129,7 @@ struct Arguments {
                 let count = try options.number("--requests", 1...)
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
                 let batchSize = options.has("--batch") ? try options.number("--batch", 1...) : 1
+                let clients = options.has("--clients") ? try options.number("--clients", 1...64) : 1
                 let isObserved = options.takeFlag("--observed")
                 let isRecorded = options.takeFlag("--recorded")
                 var run = try options.run(
@@ -136,6 +138,7 @@ struct Arguments {
                     warmUp: .requests(warmUp),
                     measured: .requests(count)
                 )
+                run.clients = clients
                 run.isObserved = isObserved
                 run.isRecorded = isRecorded
                 command = .drive(run)

@@ -12,7 +12,7 @@ struct ClientLoad: Sendable {
     private let concurrency: Int
     private let bodies: Bodies
 
-    init(_ run: Run) {
+    init(_ run: Run, on loops: EventLoops = .shared) {
         var options = ClientOptions()
         options.reconnecting.maximumAttempts = 3  // fail if there is no server
         options.requests.maximumWaitingBytes = .max  // the load may exceed 4,096 × 64 KiB
@@ -23,7 +23,7 @@ struct ClientLoad: Sendable {
             options.tls.roots = .only(root)
             endpoint = endpoint.secured()
         }
-        client = Client(to: endpoint, speaking: .standard, options: options)
+        client = Client(to: endpoint, speaking: .standard, options: options, on: loops)
         byHand = run.row == .byHand ? ByHandClient(run) : nil
         isPinned = run.row == .pinned
         batchSize = run.batchSize

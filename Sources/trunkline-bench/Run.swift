@@ -37,6 +37,14 @@ enum Quota {
         }
     }
 
+    /// Returns the quota of client `index` of `count`.
+    func part(_ index: Int, of count: Int) -> Quota {
+        switch self {
+        case .requests: .requests(share(of: index, among: count))
+        case .milliseconds: self
+        }
+    }
+
     /// Returns the number of requests for worker `index` of `count`.
     func share(of index: Int, among count: Int) -> Int {
         switch self {
@@ -52,7 +60,9 @@ struct Run {
     /// The most requests of one `send(all:)`; 1 for `send`.
     var batchSize = 1
     var port: UInt16
-    /// Requests in flight.
+    /// The number of clients, each on its own event loop.
+    var clients = 1
+    /// Requests in flight of each client.
     var concurrency: Int
     /// Bytes of each body.
     var payload: Int
@@ -75,11 +85,23 @@ struct Run {
             _ = try loop.drive(warmUp, Histogram())
             return try Measurement.take { try loop.drive(measured, $0) }
         }
-        let load = ClientLoad(self)
-        try await load.connect()
-        _ = try await load.drive(warmUp, Histogram())
-        let measurement = try await Measurement.take { try await load.drive(measured, $0) }
-        await load.close()
+        let loops = clients > 1 ? EventLoops(count: clients) : .shared
+        let loads = (0..<clients).map { _ in ClientLoad(self, on: loops) }
+        for load in loads { try await load.connect() }
+        _ = try await drive(loads, warmUp, Histogram())
+        let measurement = try await Measurement.take { try await drive(loads, measured, $0) }
+        for load in loads { await load.close() }
         return measurement
+    }
+
+    /// Drives all clients at once. Returns the number of answered requests.
+    private func drive(_ loads: [ClientLoad], _ quota: Quota, _ histogram: Histogram) async throws -> Int {
+        guard loads.count > 1 else { return try await loads[0].drive(quota, histogram) }
+        return try await withThrowingTaskGroup(of: Int.self) { group in
+            for index in loads.indices {
+                group.addTask { try await loads[index].drive(quota.part(index, of: loads.count), histogram) }
+            }
+            return try await group.reduce(0, +)
+        }
     }
 }
