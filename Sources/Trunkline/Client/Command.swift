@@ -89,7 +89,9 @@ final class CommandQueue: LoopWork, CancellationReceiver {
         var command = consume command
         let isFirst = queue.withLock { items in
             items.append(exchange(&command, with: .taken))
-            return !isFilled.exchange(true, ordering: .acquiringAndReleasing)
+            if isFilled.load(ordering: .relaxed) { return false }
+            isFilled.store(true, ordering: .releasing)
+            return true
         }
         if isFirst { loop.schedule(self) }
     }

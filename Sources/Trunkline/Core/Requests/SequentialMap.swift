@@ -26,8 +26,8 @@ package struct SequentialMap<Value> {
     /// The number of values for which memory is allocated.
     package var capacity: Int { ring.count + stragglers.capacity }
 
-    /// A ring or dictionary with this capacity or less does not shrink.
-    static var keptCapacity: Int { 1024 }
+    /// A ring or dictionary with this capacity or less does not shrink: enough for 1,024 values that come and go together.
+    static var keptCapacity: Int { 2048 }
 
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
@@ -157,13 +157,13 @@ package struct SequentialMap<Value> {
 
     /// Moves every value to a ring of `size` slots, which is more than twice the number of values.
     mutating func resize(to size: Int) {
-        let old = ring
-        ring = []
+        var old = exchange(&ring, with: [])
         ring.reserveCapacity(size)
         for _ in 0..<size { ring.append(Slot(key: 0, value: nil)) }
         ringCount = 0
-        for slot in old {
-            if let value = slot.value { insert(value, for: slot.key) }
+        for index in old.indices {
+            // Moved: a copy of each value would be retained and released.
+            if let value = old[index].value.take() { insert(value, for: old[index].key) }
         }
     }
 }
