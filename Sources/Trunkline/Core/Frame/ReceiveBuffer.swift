@@ -30,6 +30,9 @@ public struct ReceiveBuffer: Sendable {
     /// little of it.
     private var readSize = ReceiveBuffer.smallestRead
 
+    /// The length of the latest body of at least 4,096 bytes since the last read; 0 if there was none.
+    @usableFromInline var latestLarge = 0
+
     private static let smallestRead = 64 * 1024
     private static let largestRead = 256 * 1024
     /// An incomplete frame of at most this size is copied rather than kept in a large run of memory.
@@ -162,11 +165,11 @@ public struct ReceiveBuffer: Sendable {
         if length == 0 { return Bytes() }
         let range = lower..<lower &+ length
         lower &+= length
-        if length >= 4096, length >= storage.count / 8 {
-            isShared = true
-            return Bytes(sharing: storage, in: range)
-        }
-        return copy(range)
+        guard length >= 4096 else { return copy(range) }
+        latestLarge = length
+        guard length >= storage.count / 8 else { return copy(range) }
+        isShared = true
+        return Bytes(sharing: storage, in: range)
     }
 
     /// Returns a copy of `range` of the storage.
@@ -276,6 +279,10 @@ public struct ReceiveBuffer: Sendable {
         } else if count < readSize / 8 {
             readSize = max(readSize / 2, Self.smallestRead)
         }
+        // Bodies of up to 32 KiB can share memory of this size, together with the rest of a body that is left over.
+        // Otherwise they would be copied: with 64 of 16 KiB in flight, that took a tenth of the processor time.
+        if latestLarge > 0 { readSize = min(readSize, max(Self.smallestRead, latestLarge * 7)) }
+        latestLarge = 0
         return result
     }
 
