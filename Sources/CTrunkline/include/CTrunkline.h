@@ -67,18 +67,8 @@ static inline int trunkline_epoll_wait(int epoll, uint64_t *ids, uint8_t *direct
 
 // Defined by the thread sanitizer's runtime; null without it.
 extern void __tsan_acquire(void *) __attribute__((weak));
-extern void __tsan_release(void *) __attribute__((weak));
 
 static inline int trunkline_tsan_is_on(void) { return __tsan_acquire != 0; }
-
-/// Tells the thread sanitizer that code after the acquire of an address runs after the code before its release.
-static inline void trunkline_tsan_acquire(uintptr_t address) {
-    if (__tsan_acquire) __tsan_acquire((void *)address);
-}
-
-static inline void trunkline_tsan_release(uintptr_t address) {
-    if (__tsan_release) __tsan_release((void *)address);
-}
 
 static inline int trunkline_accept(int listener) { return accept4(listener, 0, 0, SOCK_NONBLOCK | SOCK_CLOEXEC); }
 

@@ -22,11 +22,11 @@ extern __attribute__((swiftcall)) struct trunkline_executor swift_task_getPrefer
 extern __attribute__((swiftcall)) void swift_task_enqueue(void *_Nonnull, struct trunkline_executor);
 extern __attribute__((swiftcall)) void *_Nonnull swift_task_alloc(size_t);
 extern __attribute__((swiftcall)) void swift_task_dealloc(void *_Nonnull);
-extern __attribute__((swiftcall)) void *_Nonnull swift_task_addCancellationHandler(
+extern __attribute__((swiftcall)) void *_Nullable swift_task_addCancellationHandler(
     __attribute__((swiftcall)) void (*_Nonnull)(__attribute__((swift_context)) const void *_Nonnull),
     const void *_Nonnull
 );
-extern __attribute__((swiftcall)) void swift_task_removeCancellationHandler(void *_Nonnull);
+extern __attribute__((swiftcall)) void swift_task_removeCancellationHandler(void *_Nullable);
 
 // MARK: - Memory and executors
 
@@ -73,6 +73,7 @@ static inline struct trunkline_thread *_Nonnull trunkline_this_thread(void) {
 struct trunkline_cancellation {
     const void *_Nonnull receiver;
     uint64_t first;
+    /// Null if the task was cancelled already.
     void *_Nullable record;
     uint32_t count;
     bool is_cancelled;

@@ -44,6 +44,9 @@ extension SocketEventLoop {
         var spareWork: [any LoopWork] = []
         var spareJobs: [Job] = []
 
+        /// Whether there is something to do in the next turn, whatever happens until then.
+        var hasWork: Bool { !(jobs.isEmpty && work.isEmpty && atEndOfTurn.isEmpty && inNextTurn.isEmpty) }
+
         mutating func takeWork() -> [any LoopWork] {
             defer { swap(&work, &spareWork) }
             return exchange(&work, with: [])
@@ -72,7 +75,7 @@ extension SocketEventLoop {
         private let isOn = processorCount() > 1
 
         /// The most nanoseconds to poll.
-        static let limit: Int64 = 60_000
+        static let limit = 60_000
 
         mutating func begins() -> Bool {
             guard exchange(&hasWorked, with: false), isOn else { return false }

@@ -249,6 +249,7 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
+    /// Hands over the tasks that were resumed. Called before code of the user runs on the loop, and before the loop waits.
     @inline(__always)
     private func endBatch() {
         #if os(Linux)
@@ -261,7 +262,7 @@ package final class SocketEventLoop: EventLoop {
     private func endTurnOfTasks() -> Int64 {
         #if os(Linux)
             resumedTasks.endTurn(at: turnTime)
-            return resumedTasks.mayHaveRest ? ResumedTasks.patience : -1
+            return resumedTasks.mayHaveRest ? resumedTasks.patience : -1
         #else
             return -1
         #endif
@@ -286,7 +287,9 @@ package final class SocketEventLoop: EventLoop {
             runPosted()
         }
         runEndOfTurn()
-        if !mayWait || !pollBriefly() { waitForSockets(mayWait: mayWait) }
+        endBatch()
+        let limit = endTurnOfTasks()
+        if !mayWait || !pollBriefly() { waitForSockets(mayWait: mayWait, atMost: limit) }
         beginTurn(at: now)
         // The wait may have ended without a look at the sockets: a signal ends it, as when a stopped process continues.
         // Or the process was stopped since. See `EventLoop.turnTime`.
@@ -297,6 +300,7 @@ package final class SocketEventLoop: EventLoop {
         // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
         var carried = unsafe exchange(&state.inNextTurn, with: [])
         runReady()
+        endBatch()
         if !carried.isEmpty { run(&carried) }
         if isTimerDue { runTimers() }
         endBatch()
@@ -323,11 +327,14 @@ package final class SocketEventLoop: EventLoop {
             unsafe state.polling.hasWorked = true
             var work = unsafe state.takeWork()
             run(&work)
+            endBatch()
             var jobs = unsafe state.takeJobs()
-            for job in jobs { run(job) }
+            for job in jobs {
+                run(job)
+                endBatch()
+            }
             jobs.removeAll(keepingCapacity: jobs.capacity <= Self.keptCapacity)
             unsafe state.spareJobs = jobs
-            endBatch()
         }
     }
 
@@ -375,8 +382,11 @@ package final class SocketEventLoop: EventLoop {
     /// Sleeping and waking takes tens of microseconds on a virtual machine: as long as a server nearby, or a caller that
     /// was just resumed, needs.
     private func pollBriefly() -> Bool {
-        guard unsafe state.polling.begins(), unsafe state.inNextTurn.isEmpty else { return false }
+        guard unsafe !state.hasWork && state.polling.begins() else { return false }
         let began = now
+        var end = began.advanced(by: .nanoseconds(Polling.limit))
+        if let next = unsafe state.timers.next { end = min(end, next) }
+        guard began < end else { return false }
         unsafe state.waitBegan = began  // polling is waiting
         repeat {
             yieldProcessor()
@@ -385,16 +395,15 @@ package final class SocketEventLoop: EventLoop {
                 unsafe state.polling.ends(hasPaid: true)
                 return true
             }
-        } while now.nanoseconds - began.nanoseconds < Polling.limit
+        } while now < end
         unsafe state.polling.ends(hasPaid: false)
         return false
     }
 
-    private func waitForSockets(mayWait: Bool) {
+    /// - Parameter limit: The most nanoseconds to wait; negative for no limit.
+    private func waitForSockets(mayWait: Bool, atMost limit: Int64) {
         var timeout: Int64 = -1
-        if unsafe !mayWait
-            || !(state.jobs.isEmpty && state.work.isEmpty && state.atEndOfTurn.isEmpty && state.inNextTurn.isEmpty)
-        {
+        if unsafe !mayWait || state.hasWork {
             timeout = 0
         } else if let next = unsafe state.timers.next {
             // Compared first: the time from a deadline in the farthest past to now does not fit in 64 bits.
@@ -409,7 +418,6 @@ package final class SocketEventLoop: EventLoop {
             let keepTime = ReceiveMemory.keepNanoseconds
             timeout = timeout < 0 ? keepTime : min(timeout, keepTime)
         }
-        let limit = endTurnOfTasks()
         if limit >= 0, timeout < 0 || timeout > limit { timeout = limit }
         if timeout != 0 {
             let hasNews = posted.withLock { posted in

@@ -28,6 +28,8 @@
         private(set) var mayHaveRest = false
         /// How many tasks had been begun when the loop last saw that one was, and when that was; -1 if it has not looked.
         private var progress = (begun: 0, at: Instant(nanoseconds: 0))
+        /// The nanoseconds after which the loop starts another runner if no task is begun.
+        private(set) var patience = shortestPatience
         private let queue = Lock(Queue())
         private let maximumRunners = processorCount()
         private let face: TaskFace
@@ -36,8 +38,7 @@
         private static let share = 64
         /// Fewer tasks are enqueued one by one: a runner would not pay.
         private static let few = 3
-        /// The nanoseconds after which the loop starts another runner if no task is begun.
-        static let patience: Int64 = 1_000_000
+        private static let shortestPatience: Int64 = 1_000_000
 
         private struct Queue {
             private var jobs: [UnownedJob] = []
@@ -58,6 +59,10 @@
                     next = 0
                     swap(&jobs, &more)
                 } else {
+                    if next >= 1024, next >= rest {
+                        jobs.removeSubrange(..<next)
+                        next = 0
+                    }
                     jobs.append(contentsOf: more)
                     more.removeAll(keepingCapacity: true)
                 }
@@ -85,18 +90,25 @@
             }
         }
 
-        /// How fast a runner runs its tasks. Reads the clock after 1, 2, 4, 8 … tasks.
+        /// How fast a runner runs its tasks. Reads the clock after 1, 2, 4 and 8 tasks, then after every eighth, and after
+        /// every task if they are slow.
         private struct Pace {
             private let began = monotonicNow()
             private var count = 0
             private var nextLook = 1
+            /// Whether tasks have taken more than 10 µs on average.
+            private(set) var isSlow = false
+            /// Whether other work of the pool should have its turn: after a millisecond.
+            private(set) var isOver = false
 
-            /// Counts a task. Returns whether tasks have taken more than 10 µs on average.
-            mutating func isSlow() -> Bool {
+            /// Counts a task. Returns whether this read the clock.
+            mutating func countTask() -> Bool {
                 count += 1
                 guard count == nextLook else { return false }
-                nextLook *= 2
-                return monotonicNow().nanoseconds - began.nanoseconds > 10_000 * Int64(count)
+                let elapsed = monotonicNow().nanoseconds - began.nanoseconds
+                (isSlow, isOver) = (elapsed > 10_000 * Int64(count), elapsed > 1_000_000)
+                nextLook += isSlow ? 1 : min(count, 8)
+                return true
             }
         }
 
@@ -148,34 +160,41 @@
         @inline(never)
         private func look(at now: Instant) {
             let (progress, maximum) = (progress, maximumRunners)
+            let isLate = now.nanoseconds - progress.at.nanoseconds >= patience
             let (rest, begun, starts) = queue.withLock { queue in
-                let isStuck = queue.begun == progress.begun && now.nanoseconds - progress.at.nanoseconds >= Self.patience
+                let isStuck = isLate && queue.begun == progress.begun
                 return (queue.rest, queue.begun, isStuck ? queue.startsRunner(upTo: maximum) : false)
             }
             mayHaveRest = rest > 0
-            if starts || begun != progress.begun { self.progress = (begun, now) }
+            if starts || begun != progress.begun {
+                (self.progress, patience) = ((begun, now), Self.shortestPatience)
+            } else if isLate {
+                // All runners are busy: the loop need not wake up so often.
+                patience = min(patience * 2, 64 * Self.shortestPatience)
+            }
             if starts { startRunner() }
         }
 
         // MARK: On the pool
 
         /// An unstructured task: it runs other tasks, which do not wait for each other, and ends when none is left.
-        private func startRunner() { Task.detached { self.run() } }
+        private func startRunner() { Task.detached { await self.run() } }
 
-        private func run() {
+        private func run() async {
             queue.withLock { $0.runnerBegins() }
+            while runForAWhile() { await Task.yield() }
+        }
+
+        /// Runs tasks for a millisecond or until none is left. Returns whether the runner must go on.
+        private func runForAWhile() -> Bool {
             var pace = Pace()
-            for _ in 0..<512 {
-                guard let job = queue.withLock({ $0.takeNext() }) else { return }
+            while let job = queue.withLock({ $0.takeNext() }) {
                 unsafe job.runSynchronously(on: defaultExecutor)
-                if pace.isSlow(), queue.withLock({ $0.startsRunner(upTo: maximumRunners) }) { startRunner() }
+                guard pace.countTask() else { continue }
+                if pace.isSlow, queue.withLock({ $0.startsRunner(upTo: maximumRunners) }) { startRunner() }
+                if pace.isOver { return true }
             }
-            // Other work of the pool has its turn.
-            let starts = queue.withLock { queue in
-                queue.runnerEnds()
-                return queue.startsRunner(upTo: .max)
-            }
-            if starts { startRunner() }
+            return false
         }
     }
 

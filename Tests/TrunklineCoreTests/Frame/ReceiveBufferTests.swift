@@ -56,6 +56,26 @@ import Testing
 
     private func address(of body: Bytes) -> UInt { unsafe body.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) } }
 
+    /// Reads are at first too large for bodies of this size to share their memory; later ones are not.
+    @Test(arguments: [10_000, 16_384, 32_768, 50_000])
+    func bodiesThatArriveTogetherAreNotCopied(count: Int) throws {
+        var memory = ReceiveMemory()
+        var buffer = ReceiveBuffer()
+        var (shared, last) = (0, 0)
+        for round in 0..<20 {
+            buffer.borrow(&memory)
+            _ = unsafe buffer.fill { free in (free.count, ()) }
+            (shared, last) = (0, 0)
+            while let body = buffer.readBytes(count) {
+                if round < 19 { continue }
+                last += 1
+                if body.heldBytes > count + 1024 { shared += 1 }
+            }
+            buffer.giveBack(to: &memory)
+        }
+        #expect(last > 0 && shared == last)
+    }
+
     @Test func memoryIsReusedAfterItsBodyWasReleased() throws {
         var memory = ReceiveMemory()
         let first = address(of: try receive(7, &memory))
