@@ -249,7 +249,7 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
-    /// Hands over the tasks that were resumed. Called before code of the user runs on the loop, and before the loop waits.
+    /// Hands over the tasks that were resumed. Called before jobs of the loop, which may take long, and before it waits.
     @inline(__always)
     private func endBatch() {
         #if os(Linux)

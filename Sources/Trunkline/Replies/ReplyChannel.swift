@@ -191,7 +191,9 @@ final class ReplyChannel: CancellationReceiver {
         // A call that ended without a request has an ending.
         guard let requestID else { throw .replyEnded }
         let id = commandQueue.nextRequestPartID()
-        let error = await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation, cancellation in
+        let error = await withContinuation(cancelling: commandQueue, id.number...id.number) {
+            continuation,
+            cancellation in
             let requestPart = RequestPart(id: id, request: requestID, frame: frame, continuation: continuation)
             commandQueue.postRequest(.addPart(requestPart, self))
             // As in `Client.cancelIfNeeded`: a cancel command that came before had no effect.

@@ -32,6 +32,8 @@ public struct ReceiveBuffer: Sendable {
 
     /// The length of the latest body of at least 4,096 bytes since the last read; 0 if there was none.
     @usableFromInline var latestLarge = 0
+    /// The same, of the time before the last read.
+    private var sharedLength = 0
 
     private static let smallestRead = 64 * 1024
     private static let largestRead = 256 * 1024
@@ -279,10 +281,10 @@ public struct ReceiveBuffer: Sendable {
         } else if count < readSize / 8 {
             readSize = max(readSize / 2, Self.smallestRead)
         }
-        // Bodies of up to 32 KiB can share memory of this size, together with the rest of a body that is left over.
-        // Otherwise they would be copied: with 64 of 16 KiB in flight, that took a tenth of the processor time.
+        // Bodies of this length can share memory of this size, together with the rest of one that is left over. Otherwise
+        // they would be copied: with 64 bodies of 16 KiB in flight, that took a tenth of the processor time.
         if latestLarge > 0 { readSize = min(readSize, max(Self.smallestRead, latestLarge * 7)) }
-        latestLarge = 0
+        (sharedLength, latestLarge) = (latestLarge, 0)
         return result
     }
 
@@ -306,7 +308,8 @@ public struct ReceiveBuffer: Sendable {
         if hasRoom && !isShared { return }
         // Somewhat less is enough, or every few bytes that are left over would need new memory.
         let minimum = left.count + (awaited > count ? wanted : wanted / 2)
-        var fresh = memory.take(left.count + wanted, atLeast: minimum)
+        let most = sharedLength > 0 ? max(left.count + wanted, sharedLength * 8) : .max
+        var fresh = memory.take(left.count + wanted, atLeast: minimum, atMost: most)
         unsafe fresh.withUnsafeMutableBytes { fresh in
             unsafe storage.withUnsafeBytes { unsafe fresh.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[left])) }
         }

@@ -39,8 +39,9 @@ package struct ReceiveMemory: Sendable {
     /// - Parameters:
     ///   - size: The size of new memory, in bytes.
     ///   - minimum: The size from which on earlier memory is used again.
-    mutating func take(_ size: Int, atLeast minimum: Int) -> [UInt8] {
-        if spare.count >= minimum { return exchange(&spare, with: []) }
+    ///   - maximum: The size up to which memory that no body shares is used again.
+    mutating func take(_ size: Int, atLeast minimum: Int, atMost maximum: Int = .max) -> [UInt8] {
+        if spare.count >= minimum, spare.count <= maximum { return exchange(&spare, with: []) }
         if lent.count >= depth, var oldest = lent.popFirst() {
             lentByteCount -= oldest.count
             if reuse(&oldest, for: minimum) { return oldest }
