@@ -66,10 +66,11 @@ struct Arguments {
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
           --payload BYTES    the size of each body
-          --requests N       the number of measured requests
+          --requests N       the number of measured requests, of all clients together
           --warmup M         the number of requests before them (default: a tenth of N)
           --batch N          send batches of at most N with send(all:); more than C counts as C
-          --clients N        so many clients, each on its own event loop, with C requests in flight each
+          --clients N        the number of clients, each on its own event loop with C requests in flight: 1 to 64
+                             (default: 1)
           --pinned           run the callers' tasks on client.executor
           --observed         let an observer count all events of the client
           --recorded         keep calls, frame headers and events in a flight recorder of 1 MiB

@@ -104,7 +104,8 @@ static inline struct trunkline_cancellation *_Nonnull trunkline_add_cancellation
     return cancellation;
 }
 
-/// Whether the handler has been called, or is about to be: the task is cancelled.
+/// Returns whether the handler has begun to run, which means that the task is cancelled. If it returns false, a handler
+/// that runs later sends its cancellation after everything that the task has posted so far.
 static inline bool trunkline_is_cancelled(const struct trunkline_cancellation *_Nonnull cancellation) {
     return __atomic_load_n(&cancellation->is_cancelled, __ATOMIC_ACQUIRE);
 }

@@ -10,8 +10,8 @@
 /// So code of the user that the loop calls in between (a codec, a policy, a completion) cannot corrupt memory: if it
 /// enters the actor with `assumeIsolated` and uses what is being changed, the program ends.
 ///
-/// Three properties, and the value of a `Lock`, are not checked in release builds (`@exclusivity(unchecked)`). Their
-/// comments say why nothing else can use them meanwhile, and those of the three what the check would cost.
+/// Four properties, and the value of a `Lock`, are not checked in release builds (`@exclusivity(unchecked)`). Their
+/// comments say why nothing else can use them meanwhile, and those of the four what the check would cost.
 protocol LoopActor: Actor {
     nonisolated var loop: any EventLoop { get }
 }

@@ -25,7 +25,7 @@ extension SocketEventLoop {
         var canWatch: Bool
         var timers = TimerQueue()
         var turnTime = Instant(nanoseconds: 0)
-        /// When the present turn stopped working and began to wait, spinning or sleeping; `nil` if it did not wait.
+        /// When the present turn stopped working and began to wait, polling or sleeping; `nil` if it did not wait.
         var waitBegan: Instant?
         var turns = Turns()
         var jobs: [Job] = []
@@ -68,7 +68,7 @@ extension SocketEventLoop {
     /// Only after a turn that did something, so an idle loop does not poll. After polling in vain, the next times are left
     /// out: 2, then 4, up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
     struct Polling {
-        /// Whether the present turn did something.
+        /// Whether jobs or work ran, or a socket was ready, since the loop last considered polling.
         var hasWorked = false
         private var failures = 0
         private var skips = 0

@@ -262,7 +262,7 @@ package final class SocketEventLoop: EventLoop {
     private func endTurnOfTasks() -> Int64 {
         #if os(Linux)
             resumedTasks.endTurn(at: turnTime)
-            return resumedTasks.mayHaveRest ? resumedTasks.patience : -1
+            return resumedTasks.mayHaveWaiting ? resumedTasks.patience : -1
         #else
             return -1
         #endif

@@ -53,9 +53,9 @@ protocol CancellationReceiver: AnyObject, Sendable {
     func cancelWaits(_ numbers: ClosedRange<UInt64>)
 }
 
-/// Whether a task that begins to wait is cancelled.
+/// Tells a task that begins to wait whether it has been cancelled.
 ///
-/// Safe: valid while the task begins to wait.
+/// Safe: used only in the `body` of `withContinuation`, while the handler exists.
 @safe
 struct Cancellation {
     #if os(Linux)

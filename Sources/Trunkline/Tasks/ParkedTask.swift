@@ -15,9 +15,9 @@
     /// To park, a task calls a method of an actor whose executor only keeps the job (`ParkingLot`). When the job runs, it
     /// does so on the executor that the task came from, so the return from that method switches no executor.
     ///
-    /// Safe to share: the memory belongs to the task, which frees it when it runs again. The task that resumes it touches
+    /// Safe to share: the memory belongs to the task, which frees it when it runs again. The code that resumes it touches
     /// the memory for the last time when it changes the state of a running task, or when it hands over the job of a
-    /// parked one; before that, the other cannot run.
+    /// parked one; before that, the task cannot go on.
     @safe
     struct ParkedTask<Value: Sendable>: @unchecked Sendable {
         private let head: UnsafeMutablePointer<ParkedTaskHead>
@@ -26,6 +26,7 @@
         /// other use, a multiple of 16.
         @inline(__always)
         init(reserving reserved: Int = 0) {
+            assert(reserved % 16 == 0, "the reserved bytes must keep the alignment")
             let memory = unsafe trunkline_task_alloc(reserved + Self.valueOffset + MemoryLayout<Value>.size)
             unsafe head = (memory + reserved).bindMemory(to: ParkedTaskHead.self, capacity: 1)
             unsafe head.initialize(to: ParkedTaskHead())

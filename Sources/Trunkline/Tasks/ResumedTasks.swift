@@ -25,8 +25,9 @@
         #endif
         @safe private var jobs: [UnownedJob] = []
         /// Whether tasks that were handed over may still wait for a runner.
-        private(set) var mayHaveRest = false
-        /// How many tasks had been begun when the loop last saw that one was, and when that was; -1 if it has not looked.
+        private(set) var mayHaveWaiting = false
+        /// The number of tasks that had begun when the loop last saw progress, and the time then. `begun` is -1 until the loop
+        /// has looked.
         private var progress = (begun: 0, at: Instant(nanoseconds: 0))
         /// The nanoseconds after which the loop starts another runner if no task is begun.
         private(set) var patience = shortestPatience
@@ -34,10 +35,10 @@
         private let maximumRunners = processorCount()
         private let face: TaskFace
 
-        /// So many tasks are handed over before the end of the batch, so that they run while the loop goes on.
-        private static let share = 64
-        /// Fewer tasks are enqueued one by one: a runner would not pay.
-        private static let few = 3
+        /// The number of tasks at which a batch is handed over before its end, so that they run while the loop goes on.
+        private static let handOverCount = 64
+        /// Batches with fewer tasks are enqueued one by one: a runner would not pay.
+        private static let smallestBatch = 3
         private static let shortestPatience: Int64 = 1_000_000
 
         private struct Queue {
@@ -50,16 +51,16 @@
             /// Whether a runner was started that has not begun.
             private var isStarting = false
 
-            var rest: Int { jobs.count - next }
+            var waitingCount: Int { jobs.count - next }
 
             /// Adds tasks. `more` is empty afterwards.
             mutating func add(_ more: inout [UnownedJob]) {
-                if rest == 0 {
+                if waitingCount == 0 {
                     jobs.removeAll(keepingCapacity: jobs.capacity <= 8192)
                     next = 0
                     swap(&jobs, &more)
                 } else {
-                    if next >= 1024, next >= rest {
+                    if next >= 1024, next >= waitingCount {
                         jobs.removeSubrange(..<next)
                         next = 0
                     }
@@ -68,9 +69,10 @@
                 }
             }
 
-            /// Returns whether a runner must be started, because tasks wait and there are fewer than `maximum`.
-            mutating func startsRunner(upTo maximum: Int) -> Bool {
-                if rest == 0 || isStarting || runners >= maximum { return false }
+            /// Reserves the start of a runner if tasks wait and there are fewer than `maximum`. Returns whether the caller must
+            /// start it.
+            mutating func reserveRunner(upTo maximum: Int) -> Bool {
+                if waitingCount == 0 || isStarting || runners >= maximum { return false }
                 isStarting = true
                 return true
             }
@@ -81,7 +83,7 @@
 
             /// Returns the next task for a runner, which ends if there is none.
             mutating func takeNext() -> UnownedJob? {
-                if rest == 0 {
+                if waitingCount == 0 {
                     runnerEnds()
                     return nil
                 }
@@ -122,7 +124,7 @@
         func add(_ job: UnownedJob, for preferred: UnsafeRawPointer?) -> Bool {
             guard let preferred = unsafe preferred else {
                 jobs.append(job)
-                if jobs.count == Self.share { handOver() }
+                if jobs.count == Self.handOverCount { handOver() }
                 return true
             }
             guard unsafe preferred == UnsafeRawPointer(Unmanaged.passUnretained(face).toOpaque()) else { return false }
@@ -135,37 +137,37 @@
         func endBatch() { if !jobs.isEmpty { handOver() } }
 
         /// Starts another runner if tasks wait and none was begun for a while. Called in every turn, and at least every
-        /// `patience` while `mayHaveRest`.
+        /// `patience` while `mayHaveWaiting`.
         @inline(__always)
-        func endTurn(at now: Instant) { if mayHaveRest { look(at: now) } }
+        func endTurn(at now: Instant) { if mayHaveWaiting { startRunnerIfStuck(at: now) } }
 
         @inline(never)
         private func handOver() {
-            if jobs.count < Self.few, !mayHaveRest {
+            if jobs.count < Self.smallestBatch, !mayHaveWaiting {
                 for job in jobs {
                     unsafe trunkline_enqueue(unsafeBitCast(job, to: UnsafeMutableRawPointer.self), trunkline_executor())
                 }
                 return jobs.removeAll(keepingCapacity: true)
             }
-            if !mayHaveRest { (mayHaveRest, progress.begun) = (true, -1) }
+            if !mayHaveWaiting { (mayHaveWaiting, progress.begun) = (true, -1) }
             let maximum = maximumRunners
             let starts = queue.withLock { queue in
-                let isBehind = queue.rest >= Self.share
+                let isBehind = queue.waitingCount >= Self.handOverCount
                 queue.add(&jobs)
-                return queue.startsRunner(upTo: isBehind ? max(1, maximum - 1) : 1)
+                return queue.reserveRunner(upTo: isBehind ? max(1, maximum - 1) : 1)
             }
             if starts { startRunner() }
         }
 
         @inline(never)
-        private func look(at now: Instant) {
+        private func startRunnerIfStuck(at now: Instant) {
             let (progress, maximum) = (progress, maximumRunners)
             let isLate = now.nanoseconds - progress.at.nanoseconds >= patience
-            let (rest, begun, starts) = queue.withLock { queue in
+            let (waitingCount, begun, starts) = queue.withLock { queue in
                 let isStuck = isLate && queue.begun == progress.begun
-                return (queue.rest, queue.begun, isStuck ? queue.startsRunner(upTo: maximum) : false)
+                return (queue.waitingCount, queue.begun, isStuck ? queue.reserveRunner(upTo: maximum) : false)
             }
-            mayHaveRest = rest > 0
+            mayHaveWaiting = waitingCount > 0
             if starts || begun != progress.begun {
                 (self.progress, patience) = ((begun, now), Self.shortestPatience)
             } else if isLate {
@@ -191,7 +193,7 @@
             while let job = queue.withLock({ $0.takeNext() }) {
                 unsafe job.runSynchronously(on: defaultExecutor)
                 guard pace.countTask() else { continue }
-                if pace.isSlow, queue.withLock({ $0.startsRunner(upTo: maximumRunners) }) { startRunner() }
+                if pace.isSlow, queue.withLock({ $0.reserveRunner(upTo: maximumRunners) }) { startRunner() }
                 if pace.isOver { return true }
             }
             return false

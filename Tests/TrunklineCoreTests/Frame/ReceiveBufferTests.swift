@@ -56,7 +56,7 @@ import Testing
 
     private func address(of body: Bytes) -> UInt { unsafe body.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) } }
 
-    /// Reads are at first too large for bodies of this size to share their memory; later ones are not.
+    /// Reads that are filled would grow until bodies of this size could no longer share their memory. They stop before.
     @Test(arguments: [10_000, 16_384, 32_768, 50_000])
     func bodiesThatArriveTogetherAreNotCopied(count: Int) throws {
         var memory = ReceiveMemory()

@@ -5,7 +5,9 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Tasks that wait: how they are resumed, one at a time and many at once.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+///
+/// One case at a time: two callers that block would take both threads of the pool.
+@Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct ParkedTaskTests {
     /// Resumes continuations on a thread of its own, as soon as they are there.
     private final class Resumer: Sendable {
@@ -179,16 +181,24 @@ struct ParkedTaskTests {
         }
     }
 
-    /// Callers that are resumed together may each wait for others of them, in any order.
-    @Test func callersAreResumedInAnyOrder() async throws {
+    /// Each caller waits, after its response, for the caller before it, whose response comes later.
+    @Test func aCallerMayWaitForOneThatIsResumedLater() async throws {
         let count = 1000
         let handler: LoopbackServer.Handler = { _ in .outOfOrder(window: count) }
         try await withServerAndClient(by: .epoll, handler: handler) { _, client in
-            // Unstructured tasks, so that each can be awaited.
-            let calls = (0..<count).map { number in
-                Task { try await client.send(ask(number)).body }
+            var calls: [Task<Bytes, any Error>] = []
+            for number in 0..<count {
+                let previous = calls.last
+                // Unstructured tasks, so that each can await another.
+                calls.append(
+                    Task {
+                        let body = try await client.send(ask(number)).body
+                        _ = try await previous?.value
+                        return body
+                    }
+                )
             }
-            for (number, call) in calls.enumerated().reversed() {
+            for (number, call) in calls.enumerated() {
                 let body = try await call.value
                 #expect(body == ask(number).body)
             }

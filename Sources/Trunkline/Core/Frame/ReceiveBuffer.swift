@@ -32,7 +32,8 @@ public struct ReceiveBuffer: Sendable {
 
     /// The length of the latest body of at least 4,096 bytes since the last read; 0 if there was none.
     @usableFromInline var latestLarge = 0
-    /// The same, of the time before the last read.
+    /// The value of `latestLarge` when the last read ended. The next memory is chosen so that bodies of this length can
+    /// share it.
     private var sharedLength = 0
 
     private static let smallestRead = 64 * 1024

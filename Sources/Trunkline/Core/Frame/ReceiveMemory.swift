@@ -39,12 +39,12 @@ package struct ReceiveMemory: Sendable {
     /// - Parameters:
     ///   - size: The size of new memory, in bytes.
     ///   - minimum: The size from which on earlier memory is used again.
-    ///   - maximum: The size up to which memory that no body shares is used again.
+    ///   - maximum: The size up to which earlier memory is used again.
     mutating func take(_ size: Int, atLeast minimum: Int, atMost maximum: Int = .max) -> [UInt8] {
         if spare.count >= minimum, spare.count <= maximum { return exchange(&spare, with: []) }
         if lent.count >= depth, var oldest = lent.popFirst() {
             lentByteCount -= oldest.count
-            if reuse(&oldest, for: minimum) { return oldest }
+            if oldest.count <= maximum, reuse(&oldest, for: minimum) { return oldest }
         }
         return unsafe [UInt8](unsafeUninitializedCapacity: size) { _, initialized in
             // `ReceiveBuffer.fill` writes the bytes before anything reads them.
