@@ -6,7 +6,7 @@ import TrunklineTesting
 
 /// Tasks that wait: how they are resumed, one at a time and many at once.
 ///
-/// One case at a time: two callers that block would take both threads of the pool.
+/// One case at a time: two that block would take both threads of the pool.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct ParkedTaskTests {
     /// Resumes continuations on a thread of its own, as soon as they are there.
@@ -141,7 +141,12 @@ struct ParkedTaskTests {
     }
 
     /// The first of many callers that are resumed together blocks its thread until all others have continued.
-    @Test(.enabled(if: processorCount() > 1, "needs two processors"), arguments: [2, 5, 100, 1000])
+    /// Another test that blocks a thread of the pool meanwhile could make both wait forever.
+    @Test(
+        .enabled(if: TestEnvironment.isAlone, "blocks a thread of the pool; needs TRUNKLINE_ALONE=1"),
+        .enabled(if: processorCount() > 1, "needs two processors"),
+        arguments: [2, 5, 100, 1000]
+    )
     func aCallerThatBlocksHoldsUpNoOther(count: Int) async throws {
         let handler: LoopbackServer.Handler = { _ in .outOfOrder(window: count) }
         try await withServerAndClient(by: .epoll, handler: handler) { _, client in

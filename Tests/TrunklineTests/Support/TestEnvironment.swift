@@ -3,6 +3,7 @@ import Foundation
 /// The environment variables that configure these tests. `.ci/README.md` describes all variables of the project.
 enum TestEnvironment {
     static let usesTLS = isSet("TRUNKLINE_TLS")
+    static let isAlone = isSet("TRUNKLINE_ALONE")
 
     static let seeds: UInt64? = number("TRUNKLINE_SEEDS")
     static let seed: UInt64? = number("TRUNKLINE_SEED")
