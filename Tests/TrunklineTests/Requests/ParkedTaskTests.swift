@@ -34,6 +34,7 @@ struct ParkedTaskTests {
                 for (continuation, value) in waiting.withLock({ exchange(&$0, with: []) }) {
                     continuation.resume(returning: value)
                 }
+                yieldProcessor()
             }
             hasEnded.store(true, ordering: .releasing)
         }
@@ -45,7 +46,7 @@ struct ParkedTaskTests {
         await withTaskGroup(of: Void.self) { group in
             for task in 0..<4 {
                 group.addTask {
-                    for number in 0..<20_000 {
+                    for number in 0..<1_000 {
                         let value = await withContinuation { (continuation: Continuation<Int>) in
                             switch number % 8 {
                             case 0: continuation.resume(returning: number)
