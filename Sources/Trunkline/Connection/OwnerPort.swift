@@ -49,7 +49,7 @@ final class OwnerPort {
         return events
     }
 
-    /// Takes the events when a call of the owner ends. If there are none, the port keeps the memory of the array.
+    /// Takes the events when a call of the owner ends. An empty array stays in the port, which reuses its memory.
     func takeAll() -> [ConnectionEvent] { events.isEmpty ? [] : takeEvents() }
 
     func giveBack(_ events: consuming [ConnectionEvent]) { self.events = events }

@@ -6,7 +6,7 @@
     ///
     /// A continuation of the standard library puts its task on the queues of Dispatch when it is resumed: one allocation
     /// and two passes through a queue for each task, which cost more than the rest of a request. A parked task is a job
-    /// that this library holds, so whoever resumes it decides how it gets back to its executor. An event loop resumes
+    /// that this library holds, so the code that resumes it chooses how the job reaches its executor. An event loop resumes
     /// thousands at once and hands them over together: see `ResumedTasks`.
     ///
     ///     running ──park──► parked ──resume──► resumed
@@ -15,7 +15,7 @@
     /// To park, a task calls a method of an actor whose executor only keeps the job (`ParkingLot`). When the job runs, it
     /// does so on the executor that the task came from, so the return from that method switches no executor.
     ///
-    /// Safe to share: the memory belongs to the task, which frees it when it runs again. The code that resumes it touches
+    /// Unchecked `Sendable`: the memory belongs to the task, which frees it when it runs again. The code that resumes it touches
     /// the memory for the last time when it changes the state of a running task, or when it hands over the job of a
     /// parked one; before that, the task cannot go on.
     @safe

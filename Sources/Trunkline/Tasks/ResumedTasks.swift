@@ -14,7 +14,7 @@
     /// - no task was begun for a millisecond, which the loop notices, or
     /// - the loop resumes tasks faster than the runners run them, and there are more than two processors.
     ///
-    /// Confined to the thread of the loop, except for `queue`.
+    /// Unchecked `Sendable`: only the thread of the loop uses it, except for `queue`, which is locked, and constants.
     final class ResumedTasks: @unchecked Sendable {
         /// The tasks resumed since the last hand-over.
         ///
@@ -81,7 +81,7 @@
 
             mutating func runnerEnds() { runners -= 1 }
 
-            /// Returns the next task for a runner, which ends if there is none.
+            /// Returns the next task for a runner. If there is none, counts the runner as ended and returns `nil`.
             mutating func takeNext() -> UnownedJob? {
                 if waitingCount == 0 {
                     runnerEnds()
