@@ -68,17 +68,16 @@ extension Client {
     /// `ServiceGroup`. It does not throw: a failure to connect is reported by ``Client/states`` and
     /// ``Client/disconnects``, and the client continues as its reconnect policy says.
     public nonisolated func run() async throws {
-        let id = nextRequestID()
         await withTaskCancellationHandler {
-            let _: ClientError? = await withContinuation { continuation in
-                commandQueue.post(.connect(id, continuation))
-                commandQueue.post(.cancelConnect(id))  // requests a link without waiting for it
-            }
+            connectSoon()
             await awaitClosed()
         } onCancel: {
             commandQueue.post(.close)
         }
     }
+
+    /// Requests a link without waiting for it.
+    nonisolated func connectSoon() { commandQueue.post(.needLink) }
 
     private nonisolated func awaitClosed() async {
         await withContinuation { commandQueue.post(.awaitClosed($0)) }

@@ -23,6 +23,8 @@ enum Command: Sendable {
     case resumeReading
     case connect(RequestID, Continuation<ClientError?>)
     case cancelConnect(RequestID)
+    /// Connects, unless there is a link.
+    case needLink
     /// Drains and closes.
     case close
     case closeNow
@@ -142,7 +144,8 @@ extension Command {
         case .listen(let channel): channel.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .close, .closeNow, .taken:
+        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .needLink, .close, .closeNow,
+            .taken:
             break
         }
     }

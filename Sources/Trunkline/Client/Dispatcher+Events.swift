@@ -253,6 +253,18 @@ extension Dispatcher {
         }
     }
 
+    /// Ends every request that waits for a link and has a caller, which may send it elsewhere. Returns whether there was
+    /// one.
+    mutating func releaseWaiting() -> Bool {
+        var hasReleased = false
+        for request in requests.queue.waiting where requests.waiter(of: request.id)?.isEnqueued == false {
+            guard requests.remove(request.id) != nil else { continue }
+            hasReleased = true
+            end(request.id, unsentError(.unavailable, "there is no link"))
+        }
+        return hasReleased
+    }
+
     /// Ends every request that is on no link.
     mutating func failWaiting(_ error: ClientError) {
         for request in requests.queue.removeAll() { end(request.id, error) }

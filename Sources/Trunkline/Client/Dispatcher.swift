@@ -126,6 +126,8 @@ extension Dispatcher {
                 perform(&events)
             } else if lifecycle == .draining, requests.count == 0 {
                 endDraining()
+            } else if !options.holdsRequests, !isReady, requests.queue.hasWaiting, releaseWaiting() {
+                continue
             } else {
                 break
             }
@@ -173,6 +175,7 @@ extension Dispatcher {
             connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
+        case .needLink: if lifecycle == .open, !isReady { connection.inCallOfOwner { $0.connectIfNeeded() } }
         case .close: beginDraining()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation): closeWaiters.append(continuation)

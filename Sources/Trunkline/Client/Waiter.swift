@@ -37,6 +37,14 @@ struct Waiter: Sendable {
     /// The handle of the request, if it was made with `start`.
     var handle: RequestHandle? { if case .handle(let handle) = receiver { handle } else { nil } }
 
+    /// Whether the request is a message that `enqueue` has accepted or will accept.
+    var isEnqueued: Bool {
+        switch receiver {
+        case .enqueued, .enqueuing: true
+        case .caller, .batch, .handle, .stream, .coalesced: false
+        }
+    }
+
     /// The batch of the request, if it was made with others.
     var batch: Batch? { if case .batch(let batch, _) = receiver { batch } else { nil } }
 

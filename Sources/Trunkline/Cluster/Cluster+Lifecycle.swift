@@ -1,0 +1,150 @@
+import Synchronization
+
+/// Connecting and closing.
+extension Cluster {
+    /// Looks for servers and connects to them now instead of on first use, and returns when one is ready.
+    ///
+    /// The cluster tries until it succeeds. To limit the time, use ``withTimeout(_:clock:_:)``. If the task is cancelled,
+    /// the call fails immediately, and the cluster continues.
+    ///
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `cancelled`, or `closed` if the cluster is closed or
+    ///   closing.
+    public nonisolated func connect() async throws(ClientError) {
+        if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
+        begin()
+        var turn: UInt64?
+        switch await waiting.wait(until: nil, &turn, isFull: false) {
+        case .ready: return
+        case .closed: throw .clusterWasClosed
+        case .cancelled, .expired, .full: throw ClientError(.cancelled, .notSent, "cancelled while connecting")
+        }
+    }
+
+    /// Closes the cluster after its requests have ended.
+    ///
+    /// New calls fail with `closed` from now on. Earlier ones, including those that wait for a server, continue until
+    /// they are answered or their deadline passes, at most for ``ClientOptions/Requests/drainTimeout`` (30 s): then the
+    /// remaining ones fail with `closed`. The call returns when all clients are closed.
+    ///
+    /// If the calling task is cancelled, the cluster is closed at once, as by ``closeNow()``. A second call returns when
+    /// the cluster is closed, too.
+    public nonisolated func close() async {
+        isClosing.store(true, ordering: .releasing)
+        await withTaskCancellationHandler {
+            await drain()
+        } onCancel: {
+            // Performed at once in a task of its own: the task that was cancelled waits for it.
+            Task(executorPreference: loop.taskExecutor) { await self.endNow() }
+        }
+    }
+
+    /// Closes the cluster at once. Requests that have not ended fail with `closed`: fate `notSent` if no byte was
+    /// written, otherwise `unknown`. The call returns when all clients are closed.
+    public nonisolated func closeNow() async {
+        isClosing.store(true, ordering: .releasing)
+        await endNow()
+        await awaitClosed()
+    }
+
+    /// Looks for servers, connects, and returns when the cluster is closed. Cancelling the task closes the cluster as
+    /// ``close()`` does.
+    ///
+    /// The method has the signature that service lifecycle frameworks call. It does not throw.
+    public nonisolated func run() async throws {
+        begin()
+        await withTaskCancellationHandler {
+            await awaitClosed()
+        } onCancel: {
+            isClosing.store(true, ordering: .releasing)
+            // The task that was cancelled waits for this one.
+            Task(executorPreference: loop.taskExecutor) { await self.drain() }
+        }
+    }
+
+    /// Closes every client after its requests have ended. Returns when the cluster is closed.
+    private func drain() async {
+        guard lifecycle == .open else { return await awaitClosed() }
+        lifecycle = .draining
+        endDiscovery()
+        let deadline = loop.now.advanced(by: callOptions.requests.drainTimeout)
+        await waiting.waitUntilEmpty(until: deadline)
+        await end { await Self.close($0, until: deadline, on: self.loop) }
+    }
+
+    private func endNow() async {
+        endDiscovery()
+        await end { clients in
+            await withTaskGroup { group in
+                for client in clients { group.addTask { await client.closeNow() } }
+            }
+        }
+    }
+
+    /// Ends the waiting calls and the clients. May be called again while it runs, to end the clients faster.
+    private func end(_ close: ([Client]) async -> Void) async {
+        guard lifecycle < .closed else { return }
+        lifecycle = .closing
+        waiting.close()
+        picker.use(PickTable())
+        let clients = (servers.all + servers.draining.values.sorted { $0.member.id < $1.member.id })
+            .flatMap { $0.links.map(\.link.client) }
+        await close(clients)
+        guard lifecycle < .closed else { return }
+        lifecycle = .closed
+        servers.all = []
+        for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
+    }
+
+    /// Closes clients after their requests have ended, and at once at `deadline`.
+    private static func close(_ clients: [Client], until deadline: Instant, on loop: any EventLoop) async {
+        await withTaskGroup { group in
+            for client in clients { group.addTask { await client.close() } }
+            let watch = Alarm(on: loop)
+            group.addTask {
+                await watch.wait(until: deadline)
+                for client in clients where loop.now >= deadline { await client.closeNow() }
+            }
+            for _ in clients { await group.next() }
+            group.cancelAll()
+        }
+    }
+
+    private func awaitClosed() async {
+        if lifecycle == .closed { return }
+        await withContinuation { closeWaiters.append($0) }
+    }
+}
+
+/// Creates a cluster, passes it to a closure, and closes it when the closure ends.
+///
+/// When `body` returns, the cluster is closed as by ``Cluster/close()``. When `body` throws, it is closed as by
+/// ``Cluster/closeNow()``, and the error is rethrown.
+///
+/// - Parameters:
+///   - discovery: Finds the servers.
+///   - codec: The wire format.
+///   - options: The options of the calls and of each client.
+///   - loops: The set of event loops over which the links are spread.
+///   - change: Changes the options of the cluster.
+///   - body: The closure that uses the cluster. Do not use the cluster after `body` has ended.
+/// - Returns: What `body` returns.
+public nonisolated(nonsending) func withCluster<Result>(
+    discovering discovery: Discovery,
+    speaking codec: some FrameCodec,
+    options: ClientOptions = ClientOptions(),
+    on loops: EventLoops = .shared,
+    changing change: (inout ClusterOptions) throws -> Void = { _ in },
+    _ body: nonisolated(nonsending) (Cluster) async throws -> Result
+) async throws -> Result {
+    var clusterOptions = ClusterOptions()
+    try change(&clusterOptions)
+    let cluster = Cluster(discovery, codec, options, clusterOptions, on: loops)
+    do {
+        let result = try await body(cluster)
+        await cluster.close()
+        return result
+    } catch {
+        await cluster.closeNow()
+        throw error
+    }
+}

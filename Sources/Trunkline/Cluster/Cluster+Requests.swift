@@ -1,0 +1,390 @@
+import Synchronization
+
+/// Sending requests, from any thread.
+extension Cluster: RequestSender {
+    // MARK: One request
+
+    /// Sends a request to one of the servers and returns its response.
+    ///
+    /// Otherwise the method behaves like ``Client/send(_:timeout:options:)-(Request,_,_)``. The retry policy of
+    /// `options` applies to the cluster:
+    ///
+    /// - With `.ifUnsent`, the default, a request of which no byte was written is sent to another server at once.
+    /// - With `.idempotent`, a request that failed after it was written is sent to another server after the back-off. This
+    ///   takes a token of the retry budget.
+    /// - With `.never`, the request goes to one server.
+    ///
+    /// If no server is ready, the request waits for the first one, unless `waitsForReady` is false. Then it fails with
+    /// `unavailable`, and ``ClientError/attempts`` has the last cause of each server.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
+    ///     else ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the request is sent again when it fails, and whether it waits for a server.
+    /// - Returns: The response. An error response is thrown, not returned.
+    /// - Throws: A ``ClientError``. If the request was sent several times, its fate covers all of them.
+    public nonisolated func send(
+        _ request: Request,
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async throws(ClientError) -> Response {
+        let now = loop.now
+        guard isPlain(options), let link = picker.pick(PickTable.Wish(now: now)) else {
+            return try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
+                try await client.send(request, timeout: timeout, options: options)
+            }
+        }
+        do throws(ClientError) {
+            let response = try await link.client.send(request, timeout: timeout, options: options)
+            link.end(.answered, from: now, at: loop.now)
+            return response
+        } catch {
+            return try await sendElsewhere(request, timeout, options, error, link, now)
+        }
+    }
+
+    /// Whether calls with these options may go to a client as they are.
+    private nonisolated func isPlain(_ options: CallOptions) -> Bool {
+        options == CallOptions() && callOptions.requests.retry == .ifUnsent && !isClosing.load(ordering: .relaxed)
+    }
+
+    /// Sends a request again that has failed on the link that was chosen first.
+    ///
+    /// Not inlined, so that its variables are not in the async frame of each `send`.
+    @inline(never)
+    private nonisolated func sendElsewhere(
+        _ request: Request,
+        _ timeout: Timeout,
+        _ options: CallOptions,
+        _ error: ClientError,
+        _ link: MemberLink,
+        _ begun: Instant
+    ) async throws(ClientError) -> Response {
+        var call = try call(timeout, options, at: begun)
+        try await prepare(&call, after: error, on: link, from: begun)
+        return try await perform(&call) { client, timeout, options throws(ClientError) in
+            try await client.send(request, timeout: timeout, options: options)
+        }
+    }
+
+    /// Performs a call with the client of one of the servers, and with those of others if it fails and may be tried
+    /// again.
+    public nonisolated(nonsending) func perform<Value: Sendable>(
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
+        _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> Value
+    ) async throws(ClientError) -> Value {
+        var call = try call(timeout, options, at: loop.now)
+        return try await perform(&call, body)
+    }
+
+    /// Performs a call, or what remains of it.
+    nonisolated(nonsending) func perform<Value: Sendable>(
+        _ call: inout ClusterCall,
+        _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> Value
+    ) async throws(ClientError) -> Value {
+        while true {
+            let link = try await nextLink(for: &call)
+            let begun = loop.now
+            do throws(ClientError) {
+                let value = try await body(link.client, call.timeLeft(at: begun), call.tryOptions)
+                end(.answered, on: link, from: begun)
+                return value
+            } catch {
+                try await prepare(&call, after: error, on: link, from: begun)
+            }
+        }
+    }
+
+    /// Begins a call.
+    nonisolated func call(
+        _ timeout: Timeout,
+        _ call: CallOptions,
+        at now: Instant
+    ) throws(ClientError) -> ClusterCall {
+        if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
+        let timeout = timeout.or(call.timeout).duration(orByDefault: callOptions.requests.timeout)
+        if let timeout, timeout <= .zero { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
+        return ClusterCall(
+            begun: now,
+            deadline: timeout.map { now.advanced(by: $0) },
+            policy: call.retry.or(callOptions.requests.retry).or(.ifUnsent),
+            waitsForReady: call.waitsForReady,
+            tryOptions: call.forOneTry
+        )
+    }
+
+    // MARK: Choosing a server
+
+    /// Chooses a link for a call, and waits for one if there is none.
+    private nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
+        while true {
+            if Task.isCancelled { throw call.amended(.cancelledUnsent) }
+            let now = loop.now
+            if let deadline = call.deadline, deadline <= now { throw await call.amended(timedOutWaiting(call)) }
+            if let link = picker.pick(PickTable.Wish(now: now, key: call.key, excluded: call.tried)) { return link }
+            begin()
+            let table = picker.table
+            guard call.waitsForReady else { throw await call.amended(notReady(ClientError.mayNotWaitMessage)) }
+            if !call.tried.isEmpty {
+                // Every server that is ready has failed: they may be ready again soon, or others.
+                call.tried = []
+                if !table.isEmpty { try await rest(&call) }
+                continue
+            }
+            switch await waiting.wait(until: call.deadline, &call.turn, isFull: !table.isEmpty) {
+            case .ready: break
+            case .cancelled: throw call.amended(.cancelledUnsent)
+            case .expired: throw await call.amended(timedOutWaiting(call))
+            case .closed: throw call.amended(.clusterWasClosed)
+            case .full:
+                let text = "\(waiting.waitingCount) calls are waiting for a server (maximumWaiting is reached)"
+                throw await call.amended(notReady(text, .overloaded))
+            }
+        }
+    }
+
+    /// Waits a little before the servers that have not taken the request are tried again.
+    private nonisolated(nonsending) func rest(_ call: inout ClusterCall) async throws(ClientError) {
+        let backoff = Backoff(base: .milliseconds(10), cap: .seconds(1))
+        let wait = retries.withLock { $0.wait(backoff, round: call.rests) }
+        call.rests += 1
+        await loop.sleep(until: min(loop.now.advanced(by: wait), call.deadline ?? .distantFuture))
+    }
+
+    // MARK: Failures
+
+    /// What follows a try that failed.
+    private enum Next {
+        /// Another server, at once.
+        case elsewhere
+        /// Another server, after a wait.
+        case after(Duration)
+        /// Nothing: the call fails.
+        case failure(ClientError)
+    }
+
+    /// Ends a try that failed, and waits until the next one. Throws the error of the call if there is none.
+    private nonisolated(nonsending) func prepare(
+        _ call: inout ClusterCall,
+        after error: ClientError,
+        on link: MemberLink,
+        from begun: Instant
+    ) async throws(ClientError) {
+        switch next(&call, after: error, on: link, from: begun) {
+        case .elsewhere: break
+        case .after(let wait): await loop.sleep(until: loop.now.advanced(by: wait))
+        case .failure(let error): throw error
+        }
+    }
+
+    /// Ends a try that failed. Returns what follows.
+    private nonisolated func next(
+        _ call: inout ClusterCall,
+        after error: ClientError,
+        on link: MemberLink,
+        from begun: Instant
+    ) -> Next {
+        let now = loop.now
+        end(end(of: error), on: link, from: begun)
+        if error.fate == .notSent, error.mayBeSentElsewhere, call.policy != .never {
+            if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
+            return .elsewhere
+        }
+        guard case .idempotent(let tries, let backoff) = call.policy, call.tryNumber < tries,
+            error.code == .connectionLost || error.code == .protocolViolation
+        else { return .failure(call.amended(error)) }
+        let (round, requests) = (call.tryNumber - 1, picker.requests)
+        let wait = retries.withLock { retries in
+            retries.withdraw(at: now, requests: requests) ? retries.wait(backoff, round: round) : nil
+        }
+        guard let wait, now.advanced(by: wait) < call.deadline ?? .distantFuture else {
+            return .failure(call.amended(error))
+        }
+        call.earlierFate = error.fate.after(call.earlierFate)
+        call.tryNumber += 1
+        call.tried.append(link.member.id)
+        return .after(wait)
+    }
+
+    /// Ends a request on its link.
+    private nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
+        link.end(end, from: begun, at: loop.now)
+        if options.adaptiveLimit != nil { waiting.requestEnded() }
+    }
+
+    /// What a failed try tells about its server.
+    private nonisolated func end(of error: ClientError) -> ClusterMember.End {
+        switch error.code {
+        case .rejected:
+            guard let response = error.response else { return .answered }
+            if options.isOverload?(response) == true { return .overloaded }
+            return options.isFailure?(response) == true ? .failed : .answered
+        case .timedOut: return .failed
+        case .connectionLost, .tlsFailed, .protocolViolation: return error.fate == .notSent ? .notSent : .failed
+        case .cancelled: return error.fate == .notSent ? .notSent : .givenUp
+        case .invalidResponse: return .answered
+        case .overloaded: return error.fate == .answered ? .answered : error.fate == .unknown ? .givenUp : .notSent
+        case .unavailable, .closed, .invalidRequest, .invalidArgument, .notCached:
+            return error.fate == .notSent ? .notSent : .givenUp
+        }
+    }
+
+    /// The deadline of a call passed while no server could take it.
+    private nonisolated func timedOutWaiting(_ call: ClusterCall) async -> ClientError {
+        await notReady("deadline exceeded", .timedOut)
+    }
+
+    /// The error of a call that no server takes, with the last cause of each server.
+    private func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
+        let causes = servers.all.compactMap { server in
+            server.lastReport.map { (server.found.endpoint, $0.error ?? EndedLink(cause: $0.cause)) }
+        }
+        var text = "\(message); \(whyNoServerIsReady)"
+        for (endpoint, cause) in causes.prefix(8) { text += "; \(endpoint): \("\(cause)".asMessage)" }
+        return ClientError(
+            code,
+            .notSent,
+            text,
+            attempts: causes.map { ClientError.Attempt(endpoint: $0.0, cause: $0.1) },
+            cause: causes.last?.1 ?? servers.discoveryError
+        )
+    }
+
+    private var whyNoServerIsReady: String {
+        if servers.all.isEmpty {
+            let reason = servers.discoveryError.map { ": \("\($0)".asMessage)" } ?? ""
+            return "no server was found\(reason)"
+        }
+        let ready = servers.all.count(where: \.isReady)
+        return ready == 0
+            ? "none of the \(servers.all.count) servers is ready"
+            : "the \(ready) servers that are ready take no further request"
+    }
+
+    // MARK: Many requests
+
+    /// Sends several requests together, spread over the servers, and returns their results in the same order.
+    ///
+    /// Consecutive requests go to the same server, at least 16 of them. Each request succeeds or fails separately; those
+    /// of which no byte was written are sent to other servers. Otherwise the method behaves like
+    /// ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
+    public nonisolated func send(
+        all requests: some Collection<Request>,
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async -> [Result<Response, ClientError>] {
+        let requests = Array(requests)
+        let groups = max(1, min(picker.table.count, requests.count / Self.smallestGroup))
+        let size = (requests.count + groups - 1) / groups
+        if groups == 1 { return await sendGroup(requests[...], timeout, options) }
+        return await withTaskGroup { group in
+            for number in 0..<groups {
+                let part = requests[min(number * size, requests.count)..<min((number + 1) * size, requests.count)]
+                group.addTask { (number, await self.sendGroup(part, timeout, options)) }
+            }
+            var results = [[Result<Response, ClientError>]](repeating: [], count: groups)
+            for await (number, result) in group { results[number] = result }
+            return Array(results.joined())
+        }
+    }
+
+    /// The number of requests of a batch that are worth a server of their own.
+    private static let smallestGroup = 16
+
+    /// Sends requests to one server, and those that it did not receive to others.
+    private nonisolated func sendGroup(
+        _ requests: ArraySlice<Request>,
+        _ timeout: Timeout,
+        _ options: CallOptions
+    ) async -> [Result<Response, ClientError>] {
+        var results = [Result<Response, ClientError>](repeating: .failure(.cancelledUnsent), count: requests.count)
+        /// The requests that no server has received, and those that may be sent again although one has.
+        var unsent = Array(requests.indices)
+        var failed: [(index: Int, call: ClusterCall, wait: Duration)] = []
+        do throws(ClientError) {
+            var call = try self.call(timeout, options, at: loop.now)
+            while !unsent.isEmpty {
+                let link = try await nextLink(for: &call)
+                link.begin(unsent.count - 1)
+                let (begun, sent) = (loop.now, exchange(&unsent, with: []))
+                let timeLeft = call.timeLeft(at: begun)
+                let outcomes = await link.client.send(
+                    all: sent.map { requests[$0] },
+                    timeout: timeLeft,
+                    options: call.tryOptions
+                )
+                for (index, outcome) in zip(sent, outcomes) {
+                    results[index - requests.startIndex] = outcome
+                    guard case .failure(let error) = outcome else {
+                        end(.answered, on: link, from: begun)
+                        continue
+                    }
+                    var rest = call
+                    switch next(&rest, after: error, on: link, from: begun) {
+                    case .elsewhere: unsent.append(index)
+                    case .after(let wait): failed.append((index, rest, wait))
+                    case .failure(let error): results[index - requests.startIndex] = .failure(error)
+                    }
+                }
+                if !unsent.isEmpty { call.tried.append(link.member.id) }
+            }
+        } catch {
+            for index in unsent { results[index - requests.startIndex] = .failure(error) }
+        }
+        await withTaskGroup { group in
+            for (index, call, wait) in failed {
+                let request = requests[index]
+                group.addTask { (index, await self.sendAgain(request, call, after: wait)) }
+            }
+            for await (index, result) in group { results[index - requests.startIndex] = result }
+        }
+        return results
+    }
+
+    /// Sends a request again after a wait.
+    private nonisolated func sendAgain(
+        _ request: Request,
+        _ call: ClusterCall,
+        after wait: Duration
+    ) async -> Result<Response, ClientError> {
+        var call = call
+        await loop.sleep(until: loop.now.advanced(by: wait))
+        do throws(ClientError) {
+            let response = try await perform(&call) { client, timeout, options throws(ClientError) in
+                try await client.send(request, timeout: timeout, options: options)
+            }
+            return .success(response)
+        } catch {
+            return .failure(error)
+        }
+    }
+}
+
+extension CallOptions {
+    /// The options of one try of a cluster's call. They are the usual ones, unless the caller records timelines.
+    var forOneTry: CallOptions {
+        recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
+    }
+}
+
+extension ClientError {
+    /// Whether another server may take a request that was not sent: the reason lies with the link or the server.
+    fileprivate var mayBeSentElsewhere: Bool {
+        switch code {
+        case .connectionLost, .unavailable, .tlsFailed, .closed, .overloaded, .protocolViolation: true
+        case .cancelled, .timedOut, .rejected, .invalidRequest, .invalidResponse, .invalidArgument, .notCached: false
+        }
+    }
+
+    static var clusterIsClosed: ClientError { ClientError(.closed, .notSent, "the cluster is closed") }
+
+    static var clusterWasClosed: ClientError { ClientError(.closed, .notSent, "the cluster was closed") }
+}
+
+/// A link that ended without an error.
+private struct EndedLink: Error, CustomStringConvertible {
+    let cause: DisconnectCause
+    var description: String { "the link ended: \(cause.rawValue)" }
+}

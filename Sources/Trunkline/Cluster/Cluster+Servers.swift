@@ -1,0 +1,214 @@
+import Synchronization
+
+/// The servers of a cluster: which it uses, and with how many links.
+extension Cluster {
+    // MARK: Lists
+
+    /// Uses a complete list of servers. An empty one changes nothing.
+    func use(_ list: [ClusterEndpoint]) {
+        guard lifecycle == .open else { return }
+        guard !list.isEmpty else {
+            servers.discoveryError = EmptyDiscovery()
+            return
+        }
+        servers.discoveryError = nil
+        var seen: Set<Endpoint> = []
+        servers.found = list.filter { seen.insert($0.endpoint).inserted }
+        let wanted = subset(of: servers.found)
+        var missing = Dictionary(uniqueKeysWithValues: wanted.map { ($0.endpoint, $0) })
+        for index in servers.all.indices.reversed() {
+            guard let found = missing.removeValue(forKey: servers.all[index].found.endpoint) else {
+                remove(at: index)
+                continue
+            }
+            servers.all[index].found = found
+        }
+        for found in wanted where missing[found.endpoint] != nil { add(found) }
+        tableChanged()
+    }
+
+    /// The servers of a list that this cluster uses.
+    private func subset(of list: [ClusterEndpoint]) -> [ClusterEndpoint] {
+        guard let size = options.subset else { return list }
+        return RendezvousSubset.choose(max(1, size), of: list.map(\.endpoint.stableHash), seed: subsetSeed).map { list[$0] }
+    }
+
+    private func add(_ found: ClusterEndpoint) {
+        let id = servers.nextNumber()
+        let member = ClusterMember(
+            id,
+            found.endpoint,
+            failureLimit: options.ejection?.consecutiveFailures.map { max(1, $0) } ?? .max,
+            adaptiveLimit: options.adaptiveLimit,
+            facts,
+            at: loop.now
+        )
+        servers.all.append(ClusterServers.Server(member: member, found: found))
+        perform(outliers.add(id))
+        for _ in 0..<linkBounds.lowerBound { addLink(at: servers.all.count - 1) }
+    }
+
+    private func remove(at index: Int) {
+        let server = servers.all.remove(at: index)
+        perform(outliers.remove(server.member.id))
+        for link in server.links { link.link.setReady(false) }
+        drain(server)
+    }
+
+    /// Closes the links of a server after their requests have ended.
+    private func drain(_ server: ClusterServers.Server) {
+        let (id, clients) = (server.member.id, server.links.map(\.link.client))
+        servers.draining[id] = server
+        // Ends when the clients are closed, for which they have a limited time. It must outlive the step that removes the
+        // server, and keeps the cluster alive no longer than that.
+        Task(executorPreference: loop.taskExecutor) { [weak self] in
+            await Self.close(clients)
+            await self?.forget(id)
+        }
+    }
+
+    /// Closes clients, all at once.
+    static func close(_ clients: [Client]) async {
+        await withTaskGroup { group in
+            for client in clients { group.addTask { await client.close() } }
+        }
+    }
+
+    private func forget(_ id: UInt64) { servers.draining[id] = nil }
+
+    // MARK: Links
+
+    var linkBounds: ClosedRange<Int> {
+        let lower = min(max(1, options.linksPerEndpoint.lowerBound), 64)
+        return lower...min(max(lower, options.linksPerEndpoint.upperBound), 64)
+    }
+
+    /// Adds a link to a server all of whose links are at their limit.
+    func addLink(to member: UInt64) {
+        guard lifecycle == .open, let index = servers.index(of: member),
+            servers.all[index].links.count < linkBounds.upperBound
+        else { return }
+        addLink(at: index)
+    }
+
+    private func addLink(at index: Int) {
+        let (server, number) = (servers.all[index], servers.nextNumber())
+        let watch = LinkWatch(facts, member: server.member.id, link: number)
+        let client = makeClient(server.found, clientOptions(of: server.found, watchedBy: watch))
+        let capacity = max(1, callOptions.requests.maximumInFlight)
+        let link = MemberLink(number, of: server.member, client, capacity: capacity)
+        watch.link.withLock { $0 = link }
+        servers.all[index].links.append(ClusterServers.Link(link: link))
+        client.connectSoon()
+    }
+
+    /// The options of the client of one link.
+    private func clientOptions(of found: ClusterEndpoint, watchedBy watch: LinkWatch) -> ClientOptions {
+        var options = callOptions
+        options.holdsRequests = false
+        options.interceptors = []
+        options.requests.retry = .ifUnsent
+        options.requests.retryBudget = nil
+        options.requests.drainTimeout = min(options.requests.drainTimeout, self.options.drainTimeout)
+        options.failover.errorRate = nil
+        options.failover.returnsToPreferredAfter = nil
+        options.reconnecting.maximumAttempts = nil
+        options.reconnecting.keepsLinkWarm = true
+        options.reconnecting.retriesPermanentCauses = true
+        if let serverName = found.serverName { options.tls.serverName = serverName }
+        options.observers.append(watch)
+        return options
+    }
+
+    func linkChanged(_ member: UInt64, _ link: UInt64, isReady: Bool) {
+        guard let index = servers.index(of: member),
+            let place = servers.all[index].links.firstIndex(where: { $0.link.id == link })
+        else { return }
+        let wasReady = servers.all[index].isReady
+        servers.all[index].links[place].isReady = isReady
+        if isReady { servers.all[index].member.forgetFull() }
+        if servers.all[index].isReady != wasReady {
+            perform(outliers.setReady(member, !wasReady))
+            if !wasReady { servers.all[index].slowStart = loop.now }
+        }
+        tableChanged()
+    }
+
+    func linkEnded(_ member: UInt64, _ report: DisconnectReport) {
+        guard let index = servers.index(of: member) else { return }
+        servers.all[index].lastReport = report
+        refresh.ring()
+    }
+
+    // MARK: The table
+
+    /// Makes a new table for the callers.
+    func tableChanged() {
+        let now = loop.now
+        let old = picker.table
+        guard lifecycle < .closing else { return picker.use(PickTable()) }
+        var (entries, probes): ([PickTable.Entry], [PickTable.Entry]) = ([], [])
+        for server in servers.all where server.isReady {
+            let entry = PickTable.Entry(
+                member: server.member,
+                links: server.links.filter(\.isReady).map(\.link),
+                weight: server.found.weight,
+                isLocal: server.found.zone == options.zone,
+                slowStart: server.slowStart.flatMap { now.since($0) < options.slowStart ? $0 : nil }
+            )
+            switch use(of: server.member.id) {
+            case .serves: entries.append(entry)
+            case .isProbed: probes.append(entry)
+            case .rests: break
+            }
+        }
+        let table = PickTable(entries, probes: probes, localShare: localShare, options, turn: old.nextTurn)
+        picker.use(table)
+        waiting.tableChanged(isEmpty: table.isEmpty)
+    }
+
+    /// The share of the requests that stay in the zone of this process; `nil` if zones do not matter.
+    private var localShare: Double? {
+        guard let zone = options.zone else { return nil }
+        let local = servers.all.filter { $0.found.zone == zone }
+        guard !local.isEmpty else { return nil }
+        let ready = local.count { $0.isReady && use(of: $0.member.id) == .serves }
+        // Envoy's overprovisioning factor.
+        return min(1, Double(ready) / Double(local.count) * 1.4)
+    }
+}
+
+/// The discovery found no server.
+struct EmptyDiscovery: Error, CustomStringConvertible {
+    var description: String { "the discovery found no server" }
+}
+
+/// Tells a cluster what happens to one of its links.
+final class LinkWatch: ClientObserver {
+    let interests: ClientEvent.Kinds = .links
+    let delivery = EventDelivery.onEventLoop
+    private let facts: ClusterFacts
+    private let member: UInt64
+    private let number: UInt64
+    let link = Lock<MemberLink?>(nil)
+
+    init(_ facts: ClusterFacts, member: UInt64, link: UInt64) {
+        (self.facts, self.member, number) = (facts, member, link)
+    }
+
+    func observe(_ events: [ClientEvent]) {
+        for event in events {
+            switch event.content {
+            case .stateChanged(let state): set(ready: state.isReady)
+            case .linkEnded(let report): facts.tell(.linkEnded(member: member, report))
+            default: break
+            }
+        }
+    }
+
+    private func set(ready: Bool) {
+        guard let link = link.withLock({ $0 }), link.isReady != ready else { return }
+        link.setReady(ready)
+        facts.tell(.linkChanged(member: member, link: number, isReady: ready))
+    }
+}

@@ -1,0 +1,158 @@
+import Synchronization
+
+/// Sends requests to many servers of one service, and chooses a server for each.
+///
+/// ```swift
+/// let cluster = Cluster(discovering: .dns("orders.svc", port: 7000), speaking: acme)
+/// let reply = try await cluster.send(request)
+/// await cluster.close()
+/// ```
+///
+/// A cluster has one or more clients for each server that its ``Discovery`` finds, each with its own link, and has the
+/// calls of ``Client``. Each request goes to a server that is ready and little loaded; a request that could not be sent
+/// goes to another one. Servers that fail are left out for a while. <doc:ManyServers> describes the rules.
+///
+/// The cluster begins when it is first used. Call ``close()`` when it is no longer needed.
+public actor Cluster {
+    nonisolated let loop: any EventLoop
+    nonisolated let options: ClusterOptions
+    /// The options of the calls. Those of the clients are derived from them.
+    nonisolated let callOptions: ClientOptions
+    nonisolated let codec: ProtocolCodec
+    nonisolated let picker: ClusterPicker
+    nonisolated let waiting: WaitingCalls
+    nonisolated let facts: ClusterFacts
+    /// Rung when a server was lost.
+    nonisolated let refresh: Alarm
+    private nonisolated let hasBegun = Atomic<Bool>(false)
+    /// Whether new calls are refused.
+    nonisolated let isClosing = Atomic<Bool>(false)
+    nonisolated let retries: Lock<ClusterRetries>
+
+    private let discovery: Discovery
+    private var discoveryTask: Task<Void, Never>?
+    let makeClient: @Sendable (ClusterEndpoint, ClientOptions) -> Client
+    var servers = ClusterServers()
+    var outliers = NoOutliers()
+    /// Chooses the subset of servers.
+    let subsetSeed: UInt64
+    var lifecycle = Lifecycle.open
+    var closeWaiters: [Continuation<Void>] = []
+
+    /// The executor of this actor: an event loop.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    /// Creates a cluster of the servers that `discovery` finds.
+    ///
+    /// This does not connect, and does not look for servers. The cluster does both when it is first used, or when
+    /// ``connect()`` is called.
+    ///
+    /// - Parameters:
+    ///   - discovery: Finds the servers.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the calls and of each client. `failover` and `requests.retryBudget` are those of the
+    ///     cluster; see <doc:ManyServers#Options-of-the-clients>.
+    ///   - loops: The set of event loops over which the links are spread.
+    ///   - change: Changes the options of the cluster.
+    public init(
+        discovering discovery: Discovery,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared,
+        _ change: (inout ClusterOptions) throws -> Void = { _ in }
+    ) rethrows {
+        var clusterOptions = ClusterOptions()
+        try change(&clusterOptions)
+        self.init(discovery, codec, options, clusterOptions, on: loops)
+    }
+
+    init(
+        _ discovery: Discovery,
+        _ codec: some FrameCodec,
+        _ callOptions: ClientOptions,
+        _ options: ClusterOptions,
+        on loops: EventLoops
+    ) {
+        loop = loops.next()
+        self.options = options
+        self.callOptions = callOptions
+        self.codec = ProtocolCodec(codec)
+        self.discovery = discovery
+        // A simulation has an executor for callbacks, and must make the same choices in every run.
+        picker = ClusterPicker(seed: loop.randomSeed(), isReproducible: loop.callbackExecutor != nil)
+        waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
+        facts = ClusterFacts(on: loop)
+        refresh = Alarm(on: loop)
+        subsetSeed = loop.randomSeed()
+        retries = Lock(ClusterRetries(callOptions.requests.retryBudget, seed: loop.randomSeed()))
+        makeClient = { found, options in
+            Client(to: found.endpoint, speaking: codec, options: options, on: loops)
+        }
+        facts.cluster = self
+    }
+
+    deinit { discoveryTask?.cancel() }
+
+    // MARK: Beginning
+
+    /// Looks for servers and connects to them, unless that has begun.
+    nonisolated func begin() {
+        if !hasBegun.load(ordering: .relaxed), !hasBegun.exchange(true, ordering: .relaxed) { facts.tell(.begun) }
+    }
+
+    /// Begins to look for servers.
+    private func beginDiscovery() {
+        guard lifecycle == .open, discoveryTask == nil else { return }
+        let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] in
+            facts.tell(.found($0))
+        } failed: { [facts] in
+            facts.tell(.discoveryFailed($0))
+        }
+        // Ends when the discovery has no more lists, or when the cluster is closed or deallocated, which cancels it. It
+        // does not keep the cluster alive.
+        discoveryTask = Task(executorPreference: loop.taskExecutor) { [discovery, loop] in
+            var backoff = Backoff(base: .seconds(1), cap: .seconds(30))
+            while !Task.isCancelled {
+                do {
+                    return try await discovery.run(receiver)
+                } catch {
+                    if Task.isCancelled { return }
+                    receiver.failed(error)
+                    await loop.sleep(until: loop.now.advanced(by: backoff.base))
+                    backoff.base = min(backoff.cap, backoff.base * 2)
+                }
+            }
+        }
+    }
+
+    func endDiscovery() {
+        discoveryTask?.cancel()
+        discoveryTask = nil
+    }
+}
+
+/// What callers and clients tell, on the event loop.
+extension Cluster: LoopActor {
+    nonisolated func take(_ fact: ClusterFact) {
+        var fact = fact
+        onItsLoop(&fact) { $0.perform($1) }
+    }
+
+    private func perform(_ fact: ClusterFact) {
+        switch fact {
+        case .begun: beginDiscovery()
+        case .found(let list): use(list)
+        case .discoveryFailed(let error): servers.discoveryError = error
+        case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
+        case .linkEnded(let member, let report): linkEnded(member, report)
+        case .failedInARow(let member, let count): failedInARow(member, count)
+        case .probeEnded(let member, let succeeded): probeEnded(member, succeeded)
+        case .isFull(let member): addLink(to: member)
+        }
+    }
+}
+
+extension Cluster: CustomReflectable {
+    /// Empty: its state belongs to its event loop, and holds secrets such as the bodies of requests.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: []) }
+}

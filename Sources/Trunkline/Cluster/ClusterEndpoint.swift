@@ -1,0 +1,49 @@
+/// One server of a cluster, as a ``Discovery`` finds it.
+public struct ClusterEndpoint: Sendable, Hashable {
+    /// Where the server is. Two cluster endpoints with the same `endpoint` are the same server.
+    public var endpoint: Endpoint
+    /// The share of the requests that the server receives, in proportion to the others. Default: the weight of
+    /// `endpoint` (``Endpoint/weighing(_:)``), 1 if it has none. A server whose weight is zero, less, or NaN receives
+    /// requests only if no other server is ready.
+    public var weight: Double
+    /// The zone of the server; `nil` if it is unknown. See ``ClusterOptions/zone``.
+    public var zone: String?
+    /// The name for which the server's TLS certificate must be valid. Default `nil`: the host of `endpoint`, or else
+    /// ``ClientOptions/TLS/serverName``.
+    public var serverName: String?
+    /// What the discovery knows besides. Not used by the cluster.
+    public var metadata: [String: String]
+
+    /// Creates a cluster endpoint.
+    ///
+    /// - Parameters:
+    ///   - endpoint: Where the server is.
+    ///   - weight: The share of the requests that it receives. Default: the weight of `endpoint`.
+    ///   - zone: The zone of the server. Default: unknown.
+    ///   - serverName: The name for which the server's TLS certificate must be valid. Default: the host of `endpoint`.
+    ///   - metadata: What the discovery knows besides. Default: nothing.
+    public init(
+        _ endpoint: Endpoint,
+        weight: Double? = nil,
+        zone: String? = nil,
+        serverName: String? = nil,
+        metadata: [String: String] = [:]
+    ) {
+        self.endpoint = endpoint
+        self.weight = weight ?? endpoint.weight
+        self.zone = zone
+        self.serverName = serverName
+        self.metadata = metadata
+    }
+}
+
+extension ClusterEndpoint: ExpressibleByStringLiteral {
+    /// Creates a cluster endpoint with weight 1 from the text of an ``Endpoint``. An invalid literal is a programming
+    /// error and stops the program.
+    public init(stringLiteral text: String) { self.init(Endpoint(stringLiteral: text)) }
+}
+
+extension Endpoint {
+    /// A number for consistent hashing, the same in every process.
+    var stableHash: UInt64 { HashRing.hash("\(self)".utf8) }
+}

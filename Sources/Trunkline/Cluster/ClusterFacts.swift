@@ -1,0 +1,35 @@
+/// What callers and clients tell a cluster.
+enum ClusterFact: Sendable {
+    /// The cluster is used for the first time.
+    case begun
+    /// The discovery has a complete list.
+    case found([ClusterEndpoint])
+    /// The discovery failed, and continues or is begun again.
+    case discoveryFailed(any Error)
+    /// A link of a server takes requests, or no longer does.
+    case linkChanged(member: UInt64, link: UInt64, isReady: Bool)
+    /// An attempt failed, or a link ended.
+    case linkEnded(member: UInt64, DisconnectReport)
+    /// A server has failed this many times in a row.
+    case failedInARow(UInt64, Int)
+    /// The probe of an ejected server has ended.
+    case probeEnded(UInt64, Bool)
+    /// All links of a server are at their limit.
+    case isFull(UInt64)
+}
+
+/// The way from callers and clients to their cluster.
+///
+/// Unchecked `Sendable`: `cluster` is written once, before the initializer of the cluster returns and before any fact can
+/// be told.
+final class ClusterFacts: @unchecked Sendable {
+    private let loop: any EventLoop
+    weak var cluster: Cluster?
+
+    init(on loop: any EventLoop) { self.loop = loop }
+
+    /// Tells a fact, in order with the others of the same thread.
+    func tell(_ fact: ClusterFact) {
+        loop.schedule(LoopClosure { [self] in cluster?.take(fact) })
+    }
+}

@@ -1,0 +1,162 @@
+import Synchronization
+
+/// One server of a cluster, as the callers see it: what they count about it, from any thread.
+final class ClusterMember: Sendable {
+    /// Distinguishes the servers of one cluster. A server that is removed and added again has a new number.
+    let id: UInt64
+    let endpoint: Endpoint
+    /// Its place among all servers, for consistent hashing.
+    let hash: UInt64
+    /// Its average latency: the bits of a `LatencyAverage`.
+    private let latency: Atomic<UInt64>
+    /// The number of failures since the last answer.
+    private let failuresInARow = Atomic<Int>(0)
+    /// The number of failures in a row that the cluster wants to know; `Int.max` for none.
+    private let failureLimit: Int
+    /// Whether the next request may go to this server, which is ejected, as a probe.
+    private let mayProbe = Atomic<Bool>(false)
+    /// Whether a probe is under way.
+    private let isProbed = Atomic<Bool>(false)
+    /// The largest number of requests in flight; `Int.max` for no limit.
+    private let limit: Atomic<Int>
+    private let adaptive: Lock<InFlightLimit>?
+    let facts: ClusterFacts
+
+    init(
+        _ id: UInt64,
+        _ endpoint: Endpoint,
+        failureLimit: Int,
+        adaptiveLimit: ClosedRange<Int>?,
+        _ facts: ClusterFacts,
+        at now: Instant
+    ) {
+        (self.id, self.endpoint, self.failureLimit, self.facts) = (id, endpoint, failureLimit, facts)
+        hash = endpoint.stableHash
+        latency = Atomic(LatencyAverage(at: now).bits)
+        let adaptive = adaptiveLimit.map { InFlightLimit(initial: $0.lowerBound, bounds: $0) }
+        limit = Atomic(adaptive?.value ?? .max)
+        self.adaptive = adaptive.map { Lock($0) }
+    }
+
+    var average: LatencyAverage { LatencyAverage(bits: latency.load(ordering: .relaxed)) }
+
+    /// The largest number of requests that may be in flight to this server.
+    var maximumInFlight: Int { limit.load(ordering: .relaxed) }
+
+    /// Whether the cluster knows that all links are at their limit.
+    private let isFull = Atomic<Bool>(false)
+
+    /// Tells the cluster, once until `forgetFull`, that all links are at their limit.
+    func noteFull() {
+        if !isFull.load(ordering: .relaxed), !isFull.exchange(true, ordering: .relaxed) { facts.tell(.isFull(id)) }
+    }
+
+    /// Lets `noteFull` tell the cluster again.
+    func forgetFull() { isFull.store(false, ordering: .relaxed) }
+
+    // MARK: Probes
+
+    /// Lets one request go to this server.
+    func allowProbe() {
+        isProbed.store(false, ordering: .relaxed)
+        mayProbe.store(true, ordering: .releasing)
+    }
+
+    /// Returns whether the caller's request is the probe.
+    func takeProbe() -> Bool {
+        guard mayProbe.load(ordering: .relaxed), mayProbe.exchange(false, ordering: .acquiring) else { return false }
+        isProbed.store(true, ordering: .relaxed)
+        return true
+    }
+
+    /// Ends the probe, if one is under way.
+    private func endProbe(_ succeeded: Bool?) {
+        guard isProbed.load(ordering: .relaxed), isProbed.exchange(false, ordering: .relaxed) else { return }
+        if let succeeded { facts.tell(.probeEnded(id, succeeded)) } else { mayProbe.store(true, ordering: .releasing) }
+    }
+
+    // MARK: Ends of requests
+
+    /// How a request ended, as far as it tells something about the server.
+    enum End: Sendable {
+        /// The server did its work.
+        case answered
+        /// The server failed.
+        case failed
+        /// The server is overloaded.
+        case overloaded
+        /// The request was given up, for no fault of the server.
+        case givenUp
+        /// Nothing was sent.
+        case notSent
+    }
+
+    func ended(_ end: End, after nanoseconds: Int64, inFlight: Int, at now: Instant) {
+        switch end {
+        case .answered:
+            note(nanoseconds, isAnswer: true, at: now)
+            if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
+            if let adaptive { set(adaptive.withLock { $0.succeeded(inFlight: inFlight, at: now); return $0.value }) }
+            endProbe(true)
+        case .failed, .overloaded:
+            note(nanoseconds, isAnswer: false, at: now)
+            if let adaptive { set(adaptive.withLock { $0.overloaded(at: now); return $0.value }) }
+            let count = failuresInARow.wrappingAdd(1, ordering: .relaxed).newValue
+            if count % failureLimit == 0 { facts.tell(.failedInARow(id, count)) }
+            endProbe(false)
+        case .givenUp:
+            note(nanoseconds, isAnswer: false, at: now)
+            endProbe(nil)
+        case .notSent: endProbe(nil)
+        }
+    }
+
+    private func set(_ value: Int) { limit.store(value, ordering: .relaxed) }
+
+    /// Forgets the failures in a row.
+    func forgetFailures() { failuresInARow.store(0, ordering: .relaxed) }
+
+    private func note(_ nanoseconds: Int64, isAnswer: Bool, at now: Instant) {
+        var old = latency.load(ordering: .relaxed)
+        while true {
+            let average = LatencyAverage(bits: old)
+            let new = average.adding(nanoseconds: nanoseconds, isAnswer: isAnswer, at: now)
+            if new == average { return }
+            let (isExchanged, found) = latency.weakCompareExchange(expected: old, desired: new.bits, ordering: .relaxed)
+            if isExchanged { return }
+            old = found
+        }
+    }
+}
+
+/// One link to a server of a cluster: a client, and the number of its requests.
+final class MemberLink: Sendable {
+    let id: UInt64
+    let member: ClusterMember
+    let client: Client
+    /// Whether requests can go out. Changed on the event loop of the client.
+    private let ready = Atomic<Bool>(false)
+    private let inFlightCount = Atomic<Int>(0)
+    /// The number of requests from which on the cluster may add a link.
+    let capacity: Int
+
+    init(_ id: UInt64, of member: ClusterMember, _ client: Client, capacity: Int) {
+        (self.id, self.member, self.client, self.capacity) = (id, member, client, capacity)
+    }
+
+    var isReady: Bool { ready.load(ordering: .relaxed) }
+
+    /// The number of requests that callers have given to this link and that have not ended.
+    var inFlight: Int { inFlightCount.load(ordering: .relaxed) }
+
+    func setReady(_ isReady: Bool) { ready.store(isReady, ordering: .relaxed) }
+
+    /// Counts `count` requests, which the caller must end.
+    func begin(_ count: Int = 1) { inFlightCount.wrappingAdd(count, ordering: .relaxed) }
+
+    /// Ends a request that began at `begun`.
+    func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
+        let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
+        member.ended(end, after: now.nanoseconds &- begun.nanoseconds, inFlight: inFlight, at: now)
+    }
+}

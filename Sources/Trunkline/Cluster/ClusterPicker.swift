@@ -1,0 +1,49 @@
+/// Chooses a link for each request, on the thread of its caller.
+///
+/// Each thread uses one of several copies of the reference to the table, each with its own lock and random numbers, so
+/// that callers do not wait for each other.
+final class ClusterPicker: Sendable {
+    private struct Stripe {
+        var table = PickTable()
+        var generator: SeededGenerator
+        /// The number of requests for which a link was chosen.
+        var requests = 0
+    }
+
+    /// Their number is a power of two.
+    private let stripes: [Lock<Stripe>]
+
+    /// - Parameter isReproducible: Whether the choices must not depend on which thread makes them, as in a simulation.
+    init(seed: UInt64, isReproducible: Bool) {
+        var generator = SeededGenerator(seed: seed)
+        var count = 1
+        if !isReproducible { while count < 4 * processorCount(), count < 64 { count *= 2 } }
+        stripes = (0..<count).map { _ in Lock(Stripe(generator: SeededGenerator(seed: generator.next()))) }
+    }
+
+    /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
+    func pick(_ wish: PickTable.Wish, _ count: Int = 1) -> MemberLink? {
+        // Threads have stacks of their own, so their numbers differ in the upper bits.
+        let hash = UInt64(currentThread()) &* 0x9e37_79b9_7f4a_7c15
+        return stripes[Int(truncatingIfNeeded: hash >> 32) & (stripes.count - 1)].withLock { stripe in
+            guard let link = stripe.table.pick(wish, count, using: &stripe.generator) else { return nil }
+            stripe.requests &+= count
+            return link
+        }
+    }
+
+    /// The number of requests for which a link was chosen, retries included.
+    var requests: Int { stripes.reduce(0) { sum, stripe in sum &+ stripe.withLock { $0.requests } } }
+
+    /// The present table.
+    var table: PickTable { stripes[0].withLock { $0.table } }
+
+    /// Replaces the table.
+    func use(_ table: PickTable) {
+        for stripe in stripes {
+            // Deallocated without the lock.
+            let old = stripe.withLock { exchange(&$0.table, with: table) }
+            withExtendedLifetime(old) {}
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/// The servers of a cluster, with what only its event loop knows about them.
+struct ClusterServers {
+    /// A server.
+    struct Server {
+        let member: ClusterMember
+        var found: ClusterEndpoint
+        var links: [Link] = []
+        /// When its share began to grow; `nil` if it has its whole share.
+        var slowStart: Instant?
+        /// Why its latest attempt failed or its latest link ended.
+        var lastReport: DisconnectReport?
+
+        var isReady: Bool { links.contains(where: \.isReady) }
+    }
+
+    /// A link to a server.
+    struct Link {
+        let link: MemberLink
+        var isReady = false
+        /// Since when it has had no request; `nil` while it has some.
+        var idleSince: Instant?
+    }
+
+    /// In the order in which they were found.
+    var all: [Server] = []
+    /// Servers that were removed and finish their requests.
+    var draining: [UInt64: Server] = [:]
+    /// The latest complete list.
+    var found: [ClusterEndpoint] = []
+    /// Why the discovery failed last; `nil` if it has succeeded since.
+    var discoveryError: (any Error)?
+    private var lastNumber: UInt64 = 0
+
+    mutating func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
+}

@@ -1,0 +1,67 @@
+/// Lets one task at a time wait for an instant on an event loop, or until another thread rings.
+///
+/// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer.
+final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
+    private struct State {
+        /// The task that waits.
+        var waiter: Continuation<Bool>?
+        /// Until when it waits.
+        var deadline = Instant.distantFuture
+        /// Whether the alarm was rung while no task waited.
+        var isRung = false
+
+        mutating func takeWaiter() -> Continuation<Bool>? { exchange(&waiter, with: nil) }
+    }
+
+    private let loop: any EventLoop
+    private let state = Lock(State())
+    private lazy var timer = LoopTimer(target: self)
+
+    init(on loop: any EventLoop) { self.loop = loop }
+
+    /// Waits until `deadline`, until the alarm is rung, or until the task is cancelled. Returns at once if the alarm was
+    /// rung since the last wait. Returns whether it was rung.
+    @discardableResult
+    func wait(until deadline: Instant) async -> Bool {
+        await withContinuation(cancelling: self, 0...0) { continuation, cancellation in
+            let isOver = state.withLock { state -> Bool? in
+                if exchange(&state.isRung, with: false) { return true }
+                if cancellation.isRequested { return false }
+                (state.waiter, state.deadline) = (continuation, deadline)
+                return nil
+            }
+            if let isOver { return continuation.resume(returning: isOver) }
+            loop.schedule(LoopClosure { [self] in arm() })
+        }
+    }
+
+    /// Ends the wait, or the next one.
+    func ring() {
+        let waiter = state.withLock { state in
+            if state.waiter == nil { state.isRung = true }
+            return state.takeWaiter()
+        }
+        waiter?.resume(returning: true)
+    }
+
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) {
+        state.withLock { $0.takeWaiter() }?.resume(returning: false)
+    }
+
+    func timerFired() {
+        let now = loop.now
+        let waiter = state.withLock { $0.deadline <= now ? $0.takeWaiter() : nil }
+        if let waiter { waiter.resume(returning: false) } else { arm() }
+    }
+
+    /// Arms the timer for the task that waits. A timer of an earlier wait is replaced or fires in vain.
+    private func arm() {
+        let deadline = state.withLock { $0.waiter == nil ? nil : $0.deadline }
+        loop.arm(timer, at: deadline)
+    }
+}
+
+extension EventLoop {
+    /// Waits until `deadline` or until the task is cancelled.
+    func sleep(until deadline: Instant) async { await Alarm(on: self).wait(until: deadline) }
+}
