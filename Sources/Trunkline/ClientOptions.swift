@@ -44,8 +44,8 @@ public struct ClientOptions: Sendable {
     public var observers: [any ClientObserver] = []
     /// The recorder of the client; `nil` for none. Set by the library `TrunklineDiagnostics`.
     package var recorderSettings: (any RecorderSettings)?
-    /// Whether requests that are on no link wait for one. False for a client of a `Cluster`, which sends them elsewhere.
-    package var holdsRequests = true
+    /// The place of the client in a cluster; `nil` for a client of its own.
+    var membership: ClusterMembership?
     /// The log of the client. Default `nil`: none. Without it, logging costs nothing.
     public var logging: ClientLogging?
     /// The interceptors through which every call passes, in this order. Default: none.

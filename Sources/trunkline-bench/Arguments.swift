@@ -33,6 +33,7 @@ struct Arguments {
                                | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--clients N] [--pinned] [--observed] [--recorded]
+                              [--clustered]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -74,6 +75,7 @@ struct Arguments {
           --pinned           run the callers' tasks on client.executor
           --observed         let an observer count all events of the client
           --recorded         keep calls, frame headers and events in a flight recorder of 1 MiB
+          --clustered        send through a cluster of this one server
           --help             show this text
         """
 
@@ -123,7 +125,7 @@ struct Arguments {
             var options = try Options(
                 words,
                 values: ["--requests", "--warmup", "--batch", "--clients"],
-                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed", "--recorded"]
+                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed", "--recorded", "--clustered"]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary
@@ -133,6 +135,7 @@ struct Arguments {
                 let clients = options.has("--clients") ? try options.number("--clients", 1...64) : 1
                 let isObserved = options.takeFlag("--observed")
                 let isRecorded = options.takeFlag("--recorded")
+                let isClustered = options.takeFlag("--clustered")
                 var run = try options.run(
                     row,
                     batchSize: batchSize,
@@ -142,6 +145,7 @@ struct Arguments {
                 run.clients = clients
                 run.isObserved = isObserved
                 run.isRecorded = isRecorded
+                run.isClustered = isClustered
                 command = .drive(run)
             } else {
                 let isQuick = options.takeFlag("--quick")

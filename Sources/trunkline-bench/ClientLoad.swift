@@ -7,6 +7,8 @@ struct ClientLoad: Sendable {
     private let client: Client
     /// Used instead of `client`, if set.
     private let byHand: ByHandClient?
+    /// Used instead of `client`, if set.
+    private let cluster: Cluster?
     private let isPinned: Bool
     private let batchSize: Int
     private let concurrency: Int
@@ -24,6 +26,8 @@ struct ClientLoad: Sendable {
             endpoint = endpoint.secured()
         }
         client = Client(to: endpoint, speaking: .standard, options: options, on: loops)
+        let found = Discovery.static([ClusterEndpoint(endpoint)])
+        cluster = run.isClustered ? Cluster(discovering: found, speaking: .standard, options: options, on: loops) : nil
         byHand = run.row == .byHand ? ByHandClient(run) : nil
         isPinned = run.row == .pinned
         batchSize = run.batchSize
@@ -32,11 +36,18 @@ struct ClientLoad: Sendable {
     }
 
     func connect() async throws {
-        if let byHand { try await byHand.connect() } else { try await client.connect() }
+        if let byHand {
+            try await byHand.connect()
+        } else if let cluster {
+            try await cluster.connect()
+        } else {
+            try await client.connect()
+        }
     }
 
     func close() async {
         await byHand?.disconnect()
+        await cluster?.close()
         await client.close()
     }
 
@@ -56,6 +67,19 @@ struct ClientLoad: Sendable {
                     let work: @concurrent @Sendable () async throws -> Void =
                         if batchSize > 1 {
                             { answered.add(try await callInBatches(places, upTo: share, until: deadline, histogram)) }
+                        } else if let cluster {
+                            {
+                                answered.add(
+                                    try await call(
+                                        cluster,
+                                        index,
+                                        upTo: share,
+                                        until: deadline,
+                                        measuringOneIn: stride,
+                                        histogram
+                                    )
+                                )
+                            }
                         } else if let byHand {
                             {
                                 answered.add(
@@ -109,7 +133,33 @@ struct ClientLoad: Sendable {
             let isMeasured = unmeasured == 0
             let start = isMeasured ? monotonicNow() : 0
             if start >= deadline { break }
-            let reply = try await client.send(Request(type: Run.type, body: bodies[caller &+ count]))
+            let request = Request(type: Run.type, body: bodies[caller &+ count])
+            let reply = try await client.send(request)
+            try bodies.check(reply, caller &+ count)
+            if isMeasured { histogram.record(monotonicNow() - start, caller: caller) }
+            unmeasured = (isMeasured ? stride : unmeasured) - 1
+            count += 1
+        }
+        return count
+    }
+
+    /// Does the same with `cluster`.
+    @inline(__always)
+    private func call(
+        _ cluster: Cluster,
+        _ caller: Int,
+        upTo limit: Int,
+        until deadline: UInt64,
+        measuringOneIn stride: Int,
+        _ histogram: Histogram
+    ) async throws -> Int {
+        var (count, unmeasured) = (0, caller % stride)
+        while count < limit {
+            let isMeasured = unmeasured == 0
+            let start = isMeasured ? monotonicNow() : 0
+            if start >= deadline { break }
+            let request = Request(type: Run.type, body: bodies[caller &+ count])
+            let reply = try await cluster.send(request)
             try bodies.check(reply, caller &+ count)
             if isMeasured { histogram.record(monotonicNow() - start, caller: caller) }
             unmeasured = (isMeasured ? stride : unmeasured) - 1

@@ -74,6 +74,8 @@ struct Run {
     var isObserved = false
     /// Whether the client has a flight recorder.
     var isRecorded = false
+    /// Whether the load goes through a cluster of this one server.
+    var isClustered = false
 
     /// The type of every request: the first type for applications.
     static let type: UInt32 = 0x410

@@ -19,6 +19,7 @@ public struct CallOptions: Sendable, Hashable {
         var retry = RetryPolicy.default
         var waitsForReady = true
         var recorder: TimelineRecorder?
+        var key: RoutingKey?
     }
 
     private var storage: Storage
@@ -63,6 +64,15 @@ public struct CallOptions: Sendable, Hashable {
         set { values.recorder = newValue }
     }
 
+    /// The key of the request, which decides the server of a ``Cluster``. Default: none. A ``Client`` ignores it.
+    public var key: RoutingKey? {
+        get { values.key }
+        set { values.key = newValue }
+    }
+
+    /// Whether all options are omitted.
+    var areOmitted: Bool { if case .omitted = storage { true } else { false } }
+
     /// Creates call options. An omitted option has the value of the client's options.
     ///
     /// - Parameters:
@@ -71,14 +81,16 @@ public struct CallOptions: Sendable, Hashable {
     ///     client.
     ///   - waitsForReady: Whether the request may wait for a link. Default: true.
     ///   - recorder: Receives the timeline of each request of the call. Default: none.
+    ///   - key: The key of the request, which decides the server of a cluster. Default: none.
     public init(
         timeout: Timeout = .default,
         retry: RetryPolicy = .default,
         waitsForReady: Bool = true,
-        recorder: TimelineRecorder? = nil
+        recorder: TimelineRecorder? = nil,
+        key: RoutingKey? = nil
     ) {
         storage = .omitted
-        values = Values(timeout: timeout, retry: retry, waitsForReady: waitsForReady, recorder: recorder)
+        values = Values(timeout: timeout, retry: retry, waitsForReady: waitsForReady, recorder: recorder, key: key)
     }
 
     /// Returns the same options, with `policy` (that of a request type) in place of a default retry policy.

@@ -76,7 +76,7 @@ extension Client {
     /// that the suspended task keeps. `send` and its callers should fit in the first 984 bytes of memory of their task.
     /// With 4,096 requests in flight, smaller async frames reduced the processor time of a request by a third.
     @inline(never)
-    private nonisolated func submit(
+    nonisolated func submit(
         _ request: Request,
         _ id: RequestID,
         _ timeout: Timeout,

@@ -104,7 +104,7 @@ public actor Client {
 
     deinit {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
-        for channel in dispatcher.streams.channels.all { channel.finish() }
+        for channel in dispatcher.streams.channels.all { channel.clientEnded() }
         let (ended, parts, connection) = (dispatcher.requests.forgetAll(), dispatcher.parts.removeAll(), connection)
         let end: @Sendable (isolated Connection) -> Void = { connection in
             let error = ClientError.clientWasDeallocated(.notSent)

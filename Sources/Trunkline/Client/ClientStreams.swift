@@ -38,7 +38,7 @@ struct ClientStreams {
 
     /// Ends every stream.
     mutating func finish() {
-        for channel in channels.all { channel.finish() }
+        for channel in channels.all { channel.clientEnded() }
         channels.removeAll()
         fullReplies.removeAll()
     }

@@ -44,7 +44,7 @@ protocol CommandQueueOwner: AnyObject, Sendable {
 ///
 /// A cancellation that is queued before its request has no effect, so it is queued again after it. Requests of callers on the event loop need
 /// no lock while the queue is empty. They are taken before commands that are queued later.
-final class CommandQueue: LoopWork, CancellationReceiver {
+final class CommandQueue: LoopWork, CancellationReceiver, PushChannelOwner {
     private struct LoopSide {
         /// The commands that were added on the event loop.
         var items: [Command] = []
@@ -115,6 +115,14 @@ final class CommandQueue: LoopWork, CancellationReceiver {
         unsafe onLoop.spare = batch
     }
 
+    var endsWithClient: Bool { true }
+
+    func source(of session: SessionID) -> PushSource? { nil }
+
+    func resumeReading() { post(.resumeReading) }
+
+    func stopListening(_ channel: PushChannel) { post(.stopListening(channel)) }
+
     func cancelWaits(_ numbers: ClosedRange<UInt64>) {
         post(.cancel(RequestID(numbers.lowerBound)...RequestID(numbers.upperBound)))
     }
@@ -141,7 +149,7 @@ extension Command {
             for index in requests.indices { batch.complete(index, .failure(error)) }
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)
         case .coalesce(_, let continuation): continuation.resume(returning: .failure(error))
-        case .listen(let channel): channel.finish()
+        case .listen(let channel): channel.clientEnded()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
         case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .needLink, .close, .closeNow,

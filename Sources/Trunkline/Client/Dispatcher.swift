@@ -36,6 +36,8 @@ struct Dispatcher {
     var session: SessionID?
     /// The next instant at which the connection must check its links.
     var linkLook: Instant?
+    /// Whether the client belongs to a cluster, which sends requests elsewhere that have no link.
+    let isMember: Bool
     /// The requests of this batch that may wait neither for a link nor for a serial.
     var impatient: [RequestID] = []
     /// While commands are performed: how many more requests may go to the link without waiting.
@@ -60,6 +62,7 @@ struct Dispatcher {
     ) {
         (self.connection, self.codec, self.loop) = (connection, codec, loop)
         (self.messageRoom, self.responseCache) = (messageRoom, responseCache)
+        isMember = connection.options.membership != nil
         let options = connection.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
         ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
@@ -126,7 +129,7 @@ extension Dispatcher {
                 perform(&events)
             } else if lifecycle == .draining, requests.count == 0 {
                 endDraining()
-            } else if !options.holdsRequests, !isReady, requests.queue.hasWaiting, releaseWaiting() {
+            } else if isMember, !isReady, requests.queue.hasWaiting, releaseWaiting() {
                 continue
             } else {
                 break
@@ -163,7 +166,7 @@ extension Dispatcher {
         case .leave(let call): leave(call)
         case .cancelAll(let last): cancelAll(upTo: last)
         case .listen(let channel):
-            guard lifecycle < .closing else { return channel.finish() }
+            guard lifecycle < .closing else { return channel.clientEnded() }
             streams.channels.insert(channel)
             if lifecycle == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
         case .stopListening(let channel):

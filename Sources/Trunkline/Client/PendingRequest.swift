@@ -5,7 +5,7 @@
 ///
 /// Discarding the handle does not cancel the request.
 public struct PendingRequest<Value: Sendable>: Sendable {
-    private let handle: RequestHandle
+    private let handle: any RequestProgress
     private let read: @Sendable (Response) throws(ClientError) -> Value
 
     /// The current state of the request.
@@ -30,7 +30,7 @@ public struct PendingRequest<Value: Sendable>: Sendable {
 }
 
 extension PendingRequest<Response> {
-    init(_ handle: RequestHandle) { self.init(handle: handle) { $0 } }
+    init(_ handle: any RequestProgress) { self.init(handle: handle) { $0 } }
 
     /// Returns the same handle, whose response `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed) -> PendingRequest<Typed.Reply> {
@@ -51,8 +51,18 @@ public enum RequestState: Sendable, Hashable {
     case cancelled
 }
 
+/// A request in progress, as the holders of its `PendingRequest` see it.
+protocol RequestProgress: AnyObject, Sendable {
+    var state: RequestState { get }
+    /// `nil` while the request is not on a link, 0 in protocols without serials.
+    var serial: SerialNumber? { get }
+    func cancel()
+    /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
+    func outcome() async -> Outcome
+}
+
 /// The state of a request, shared by the client and the holders of its `PendingRequest`.
-final class RequestHandle: CancellationReceiver {
+final class RequestHandle: RequestProgress, CancellationReceiver {
     private struct Progress {
         var state = RequestState.queued
         var serial: SerialNumber?
@@ -77,15 +87,12 @@ final class RequestHandle: CancellationReceiver {
         complete(outcome)
     }
 
-    /// The current state of the request.
     var state: RequestState { progress.withLock { $0.state } }
 
-    /// `nil` while the request is not on a link, 0 in protocols without serials.
     var serial: SerialNumber? { progress.withLock { $0.serial } }
 
     func cancel() { onCancel() }
 
-    /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome {
         await withContinuation(cancelling: self, 0...0) { continuation, _ in
             let outcome = progress.withLock { progress in

@@ -1,9 +1,89 @@
-/// Servers that fail: when they are left out, probed and used again.
+/// Servers that fail: when they are left out, probed and used again. The rules are those of `OutlierRules`.
 extension Cluster {
-    struct NoOutliers { mutating func add(_ id: UInt64) {}; mutating func remove(_ id: UInt64) {}; mutating func setReady(_ id: UInt64, _ r: Bool) {} }
-    enum Use { case serves, isProbed, rests }
-    func use(of id: UInt64) -> Use { .serves }
-    func perform(_ a: Void) {}
-    func failedInARow(_ id: UInt64, _ count: Int) {}
-    func probeEnded(_ id: UInt64, _ ok: Bool) {}
+    /// How the requests may use a server that is ready.
+    enum Use: Equatable {
+        case serves
+        /// One request may try it.
+        case isProbed
+        /// It is ejected.
+        case rests
+        /// It is used, because most servers are bad, and one request decides whether it returns.
+        case servesAndIsProbed
+    }
+
+    func use(of member: UInt64) -> Use {
+        switch outliers.state(of: member) {
+        case .serving, nil: .serves
+        case .ejected: outliers.isPanicking ? .serves : .rests
+        case .probing: outliers.isPanicking ? .servesAndIsProbed : .isProbed
+        }
+    }
+
+    func failedInARow(_ member: UInt64, _ count: Int) {
+        change { $0.noteFailuresInARow(member, count: count, at: $1, using: &$2) }
+    }
+
+    func probeBegan(_ member: UInt64) { change { outliers, _, _ in outliers.probeBegan(member) } }
+
+    /// - Parameter succeeded: Whether the probe succeeded; `nil` if it ended without an outcome.
+    func probeEnded(_ member: UInt64, _ succeeded: Bool?) {
+        change { outliers, now, generator in
+            guard let succeeded else { return outliers.probeCancelled(member) }
+            return outliers.probeEnded(member, succeeded: succeeded, at: now, using: &generator)
+        }
+    }
+
+    func memberAdded(_ member: UInt64) { change { outliers, _, _ in outliers.add(member) } }
+
+    func memberRemoved(_ member: UInt64) { change { outliers, _, _ in outliers.remove(member) } }
+
+    func memberChanged(_ member: UInt64, isReady: Bool) {
+        change { outliers, _, _ in outliers.setReady(member, isReady) }
+    }
+
+    /// Ends the ejections whose time is over, and judges the interval, if it is over. Returns when to call this again.
+    func judge(_ facts: [OutlierRules.Facts]?) -> Instant {
+        change { outliers, now, generator in
+            outliers.time(at: now) + (facts.map { outliers.closeInterval($0, at: now, using: &generator) } ?? [])
+        }
+        return outliers.nextTime ?? .distantFuture
+    }
+
+    private func change(
+        _ input: (inout OutlierRules, Instant, inout SeededGenerator) -> [OutlierRules.Action]
+    ) {
+        guard options.ejection != nil else { return }
+        let actions = input(&outliers, loop.now, &generator)
+        guard !actions.isEmpty else { return }
+        for action in actions { perform(action) }
+        tableChanged()
+        maintenance.ring()
+    }
+
+    private func perform(_ action: OutlierRules.Action) {
+        switch action {
+        case .ejected(let id, let until, let reason):
+            guard let index = servers.index(of: id) else { return }
+            servers.all[index].ejection = (until, reason)
+            servers.all[index].slowStart = nil
+        case .mayBeProbed(let id): servers.index(of: id).map { servers.all[$0].member.allowProbe() }
+        case .returned(let id):
+            guard let index = servers.index(of: id) else { return }
+            servers.all[index].ejection = nil
+            servers.all[index].slowStart = loop.now
+            servers.all[index].member.forgetFailures()
+        case .panicBegan, .panicEnded: break
+        }
+    }
+}
+
+extension OutlierRules.Settings {
+    init(_ ejection: ClusterOptions.Ejection) {
+        self.init()
+        consecutiveFailures = ejection.consecutiveFailures.map { max(1, $0) }
+        baseTime = max(.seconds(1), ejection.baseTime)
+        maximumTime = max(baseTime, ejection.maximumTime)
+        if !ejection.bySuccessRate { successRate = nil }
+        if !ejection.byLatency { latency = nil }
+    }
 }

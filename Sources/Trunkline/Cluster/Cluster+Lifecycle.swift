@@ -86,12 +86,11 @@ extension Cluster {
         lifecycle = .closing
         waiting.close()
         picker.use(PickTable())
-        let clients = (servers.all + servers.draining.values.sorted { $0.member.id < $1.member.id })
-            .flatMap { $0.links.map(\.link.client) }
-        await close(clients)
+        await close(servers.clients)
         guard lifecycle < .closed else { return }
         lifecycle = .closed
         servers.all = []
+        listeners.close()
         for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
     }
 
@@ -133,11 +132,11 @@ public nonisolated(nonsending) func withCluster<Result>(
     speaking codec: some FrameCodec,
     options: ClientOptions = ClientOptions(),
     on loops: EventLoops = .shared,
-    changing change: (inout ClusterOptions) throws -> Void = { _ in },
+    changing change: (inout ClusterOptions) -> Void = { _ in },
     _ body: nonisolated(nonsending) (Cluster) async throws -> Result
 ) async throws -> Result {
     var clusterOptions = ClusterOptions()
-    try change(&clusterOptions)
+    change(&clusterOptions)
     let cluster = Cluster(discovery, codec, options, clusterOptions, on: loops)
     do {
         let result = try await body(cluster)

@@ -29,43 +29,79 @@ extension Cluster: RequestSender {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        let now = loop.now
-        guard isPlain(options), let link = picker.pick(PickTable.Wish(now: now)) else {
-            return try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
-                try await client.send(request, timeout: timeout, options: options)
+        var failed: FailedTry?
+        if isPlain(options), let (link, begun) = pickForPlainCall() {
+            // What `Client.send` does, in this async frame: with a call of it, a request took 300 instructions more, and
+            // its task needed a second piece of memory.
+            let queue = link.client.commandQueue
+            let id = link.client.nextRequestID()
+            let outcome = await withContinuation(cancelling: queue, id.number...id.number) {
+                link.client.submit(request, id, timeout, CallOptions(), nil, $0, $1)
+            }
+            switch consume outcome {
+            case .success(let response):
+                link.end(from: begun, on: self)
+                return response
+            case .failure(let error): failed = FailedTry(error, link, begun)
             }
         }
-        do throws(ClientError) {
-            let response = try await link.client.send(request, timeout: timeout, options: options)
-            link.end(.answered, from: now, at: loop.now)
-            return response
-        } catch {
-            return try await sendElsewhere(request, timeout, options, error, link, now)
+        return try await sendInGeneral(request, timeout, options, after: failed)
+    }
+
+    /// A request that has failed on the link that was chosen first. A class, so that the async frame of `send` is small.
+    private final class FailedTry: Sendable {
+        let error: ClientError
+        let link: MemberLink
+        let begun: Instant
+
+        /// - Parameter begun: When the request was given to the link; `.distantPast` if that was not measured.
+        init(_ error: ClientError, _ link: MemberLink, _ begun: Instant) {
+            (self.error, self.link, self.begun) = (error, link, begun)
         }
     }
 
-    /// Whether calls with these options may go to a client as they are.
-    private nonisolated func isPlain(_ options: CallOptions) -> Bool {
-        options == CallOptions() && callOptions.requests.retry == .ifUnsent && !isClosing.load(ordering: .relaxed)
-    }
-
-    /// Sends a request again that has failed on the link that was chosen first.
+    /// Sends a request in the general way, perhaps after a try that has failed.
     ///
-    /// Not inlined, so that its variables are not in the async frame of each `send`.
+    /// Not inlined, so that its variables are not in the async frame of each `send`, which should fit in the first piece of
+    /// memory of its caller's task.
     @inline(never)
-    private nonisolated func sendElsewhere(
+    private nonisolated func sendInGeneral(
         _ request: Request,
         _ timeout: Timeout,
         _ options: CallOptions,
-        _ error: ClientError,
-        _ link: MemberLink,
-        _ begun: Instant
+        after failed: FailedTry?
     ) async throws(ClientError) -> Response {
+        var begun = loop.now
+        // Without a choice the beginning was not measured: the time of the try in the error's timeline is close enough.
+        if let failed {
+            let duration = failed.error.timeline?.duration ?? .zero
+            begun = failed.begun == .distantPast ? begun.advanced(by: .zero - duration) : failed.begun
+        }
         var call = try call(timeout, options, at: begun)
-        try await prepare(&call, after: error, on: link, from: begun)
+        if let failed { try await prepare(&call, after: failed.error, on: failed.link, from: begun) }
         return try await perform(&call) { client, timeout, options throws(ClientError) in
             try await client.send(request, timeout: timeout, options: options)
         }
+    }
+
+    /// Chooses a link for a call without options. Returns when; `.distantPast` if there is no choice, so that nothing has
+    /// to be measured.
+    @inline(__always)
+    private nonisolated func pickForPlainCall() -> (MemberLink, Instant)? {
+        if let link = picker.pickOnly() { return (link, .distantPast) }
+        return pickNow()
+    }
+
+    @inline(never)
+    private nonisolated func pickNow() -> (MemberLink, Instant)? {
+        let now = loop.now
+        return picker.pick(PickTable.Wish(now: now)).map { ($0, now) }
+    }
+
+    /// Whether calls with these options may go to a client as they are.
+    @inline(__always)
+    private nonisolated func isPlain(_ options: CallOptions) -> Bool {
+        options.areOmitted && mayBePlain && !isClosing.load(ordering: .relaxed)
     }
 
     /// Performs a call with the client of one of the servers, and with those of others if it fails and may be tried
@@ -111,7 +147,8 @@ extension Cluster: RequestSender {
             deadline: timeout.map { now.advanced(by: $0) },
             policy: call.retry.or(callOptions.requests.retry).or(.ifUnsent),
             waitsForReady: call.waitsForReady,
-            tryOptions: call.forOneTry
+            tryOptions: call.forOneTry,
+            key: call.key?.hash
         )
     }
 
@@ -123,10 +160,14 @@ extension Cluster: RequestSender {
             if Task.isCancelled { throw call.amended(.cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw await call.amended(timedOutWaiting(call)) }
-            if let link = picker.pick(PickTable.Wish(now: now, key: call.key, excluded: call.tried)) { return link }
+            let wish = PickTable.Wish(now: now, key: call.key, excluded: call.avoided + call.tried)
+            if let link = picker.pick(wish) {
+                if let trace = call.trace { trace.withLock { $0 = link.member.id } }
+                return link
+            }
             begin()
             let table = picker.table
-            guard call.waitsForReady else { throw await call.amended(notReady(ClientError.mayNotWaitMessage)) }
+            guard call.waitsForReady, !call.isExtra else { throw await call.amended(notReady(ClientError.mayNotWaitMessage)) }
             if !call.tried.isEmpty {
                 // Every server that is ready has failed: they may be ready again soon, or others.
                 call.tried = []
@@ -186,8 +227,9 @@ extension Cluster: RequestSender {
         on link: MemberLink,
         from begun: Instant
     ) -> Next {
-        let now = loop.now
-        end(end(of: error), on: link, from: begun)
+        let (now, end) = (loop.now, end(of: error))
+        if error.code == .rejected, end == .failed { link.member.markFailure() }
+        self.end(end, on: link, from: begun)
         if error.fate == .notSent, error.mayBeSentElsewhere, call.policy != .never {
             if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
             return .elsewhere
@@ -209,7 +251,7 @@ extension Cluster: RequestSender {
     }
 
     /// Ends a request on its link.
-    private nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
+    fileprivate nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
         link.end(end, from: begun, at: loop.now)
         if options.adaptiveLimit != nil { waiting.requestEnded() }
     }
@@ -387,4 +429,12 @@ extension ClientError {
 private struct EndedLink: Error, CustomStringConvertible {
     let cause: DisconnectCause
     var description: String { "the link ended: \(cause.rawValue)" }
+}
+
+extension MemberLink {
+    /// Ends a request that was answered.
+    @inline(__always)
+    fileprivate func end(from begun: Instant, on cluster: Cluster) {
+        if begun == .distantPast { endUnmeasured() } else { cluster.end(.answered, on: self, from: begun) }
+    }
 }

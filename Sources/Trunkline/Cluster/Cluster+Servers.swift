@@ -44,26 +44,25 @@ extension Cluster {
             at: loop.now
         )
         servers.all.append(ClusterServers.Server(member: member, found: found))
-        perform(outliers.add(id))
+        memberAdded(id)
         for _ in 0..<linkBounds.lowerBound { addLink(at: servers.all.count - 1) }
     }
 
     private func remove(at index: Int) {
         let server = servers.all.remove(at: index)
-        perform(outliers.remove(server.member.id))
+        memberRemoved(server.member.id)
         for link in server.links { link.link.setReady(false) }
-        drain(server)
+        drain(server.links.map(\.link))
     }
 
-    /// Closes the links of a server after their requests have ended.
-    private func drain(_ server: ClusterServers.Server) {
-        let (id, clients) = (server.member.id, server.links.map(\.link.client))
-        servers.draining[id] = server
+    /// Closes links after their requests have ended.
+    func drain(_ links: [MemberLink]) {
+        for link in links { servers.draining[link.id] = link }
         // Ends when the clients are closed, for which they have a limited time. It must outlive the step that removes the
-        // server, and keeps the cluster alive no longer than that.
+        // links, and does not keep the cluster alive.
         Task(executorPreference: loop.taskExecutor) { [weak self] in
-            await Self.close(clients)
-            await self?.forget(id)
+            await Self.close(links.map(\.client))
+            await self?.forget(links)
         }
     }
 
@@ -74,7 +73,12 @@ extension Cluster {
         }
     }
 
-    private func forget(_ id: UInt64) { servers.draining[id] = nil }
+    private func forget(_ links: [MemberLink]) {
+        for link in links {
+            servers.draining[link.id] = nil
+            listeners.remove(link.id)
+        }
+    }
 
     // MARK: Links
 
@@ -94,19 +98,23 @@ extension Cluster {
     private func addLink(at index: Int) {
         let (server, number) = (servers.all[index], servers.nextNumber())
         let watch = LinkWatch(facts, member: server.member.id, link: number)
-        let client = makeClient(server.found, clientOptions(of: server.found, watchedBy: watch))
+        let client = makeClient(server.found, clientOptions(of: server.found, number, watchedBy: watch))
         let capacity = max(1, callOptions.requests.maximumInFlight)
         let link = MemberLink(number, of: server.member, client, capacity: capacity)
         watch.link.withLock { $0 = link }
         servers.all[index].links.append(ClusterServers.Link(link: link))
+        listeners.add(client, number, of: PushSource(server.found.endpoint))
         client.connectSoon()
     }
 
     /// The options of the client of one link.
-    private func clientOptions(of found: ClusterEndpoint, watchedBy watch: LinkWatch) -> ClientOptions {
+    private func clientOptions(
+        of found: ClusterEndpoint,
+        _ number: UInt64,
+        watchedBy watch: LinkWatch
+    ) -> ClientOptions {
         var options = callOptions
-        options.holdsRequests = false
-        options.interceptors = []
+        options.membership = ClusterMembership(client: number)
         options.requests.retry = .ifUnsent
         options.requests.retryBudget = nil
         options.requests.drainTimeout = min(options.requests.drainTimeout, self.options.drainTimeout)
@@ -128,10 +136,17 @@ extension Cluster {
         servers.all[index].links[place].isReady = isReady
         if isReady { servers.all[index].member.forgetFull() }
         if servers.all[index].isReady != wasReady {
-            perform(outliers.setReady(member, !wasReady))
-            if !wasReady { servers.all[index].slowStart = loop.now }
+            if !wasReady { beginServing(index) }
+            memberChanged(member, isReady: !wasReady)
         }
         tableChanged()
+    }
+
+    /// A server is ready. Its share grows slowly, unless the cluster has just begun.
+    private func beginServing(_ index: Int) {
+        let now = loop.now
+        readySince = readySince ?? now
+        if let readySince, now.since(readySince) >= options.slowStart { servers.all[index].slowStart = now }
     }
 
     func linkEnded(_ member: UInt64, _ report: DisconnectReport) {
@@ -147,22 +162,24 @@ extension Cluster {
         let now = loop.now
         let old = picker.table
         guard lifecycle < .closing else { return picker.use(PickTable()) }
-        var (entries, probes): ([PickTable.Entry], [PickTable.Entry]) = ([], [])
-        for server in servers.all where server.isReady {
-            let entry = PickTable.Entry(
-                member: server.member,
-                links: server.links.filter(\.isReady).map(\.link),
+        var (seats, probes): ([PickTable.Seat], [PickTable.Seat]) = ([], [])
+        for server in servers.all {
+            let links = server.links.filter(\.isReady).map(\.link)
+            guard let link = links.first else { continue }
+            let seat = PickTable.Seat(
+                server.member,
+                link,
+                others: Array(links.dropFirst()),
                 weight: server.found.weight,
                 isLocal: server.found.zone == options.zone,
                 slowStart: server.slowStart.flatMap { now.since($0) < options.slowStart ? $0 : nil }
             )
-            switch use(of: server.member.id) {
-            case .serves: entries.append(entry)
-            case .isProbed: probes.append(entry)
-            case .rests: break
-            }
+            let use = use(of: server.member.id)
+            if use == .serves || use == .servesAndIsProbed { seats.append(seat) }
+            if use == .isProbed || use == .servesAndIsProbed { probes.append(seat) }
         }
-        let table = PickTable(entries, probes: probes, localShare: localShare, options, turn: old.nextTurn)
+        let ring = old.ring.with(servers.all.map { ($0.member.hash, $0.found.weight) })
+        let table = PickTable(seats, probes: probes, localShare: localShare, options, ring, turn: old.nextTurn)
         picker.use(table)
         waiting.tableChanged(isEmpty: table.isEmpty)
     }
@@ -176,6 +193,12 @@ extension Cluster {
         // Envoy's overprovisioning factor.
         return min(1, Double(ready) / Double(local.count) * 1.4)
     }
+}
+
+/// The place of a client in a cluster.
+struct ClusterMembership: Sendable {
+    /// The number of the client, at least 1.
+    let client: UInt64
 }
 
 /// The discovery found no server.

@@ -22,18 +22,32 @@ public actor Cluster {
     nonisolated let picker: ClusterPicker
     nonisolated let waiting: WaitingCalls
     nonisolated let facts: ClusterFacts
+    /// The streams of pushes.
+    nonisolated let listeners = ClusterListeners()
     /// Rung when a server was lost.
     nonisolated let refresh: Alarm
+    /// Rung when the next instant at which something is due has changed.
+    nonisolated let maintenance: Alarm
     private nonisolated let hasBegun = Atomic<Bool>(false)
     /// Whether new calls are refused.
     nonisolated let isClosing = Atomic<Bool>(false)
     nonisolated let retries: Lock<ClusterRetries>
+    nonisolated let hedging: Lock<Hedging>
+    /// Whether calls without options are sent again only if nothing was sent, and pass no interceptors. Stored because it
+    /// is read for every request.
+    nonisolated let mayBePlain: Bool
 
     private let discovery: Discovery
     private var discoveryTask: Task<Void, Never>?
+    var maintenanceTask: Task<Void, Never>?
     let makeClient: @Sendable (ClusterEndpoint, ClientOptions) -> Client
     var servers = ClusterServers()
-    var outliers = NoOutliers()
+    var outliers: OutlierRules
+    var generator: SeededGenerator
+    /// When the present interval ends.
+    var intervalEnd: Instant
+    /// Since when there has been a ready server; `nil` before the first.
+    var readySince: Instant?
     /// Chooses the subset of servers.
     let subsetSeed: UInt64
     var lifecycle = Lifecycle.open
@@ -59,10 +73,10 @@ public actor Cluster {
         speaking codec: some FrameCodec,
         options: ClientOptions = ClientOptions(),
         on loops: EventLoops = .shared,
-        _ change: (inout ClusterOptions) throws -> Void = { _ in }
-    ) rethrows {
+        _ change: (inout ClusterOptions) -> Void = { _ in }
+    ) {
         var clusterOptions = ClusterOptions()
-        try change(&clusterOptions)
+        change(&clusterOptions)
         self.init(discovery, codec, options, clusterOptions, on: loops)
     }
 
@@ -83,15 +97,24 @@ public actor Cluster {
         waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
         facts = ClusterFacts(on: loop)
         refresh = Alarm(on: loop)
+        maintenance = Alarm(on: loop)
         subsetSeed = loop.randomSeed()
+        outliers = OutlierRules(options.ejection.map { OutlierRules.Settings($0) } ?? OutlierRules.Settings())
+        generator = SeededGenerator(seed: loop.randomSeed())
+        intervalEnd = loop.now.advanced(by: Self.interval)
         retries = Lock(ClusterRetries(callOptions.requests.retryBudget, seed: loop.randomSeed()))
+        hedging = Lock(Hedging(share: options.hedgeBudget))
+        mayBePlain = callOptions.requests.retry.or(.ifUnsent) == .ifUnsent && callOptions.interceptors.isEmpty
         makeClient = { found, options in
             Client(to: found.endpoint, speaking: codec, options: options, on: loops)
         }
         facts.cluster = self
     }
 
-    deinit { discoveryTask?.cancel() }
+    deinit {
+        discoveryTask?.cancel()
+        maintenanceTask?.cancel()
+    }
 
     // MARK: Beginning
 
@@ -103,6 +126,7 @@ public actor Cluster {
     /// Begins to look for servers.
     private func beginDiscovery() {
         guard lifecycle == .open, discoveryTask == nil else { return }
+        beginMaintenance()
         let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] in
             facts.tell(.found($0))
         } failed: { [facts] in
@@ -127,7 +151,7 @@ public actor Cluster {
 
     func endDiscovery() {
         discoveryTask?.cancel()
-        discoveryTask = nil
+        maintenanceTask?.cancel()
     }
 }
 
@@ -146,6 +170,7 @@ extension Cluster: LoopActor {
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)
+        case .probeBegan(let member): probeBegan(member)
         case .probeEnded(let member, let succeeded): probeEnded(member, succeeded)
         case .isFull(let member): addLink(to: member)
         }

@@ -12,8 +12,10 @@ enum ClusterFact: Sendable {
     case linkEnded(member: UInt64, DisconnectReport)
     /// A server has failed this many times in a row.
     case failedInARow(UInt64, Int)
-    /// The probe of an ejected server has ended.
-    case probeEnded(UInt64, Bool)
+    /// A request was chosen as the probe of an ejected server.
+    case probeBegan(UInt64)
+    /// The probe of an ejected server has ended, perhaps without an outcome.
+    case probeEnded(UInt64, Bool?)
     /// All links of a server are at their limit.
     case isFull(UInt64)
 }

@@ -43,6 +43,8 @@ final class ClusterMember: Sendable {
     /// The largest number of requests that may be in flight to this server.
     var maximumInFlight: Int { limit.load(ordering: .relaxed) }
 
+    /// The number of error responses that the user counts as failures, since `takeMarkedFailures`.
+    private let markedFailures = Atomic<Int>(0)
     /// Whether the cluster knows that all links are at their limit.
     private let isFull = Atomic<Bool>(false)
 
@@ -66,13 +68,14 @@ final class ClusterMember: Sendable {
     func takeProbe() -> Bool {
         guard mayProbe.load(ordering: .relaxed), mayProbe.exchange(false, ordering: .acquiring) else { return false }
         isProbed.store(true, ordering: .relaxed)
+        facts.tell(.probeBegan(id))
         return true
     }
 
     /// Ends the probe, if one is under way.
     private func endProbe(_ succeeded: Bool?) {
         guard isProbed.load(ordering: .relaxed), isProbed.exchange(false, ordering: .relaxed) else { return }
-        if let succeeded { facts.tell(.probeEnded(id, succeeded)) } else { mayProbe.store(true, ordering: .releasing) }
+        facts.tell(.probeEnded(id, succeeded))
     }
 
     // MARK: Ends of requests
@@ -95,7 +98,7 @@ final class ClusterMember: Sendable {
         switch end {
         case .answered:
             note(nanoseconds, isAnswer: true, at: now)
-            if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
+            forgetFailures()
             if let adaptive { set(adaptive.withLock { $0.succeeded(inFlight: inFlight, at: now); return $0.value }) }
             endProbe(true)
         case .failed, .overloaded:
@@ -111,10 +114,18 @@ final class ClusterMember: Sendable {
         }
     }
 
+    /// Counts an error response that is a failure.
+    func markFailure() { markedFailures.wrappingAdd(1, ordering: .relaxed) }
+
+    func takeMarkedFailures() -> Int { markedFailures.exchange(0, ordering: .relaxed) }
+
     private func set(_ value: Int) { limit.store(value, ordering: .relaxed) }
 
     /// Forgets the failures in a row.
-    func forgetFailures() { failuresInARow.store(0, ordering: .relaxed) }
+    @inline(__always)
+    func forgetFailures() {
+        if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
+    }
 
     private func note(_ nanoseconds: Int64, isAnswer: Bool, at now: Instant) {
         var old = latency.load(ordering: .relaxed)
@@ -151,12 +162,22 @@ final class MemberLink: Sendable {
 
     func setReady(_ isReady: Bool) { ready.store(isReady, ordering: .relaxed) }
 
-    /// Counts `count` requests, which the caller must end.
-    func begin(_ count: Int = 1) { inFlightCount.wrappingAdd(count, ordering: .relaxed) }
+    /// Counts `count` requests, which the caller must end. Returns the number of requests with them.
+    @discardableResult
+    @inline(__always)
+    func begin(_ count: Int = 1) -> Int { inFlightCount.wrappingAdd(count, ordering: .relaxed).newValue }
 
     /// Ends a request that began at `begun`.
+    @inline(__always)
     func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
         let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
         member.ended(end, after: now.nanoseconds &- begun.nanoseconds, inFlight: inFlight, at: now)
+    }
+
+    /// Ends a request that was answered and not measured, because there was no choice.
+    @inline(__always)
+    func endUnmeasured() {
+        inFlightCount.wrappingSubtract(1, ordering: .relaxed)
+        member.forgetFailures()
     }
 }

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Chooses a link for each request, on the thread of its caller.
 ///
 /// Each thread uses one of several copies of the reference to the table, each with its own lock and random numbers, so
@@ -21,11 +23,31 @@ final class ClusterPicker: Sendable {
         stripes = (0..<count).map { _ in Lock(Stripe(generator: SeededGenerator(seed: generator.next()))) }
     }
 
-    /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
-    func pick(_ wish: PickTable.Wish, _ count: Int = 1) -> MemberLink? {
+    /// Whether there is nothing to choose.
+    private let hasNoChoice = Atomic<Bool>(false)
+
+    /// The stripe of the calling thread.
+    @inline(__always)
+    private var stripe: Lock<Stripe> {
         // Threads have stacks of their own, so their numbers differ in the upper bits.
         let hash = UInt64(currentThread()) &* 0x9e37_79b9_7f4a_7c15
-        return stripes[Int(truncatingIfNeeded: hash >> 32) & (stripes.count - 1)].withLock { stripe in
+        return stripes[Int(truncatingIfNeeded: hash >> 32) & (stripes.count - 1)]
+    }
+
+    /// Chooses the only link of the only server, and counts a request on it. Returns `nil` if there is a choice.
+    @inline(__always)
+    func pickOnly() -> MemberLink? {
+        guard hasNoChoice.load(ordering: .relaxed) else { return nil }
+        return stripe.withLock { stripe in
+            guard let link = stripe.table.pickOnly() else { return nil }
+            stripe.requests &+= 1
+            return link
+        }
+    }
+
+    /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
+    func pick(_ wish: PickTable.Wish, _ count: Int = 1) -> MemberLink? {
+        stripe.withLock { stripe in
             guard let link = stripe.table.pick(wish, count, using: &stripe.generator) else { return nil }
             stripe.requests &+= count
             return link
@@ -40,6 +62,7 @@ final class ClusterPicker: Sendable {
 
     /// Replaces the table.
     func use(_ table: PickTable) {
+        hasNoChoice.store(table.hasNoChoice, ordering: .relaxed)
         for stripe in stripes {
             // Deallocated without the lock.
             let old = stripe.withLock { exchange(&$0.table, with: table) }

@@ -33,6 +33,12 @@ struct ClusterCall: Sendable {
     let tryOptions: CallOptions
     /// The hash of the key of the request; `nil` without a key.
     var key: UInt64?
+    /// Servers that must not be chosen: another copy of the request is with them.
+    var avoided: [UInt64] = []
+    /// Whether this is a second copy, which waits for nothing.
+    var isExtra = false
+    /// Holds the server of the latest try; `nil` if nothing asks for it.
+    var trace: Lock<UInt64?>?
     /// The number of the present try, counted from 1.
     var tryNumber = 1
     /// The servers that have failed since the last wait.

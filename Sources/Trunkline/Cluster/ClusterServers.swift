@@ -9,6 +9,8 @@ struct ClusterServers {
         var slowStart: Instant?
         /// Why its latest attempt failed or its latest link ended.
         var lastReport: DisconnectReport?
+        /// The latest ejection; `nil` if the server serves.
+        var ejection: (until: Instant, reason: OutlierRules.Reason)?
 
         var isReady: Bool { links.contains(where: \.isReady) }
     }
@@ -19,12 +21,14 @@ struct ClusterServers {
         var isReady = false
         /// Since when it has had no request; `nil` while it has some.
         var idleSince: Instant?
+        /// What its client had counted at the end of the last interval.
+        var counts = LinkCounts()
     }
 
     /// In the order in which they were found.
     var all: [Server] = []
-    /// Servers that were removed and finish their requests.
-    var draining: [UInt64: Server] = [:]
+    /// Links that take no requests any more and finish those that they have.
+    var draining: [UInt64: MemberLink] = [:]
     /// The latest complete list.
     var found: [ClusterEndpoint] = []
     /// Why the discovery failed last; `nil` if it has succeeded since.
@@ -37,4 +41,9 @@ struct ClusterServers {
     }
 
     func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
+
+    /// Every client that is not closed, oldest first.
+    var clients: [Client] {
+        (all.flatMap { $0.links.map(\.link) } + draining.values).sorted { $0.id < $1.id }.map(\.client)
+    }
 }

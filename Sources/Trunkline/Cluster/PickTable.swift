@@ -3,16 +3,31 @@ import Synchronization
 /// The servers that take requests now, and the rules that choose one. It does not change; the cluster makes a new one
 /// whenever a server comes, goes or is ejected.
 final class PickTable: Sendable {
-    /// A server with at least one ready link.
-    struct Entry: Sendable {
+    /// A server with at least one ready link. A class, because a copy of a structure with several references costs more
+    /// than the choice.
+    final class Seat: Sendable {
         let member: ClusterMember
-        /// Its ready links, at least one.
-        let links: [MemberLink]
+        /// Its first ready link.
+        let link: MemberLink
+        /// Its other ready links.
+        let others: [MemberLink]
         let weight: Double
         /// Whether it is in the zone of this process.
         let isLocal: Bool
         /// When its share began to grow; `nil` if it has its whole share.
         let slowStart: Instant?
+
+        init(
+            _ member: ClusterMember,
+            _ link: MemberLink,
+            others: [MemberLink],
+            weight: Double,
+            isLocal: Bool,
+            slowStart: Instant?
+        ) {
+            (self.member, self.link, self.others) = (member, link, others)
+            (self.weight, self.isLocal, self.slowStart) = (weight, isLocal, slowStart)
+        }
     }
 
     /// What a caller wants.
@@ -25,41 +40,52 @@ final class PickTable: Sendable {
     }
 
     /// The servers of this zone come first.
-    private let entries: [Entry]
+    private let seats: [Seat]
     /// The number of servers of this zone, 0 if zones do not matter.
     private let localCount: Int
     /// The share of the requests that stay in this zone.
     private let localShare: Double
-    /// The sums of the weights up to each entry; `nil` if all weights are equal.
+    /// The sums of the weights up to each seat; `nil` if all weights are equal.
     private let sums: [Double]?
     private let turns: WeightedTurns?
     private let turn: Atomic<UInt64>
-    private let ring: HashRing
+    /// All servers, also those that take no requests now.
+    let ring: ClusterRing
+    /// For each server of the ring, its place in `seats`; -1 if it has none.
+    private let places: [Int]
     /// Servers that wait for a probe.
-    private let probes: [Entry]
+    private let probes: [Seat]
     private let slowStart: Duration
     /// Whether servers have adaptive limits.
     private let isLimited: Bool
 
     /// An empty table.
     init() {
-        (entries, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
+        (seats, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
         turn = Atomic(0)
-        (ring, slowStart, isLimited) = (HashRing([]), .zero, false)
+        (ring, places, slowStart, isLimited) = (ClusterRing([]), [], .zero, false)
     }
 
     /// - Parameters:
-    ///   - entries: The servers that take requests.
+    ///   - seats: The servers that take requests.
     ///   - probes: The servers that wait for a probe.
     ///   - localShare: The share of the requests that stay in this zone; `nil` if zones do not matter.
+    ///   - ring: All servers.
     ///   - turn: The turn at which round robin goes on.
-    init(_ entries: [Entry], probes: [Entry], localShare: Double?, _ options: ClusterOptions, turn: UInt64) {
-        let entries = localShare == nil ? entries : entries.filter(\.isLocal) + entries.filter { !$0.isLocal }
-        self.entries = entries
+    init(
+        _ seats: [Seat],
+        probes: [Seat],
+        localShare: Double?,
+        _ options: ClusterOptions,
+        _ ring: ClusterRing,
+        turn: UInt64
+    ) {
+        let seats = localShare == nil ? seats : seats.filter(\.isLocal) + seats.filter { !$0.isLocal }
+        self.seats = seats
         self.probes = probes
         self.localShare = localShare ?? 1
-        localCount = localShare == nil ? 0 : entries.count(where: \.isLocal)
-        var weights = entries.map { $0.weight > 0 ? $0.weight : 0 }
+        localCount = localShare == nil ? 0 : seats.count(where: \.isLocal)
+        var weights = seats.map { $0.weight > 0 ? $0.weight : 0 }
         if weights.allSatisfy({ $0 == 0 }) { weights = weights.map { _ in 1 } }
         if weights.contains(where: { $0 != weights[0] }) {
             var sum = 0.0
@@ -72,30 +98,46 @@ final class PickTable: Sendable {
         }
         turns = options.balancing == .roundRobin ? WeightedTurns(weights) : nil
         self.turn = Atomic(turn)
-        ring = HashRing(entries.indices.map { (entries[$0].member.hash, weights[$0]) })
+        self.ring = ring
+        let byHash = Dictionary(seats.indices.map { (seats[$0].member.hash, $0) }) { first, _ in first }
+        places = ring.members.map { byHash[$0.hash] ?? -1 }
         slowStart = options.slowStart
         isLimited = options.adaptiveLimit != nil
     }
 
-    var isEmpty: Bool { entries.isEmpty && probes.isEmpty }
+    var isEmpty: Bool { seats.isEmpty && probes.isEmpty }
 
     /// The turn at which round robin goes on.
     var nextTurn: UInt64 { turn.load(ordering: .relaxed) }
 
     /// The number of servers.
-    var count: Int { entries.count }
+    var count: Int { seats.count }
 
     // MARK: Choosing
 
     /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
+    @inline(__always)
     func pick(_ wish: Wish, _ count: Int = 1, using generator: inout SeededGenerator) -> MemberLink? {
         if !probes.isEmpty, let link = probe(wish) {
             link.begin(count)
             return link
         }
-        guard let entry = choose(wish, using: &generator) else { return nil }
-        guard let link = entry.leastLoadedLink else { return nil }
+        guard let link = choose(wish, using: &generator)?.leastLoadedLink else { return nil }
         link.begin(count)
+        return link
+    }
+
+    /// Whether there is nothing to choose, so that nothing has to be measured.
+    var hasNoChoice: Bool { seats.count <= 1 && probes.isEmpty && !isLimited }
+
+    /// Chooses the only link of the only server. Returns `nil` if there is another choice, or none.
+    @inline(__always)
+    func pickOnly() -> MemberLink? {
+        guard seats.count == 1, probes.isEmpty, !isLimited else { return nil }
+        let link = seats[0].link
+        guard link.isReady, seats[0].others.isEmpty else { return nil }
+        let inFlight = link.begin()
+        if inFlight > link.capacity { link.member.noteFull() }
         return link
     }
 
@@ -106,27 +148,27 @@ final class PickTable: Sendable {
         return nil
     }
 
-    private func choose(_ wish: Wish, using generator: inout SeededGenerator) -> Entry? {
-        guard entries.count > 1 else {
-            return entries.first.flatMap { isUsable($0, wish) ? $0 : nil }
+    private func choose(_ wish: Wish, using generator: inout SeededGenerator) -> Seat? {
+        guard seats.count > 1 else {
+            return seats.first.flatMap { isUsable($0, wish) ? $0 : nil }
         }
         if let key = wish.key { return choose(wish, byKey: key) }
         let range = drawRange(using: &generator)
         if let turns { return choose(wish, by: turns, in: range, using: &generator) }
         let (first, second) = drawTwo(in: range, using: &generator)
-        let chosen = better(of: entries[first], entries[second], wish)
+        let chosen = better(of: seats[first], seats[second], wish)
         return chosen ?? scan(from: first, wish)
     }
 
     /// Whether a server may be chosen.
     @inline(__always)
-    private func isUsable(_ entry: Entry, _ wish: Wish) -> Bool {
-        if isLimited, entry.inFlight >= entry.member.maximumInFlight { return false }
-        return (wish.excluded.isEmpty || !wish.excluded.contains(entry.member.id)) && entry.isReady
+    private func isUsable(_ seat: Seat, _ wish: Wish) -> Bool {
+        if isLimited, seat.inFlight >= seat.member.maximumInFlight { return false }
+        return (wish.excluded.isEmpty || !wish.excluded.contains(seat.member.id)) && seat.isReady
     }
 
     /// Returns the one of two servers that gets the request; `nil` if neither may be chosen.
-    private func better(of a: Entry, _ b: Entry, _ wish: Wish) -> Entry? {
+    private func better(of a: Seat, _ b: Seat, _ wish: Wish) -> Seat? {
         guard isUsable(a, wish) else { return isUsable(b, wish) ? b : nil }
         guard isUsable(b, wish) else { return a }
         let (x, y) = (a.member.average, b.member.average)
@@ -145,10 +187,10 @@ final class PickTable: Sendable {
     }
 
     /// Returns the first server from an index on that may be chosen, in this zone and then in the others.
-    private func scan(from first: Int, _ wish: Wish) -> Entry? {
-        for offset in entries.indices {
-            let entry = entries[(first + offset) % entries.count]
-            if isUsable(entry, wish) { return entry }
+    private func scan(from first: Int, _ wish: Wish) -> Seat? {
+        for offset in seats.indices {
+            let seat = seats[(first + offset) % seats.count]
+            if isUsable(seat, wish) { return seat }
         }
         return nil
     }
@@ -158,32 +200,39 @@ final class PickTable: Sendable {
         by turns: WeightedTurns,
         in range: Range<Int>,
         using generator: inout SeededGenerator
-    ) -> Entry? {
+    ) -> Seat? {
         // A server that starts slowly lets turns pass; after a few turns, any server is good.
-        for _ in 0..<2 * entries.count {
+        for _ in 0..<2 * seats.count {
             let turn = turn.wrappingAdd(1, ordering: .relaxed).oldValue
-            guard let index = turns[turn], range.contains(index), isUsable(entries[index], wish) else { continue }
-            if let since = entries[index].slowStart, Float(generator.nextUnit()) > share(since, wish.now) { continue }
-            return entries[index]
+            guard let index = turns[turn], range.contains(index), isUsable(seats[index], wish) else { continue }
+            if let since = seats[index].slowStart, Float(generator.nextUnit()) > share(since, wish.now) { continue }
+            return seats[index]
         }
         return scan(from: range.lowerBound, wish)
     }
 
-    private func choose(_ wish: Wish, byKey key: UInt64) -> Entry? {
-        let total = entries.reduce(0) { $0 + $1.inFlight }
-        let whole = sums?.last ?? Double(entries.count)
-        let index = ring.member(for: key) { index in
-            let entry = entries[index]
-            guard isUsable(entry, wish) else { return false }
-            let inFlight = entry.inFlight
+    private func choose(_ wish: Wish, byKey key: UInt64) -> Seat? {
+        let total = seats.reduce(0) { $0 + $1.inFlight }
+        let whole = sums?.last ?? Double(seats.count)
+        let place = ring.ring.member(for: key) { place in
+            let index = places[place]
+            guard index >= 0 else { return false }
+            let seat = seats[index]
+            guard isUsable(seat, wish) else { return false }
+            let inFlight = seat.inFlight
             if inFlight == 0 { return true }
             var share = weight(of: index) / whole
-            if let since = entry.slowStart { share *= Double(self.share(since, wish.now)) }
+            if let since = seat.slowStart { share *= Double(self.share(since, wish.now)) }
             return inFlight < HashRing.bound(total: total, share: share, factor: 1.25)
         }
-        guard let index else { return nil }
-        return isUsable(entries[index], wish) ? entries[index] : scan(from: index, wish)
+        // If all servers have more than their share, the first one on the ring that takes requests.
+        let chosen = place.flatMap { isUsable(at: places[$0], wish) ? $0 : nil }
+        let index = chosen ?? ring.ring.member(for: key) { isUsable(at: places[$0], wish) }
+        guard let index, isUsable(at: places[index], wish) else { return nil }
+        return seats[places[index]]
     }
+
+    private func isUsable(at index: Int, _ wish: Wish) -> Bool { index >= 0 && isUsable(seats[index], wish) }
 
     private func weight(of index: Int) -> Double {
         guard let sums else { return 1 }
@@ -194,9 +243,9 @@ final class PickTable: Sendable {
 
     /// Draws whether the request stays in this zone.
     private func drawRange(using generator: inout SeededGenerator) -> Range<Int> {
-        guard localCount > 0, localCount < entries.count else { return entries.indices }
+        guard localCount > 0, localCount < seats.count else { return seats.indices }
         if localShare >= 1 || generator.nextUnit() < localShare { return 0..<localCount }
-        return localCount..<entries.count
+        return localCount..<seats.count
     }
 
     private func drawTwo(in range: Range<Int>, using generator: inout SeededGenerator) -> (Int, Int) {
@@ -227,38 +276,34 @@ final class PickTable: Sendable {
     }
 }
 
-extension PickTable.Entry {
+extension PickTable.Seat {
     /// The number of requests on all ready links.
     @inline(__always)
     var inFlight: Int {
-        var sum = 0
-        for link in links { sum += link.inFlight }
+        var sum = link.inFlight
+        if others.isEmpty { return sum }
+        for link in others { sum += link.inFlight }
         return sum
     }
 
     /// Whether a link is still ready: the table is a little older than the links.
     @inline(__always)
-    var isReady: Bool {
-        for link in links where link.isReady { return true }
-        return false
-    }
+    var isReady: Bool { link.isReady || others.contains(where: \.isReady) }
 
     /// The ready link with the fewest requests. Tells the cluster if all are at their limit.
     @inline(__always)
     var leastLoadedLink: MemberLink? {
-        if links.count == 1 {
-            let link = links[0]
+        guard !others.isEmpty else {
             guard link.isReady else { return nil }
             if link.inFlight >= link.capacity { member.noteFull() }
             return link
         }
-        var best: MemberLink?
-        var least = Int.max
-        for link in links where link.isReady {
-            let inFlight = link.inFlight
-            if inFlight < least { (best, least) = (link, inFlight) }
-        }
-        if let best, least >= best.capacity { member.noteFull() }
+        return leastLoadedOfSeveral
+    }
+
+    private var leastLoadedOfSeveral: MemberLink? {
+        let best = ([link] + others).filter(\.isReady).min { $0.inFlight < $1.inFlight }
+        if let best, best.inFlight >= best.capacity { member.noteFull() }
         return best
     }
 }

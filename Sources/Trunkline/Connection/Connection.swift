@@ -140,7 +140,12 @@ public actor Connection {
         timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
         memory = LinkMemory(endpoints)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
-        machine = ReconnectMachine(endpoints: endpoints, policy: policy, seed: loop.randomSeed())
+        machine = ReconnectMachine(
+            endpoints: endpoints,
+            policy: policy,
+            seed: loop.randomSeed(),
+            client: options.membership?.client ?? 0
+        )
         let silence = EndpointSilence(
             maximumTimeouts: options.liveness.maximumStalls,
             patience: options.liveness.probeAfter ?? options.liveness.deadline

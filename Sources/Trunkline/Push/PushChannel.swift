@@ -1,4 +1,16 @@
-/// Carries pushes from the event loop to the tasks that iterate one stream.
+/// What offers pushes to a channel: a client, or all clients of a cluster.
+protocol PushChannelOwner: AnyObject, Sendable {
+    /// Whether the channel ends with any of the clients that offer pushes to it.
+    var endsWithClient: Bool { get }
+    /// The server that sent the pushes of a session; `nil` if the channel has only one client.
+    func source(of session: SessionID) -> PushSource?
+    /// The buffer of a channel that suspended reading has room again.
+    func resumeReading()
+    /// The channel has ended.
+    func stopListening(_ channel: PushChannel)
+}
+
+/// Carries pushes from the event loops to the tasks that iterate one stream.
 final class PushChannel: CancellationReceiver {
     /// A reader, and what it receives.
     private typealias Served = (Continuation<Push?>, Push?)
@@ -10,9 +22,15 @@ final class PushChannel: CancellationReceiver {
         var suspendsReading = false
         var waiters: [UInt64: Continuation<Push?>] = [:]
         var lastWaiter: UInt64 = 0
+        /// The owner, if it has several clients.
+        let cluster: (any PushChannelOwner)?
 
         /// Removes the next element from the buffer.
-        mutating func take() -> Push? { buffer.next().map { Push($0) } }
+        mutating func take() -> Push? {
+            guard let element = buffer.next() else { return nil }
+            guard let cluster, case .frame(let frame) = element, let session = frame.session else { return Push(element) }
+            return .message(PushMessage(frame, from: cluster.source(of: session)))
+        }
 
         /// Removes the readers for which there is an element, in order. They are to be resumed without the lock.
         mutating func serve(_ served: inout [Served]) {
@@ -31,25 +49,17 @@ final class PushChannel: CancellationReceiver {
         }
     }
 
-    /// The pushes that a channel receives.
-    enum Selection: Sendable {
-        case all
-        case type(UInt32)
-        case matching(@Sendable (PushMessage) -> Bool)
-        case key(PushKey)
-    }
-
     /// Orders the channels of one client by creation.
     let number: UInt64
-    let selection: Selection
+    let selection: PushSelection.Rule
     private let state: Lock<State>
-    private let commandQueue: CommandQueue
+    private let owner: any PushChannelOwner
 
-    init(_ number: UInt64, _ selection: Selection, buffer: PushBuffer, commandQueue: CommandQueue) {
+    init(_ number: UInt64, _ selection: PushSelection, buffer: PushBuffer, owner: any PushChannelOwner) {
         self.number = number
-        self.selection = selection
-        self.commandQueue = commandQueue
-        state = Lock(State(buffer: buffer))
+        self.selection = selection.rule
+        self.owner = owner
+        state = Lock(State(buffer: buffer, cluster: owner.endsWithClient ? nil : owner))
     }
 
     // MARK: On the loop
@@ -106,6 +116,9 @@ final class PushChannel: CancellationReceiver {
     /// Notes that `count` pushes that may have been meant for this channel were malformed.
     func noteMalformed(_ count: Int) { update { state, _ in state.buffer.noteDropped(count) } }
 
+    /// A client that offered pushes is closed or deallocated.
+    func clientEnded() { if owner.endsWithClient { finish() } }
+
     /// Ends the channel. Pushes in the buffer can still be read.
     func finish() {
         update { state, _ in
@@ -138,7 +151,7 @@ final class PushChannel: CancellationReceiver {
             let element = state.take()
             return (element, state.mayResumeReading(), state.isFinished)
         }
-        if mayResume { commandQueue.post(.resumeReading) }
+        if mayResume { owner.resumeReading() }
         return element != nil || isFinished ? .some(element) : nil
     }
 
@@ -158,7 +171,7 @@ final class PushChannel: CancellationReceiver {
             }
             if isReady { continuation.resume(returning: element) }
         }
-        if state.withLock({ $0.mayResumeReading() }) { commandQueue.post(.resumeReading) }
+        if state.withLock({ $0.mayResumeReading() }) { owner.resumeReading() }
         return element
     }
 
@@ -169,6 +182,6 @@ final class PushChannel: CancellationReceiver {
     /// Ends the channel because the stream was finished or can no longer be iterated.
     func stop() {
         finish()
-        commandQueue.post(.stopListening(self))
+        owner.stopListening(self)
     }
 }

@@ -3,14 +3,19 @@ public struct PushMessage: Sendable, Hashable {
     /// The received frame.
     package internal(set) var frame: Frame
 
-    package init(_ frame: Frame) { self.frame = frame }
+    /// The server that sent the message, if it came through a cluster. Not compared, like the session.
+    private let source: Uncompared<PushSource?>
+
+    package init(_ frame: Frame) { (self.frame, source) = (frame, Uncompared(nil)) }
+
+    init(_ frame: Frame, from source: PushSource?) { (self.frame, self.source) = (frame, Uncompared(source)) }
 
     /// Creates a push, for tests and fakes. It cannot be answered.
     ///
     /// - Parameters:
     ///   - type: The protocol's number for this type of message. Default: 0.
     ///   - body: The body. Default: empty.
-    public init(type: UInt32 = 0, body: Bytes = Bytes()) { frame = Frame(.push, type: type, body: body) }
+    public init(type: UInt32 = 0, body: Bytes = Bytes()) { self.init(Frame(.push, type: type, body: body)) }
 
     /// The protocol's number for this type of message; 0 if the protocol has none.
     public var type: UInt32 { frame.type }
@@ -27,6 +32,9 @@ public struct PushMessage: Sendable, Hashable {
     /// During a planned change, pushes of the present link and of the next link may alternate. A server that pushes to
     /// every link sends each push twice. The session distinguishes them. See `options.failover.overlap`.
     public var session: SessionID? { frame.session }
+
+    /// The server that sent the push, if it was received by a ``Cluster``; otherwise `nil`.
+    public var endpoint: Endpoint? { source.value?.endpoint }
 
     /// The body of the message.
     public var body: Bytes { frame.body }
@@ -60,4 +68,10 @@ public struct PushMessage: Sendable, Hashable {
 extension PushMessage: CustomStringConvertible {
     /// The values of the header and the size of the body, for logs. Contains no bytes of the body.
     public var description: String { frame.description }
+}
+
+/// A server that sends pushes. A class, so that a push is no larger for it.
+final class PushSource: Sendable {
+    let endpoint: Endpoint
+    init(_ endpoint: Endpoint) { self.endpoint = endpoint }
 }

@@ -78,21 +78,35 @@ extension Client {
         return OpenRequest(stream(.open, frame, timeout, partTimeout, options, buffering))
     }
 
+    /// Sends a request of another sender. Passes its outcome to `onEnd`.
+    nonisolated func stream(
+        _ call: RoutedReplies.Call,
+        _ timeout: Timeout,
+        _ options: CallOptions,
+        onEnd: @escaping @Sendable (Outcome) -> Void
+    ) -> ReplyStream<Response> {
+        var frame = call.request.frame
+        if call.isOpen { frame.kind = .part }
+        let form: ClientCall.Form = call.isOpen ? .open : .stream
+        return stream(form, frame, timeout, call.partTimeout, options, call.buffering, onEnd: onEnd)
+    }
+
     private nonisolated func stream(
         _ form: ClientCall.Form,
         _ frame: Frame,
         _ timeout: Timeout,
         _ partTimeout: Timeout,
         _ callOptions: CallOptions,
-        _ buffering: ReplyBuffering
+        _ buffering: ReplyBuffering,
+        onEnd: (@Sendable (Outcome) -> Void)? = nil
     ) -> ReplyStream<Response> {
         let timeout = timeout.or(callOptions.timeout).duration(orByDefault: options.requests.streamTimeout)
         let partTimeout = partTimeout.duration(orByDefault: options.requests.timeout)
         if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
-            return ended(.failure(.expiredUnsent(expired)))
+            return ended(.failure(.expiredUnsent(expired)), onEnd)
         }
         if frame.kind == .part, codec.matching == .inOrder || !codec.cancels(frame.type) {
-            return ended(.failure(.notInPieces))
+            return ended(.failure(.notInPieces), onEnd)
         }
         let now = loop.now
         let options = ResolvedOptions(
@@ -103,9 +117,14 @@ extension Client {
             recorder: callOptions.recorder
         )
         switch passInterceptors(form, frame, options) {
-        case .ended(let outcome): return ended(outcome)
+        case .ended(let outcome): return ended(outcome, onEnd)
         case .sends(let frame, let options, let completion):
-            return submit(frame, options, partTimeout, buffering, onEnd: completion)
+            guard let onEnd else { return submit(frame, options, partTimeout, buffering, onEnd: completion) }
+            return submit(frame, options, partTimeout, buffering) { outcome in
+                let outcome = completion?(outcome) ?? outcome
+                onEnd(outcome)
+                return outcome
+            }
         }
     }
 
@@ -137,7 +156,10 @@ extension Client {
     }
 
     /// The stream of a request that has ended.
-    private nonisolated func ended(_ outcome: Outcome) -> ReplyStream<Response> {
+    private nonisolated func ended(
+        _ outcome: Outcome,
+        _ onEnd: (@Sendable (Outcome) -> Void)?
+    ) -> ReplyStream<Response> {
         let channel = ReplyChannel(
             nil,
             ReplyBuffering(),
@@ -148,6 +170,7 @@ extension Client {
             partTimeout: nil
         )
         channel.finish(outcome)
+        onEnd?(outcome)
         return ReplyStream(channel)
     }
 }

@@ -1,5 +1,5 @@
 /// Carries the parts of one reply from the event loop to the task that reads the stream.
-final class ReplyChannel: CancellationReceiver {
+final class ReplyChannel: ReplySource, CancellationReceiver {
     /// What a reader receives: an element, the end (`nil`), or the failure.
     typealias Element = Result<Response?, ClientError>
 

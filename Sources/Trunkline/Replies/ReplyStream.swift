@@ -75,8 +75,8 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     let reading: ReplyReading
     private let read: @Sendable (Response) throws(ClientError) -> Element
 
-    init(_ channel: ReplyChannel, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
-        (reading, self.read) = (ReplyReading(channel), read)
+    init(_ source: any ReplySource, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
+        (reading, self.read) = (ReplyReading(source), read)
     }
 
     private init(_ reading: ReplyReading, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
@@ -87,7 +87,7 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     ///
     /// The buffered elements are discarded. The next call of the iterator throws `cancelled`. Has no effect after the
     /// end of the stream.
-    public func cancel() { reading.channel.abandon() }
+    public func cancel() { reading.source.abandon() }
 
     /// An iterator over a stream of parts.
     public struct AsyncIterator: AsyncIteratorProtocol {
@@ -107,11 +107,11 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
         ///
         /// - Throws: The error with which the request failed, once. Afterwards the method returns `nil`.
         public mutating func next() async throws(ClientError) -> Element? {
-            guard let response = try await reading.channel.next() else { return nil }
+            guard let response = try await reading.source.next() else { return nil }
             do throws(ClientError) {
                 return try read(response)
             } catch {
-                reading.channel.end()
+                reading.source.end()
                 throw error
             }
         }
@@ -122,7 +122,7 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
 }
 
 extension ReplyStream<Response> {
-    init(_ channel: ReplyChannel) { self.init(channel) { $0 } }
+    init(_ source: any ReplySource) { self.init(source) { $0 } }
 
     /// Returns the same stream, whose elements `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed) -> ReplyStream<Typed.Reply> {
@@ -134,13 +134,28 @@ extension ReplyStream<Response> {
     package func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
         var frame = request.frame
         if isPart { frame.kind = .part }
-        try await reading.channel.post(frame)
+        try await reading.source.post(frame)
     }
+}
+
+/// The request whose reply a stream delivers.
+protocol ReplySource: AnyObject, Sendable {
+    /// Waits for the next part, for the response after them, or for the end (`nil`).
+    func next() async throws(ClientError) -> Response?
+
+    /// Adds a frame to the request. See `OpenRequest`.
+    func post(_ frame: Frame) async throws(ClientError)
+
+    /// Gives up the rest of the reply, and cancels the request.
+    func abandon()
+
+    /// Like `abandon`, for a reader that already knows why: the stream ends at once.
+    func end()
 }
 
 /// Cancels the request when its stream can no longer be iterated.
 final class ReplyReading: Sendable {
-    let channel: ReplyChannel
-    init(_ channel: ReplyChannel) { self.channel = channel }
-    deinit { channel.abandon() }
+    let source: any ReplySource
+    init(_ source: any ReplySource) { self.source = source }
+    deinit { source.abandon() }
 }

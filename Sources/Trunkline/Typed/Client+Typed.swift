@@ -1,4 +1,4 @@
-/// Typed requests: every kind of call that takes a `Request` also takes a `TypedRequest`.
+/// Typed requests of a client.
 extension Client {
     /// Sends a typed request and returns the decoded response.
     ///
@@ -26,93 +26,6 @@ extension Client {
         let frame = try Request(request).frame
         let options = try resolved(options.retrying(Typed.retry), timeout)
         return try request.read(try await outcome(of: frame, options, as: .send).get())
-    }
-
-    /// Sends several typed requests together and returns their decoded responses in the same order.
-    ///
-    /// The call returns when the last request has ended. A request that cannot be encoded fails; the others are sent.
-    /// Otherwise the method behaves like ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
-    ///
-    /// - Parameters:
-    ///   - requests: The requests. They go out in this order.
-    ///   - timeout: The timeout of each request, counted from this call. Default: the timeout of `options`, or else
-    ///     ``ClientOptions/Requests/timeout`` (8 s).
-    ///   - options: The options of each request.
-    /// - Returns: The result of each request: its decoded response or its error.
-    public nonisolated func send<Typed: TypedRequest>(
-        all requests: some Collection<Typed>,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
-    ) async -> [Result<Typed.Reply, ClientError>] {
-        let encoded = requests.map { request in Result { () throws(ClientError) in try Request(request) } }
-        let outcomes = await send(
-            all: encoded.compactMap { try? $0.get() },
-            timeout: timeout,
-            options: options.retrying(Typed.retry)
-        )
-        var answered = outcomes.makeIterator()
-        return zip(requests, encoded).compactMap { request, encoded in
-            if case .failure(let error) = encoded { return .failure(error) }
-            return answered.next()?.flatMap { response in
-                Result { () throws(ClientError) in try request.read(response) }
-            }
-        }
-    }
-
-    /// Starts a typed request and returns a handle to it without waiting for the response.
-    ///
-    /// Otherwise the method behaves like ``Client/start(_:timeout:options:)-(Request,_,_)``. The handle's
-    /// ``PendingRequest/value`` decodes the response.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - timeout: The time from this call to the response, retries included. Default: the timeout of `options`, or
-    ///     else ``ClientOptions/Requests/timeout`` (8 s).
-    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
-    /// - Returns: A handle with the state of the request and its decoded response.
-    /// - Throws: `invalidRequest`, fate `notSent`, if the request cannot be encoded. All other errors are thrown by the
-    ///   handle.
-    public nonisolated func start<Typed: TypedRequest>(
-        _ request: Typed,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
-    ) throws(ClientError) -> PendingRequest<Typed.Reply> {
-        let untyped = try Request(request)
-        return start(untyped, timeout: timeout, options: options.retrying(Typed.retry)).read(by: request)
-    }
-
-    /// Sends a typed request and returns a stream of the reply, in which the request decodes each part and the
-    /// response.
-    ///
-    /// Otherwise the method behaves like ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - timeout: The time from this call to the end of the reply, retries included. Default: the timeout of
-    ///     `options`, or else ``ClientOptions/Requests/streamTimeout`` (no timeout).
-    ///   - partTimeout: The longest wait for one element, counted from the reader's call of `next`. Default:
-    ///     ``ClientOptions/Requests/timeout`` (8 s).
-    ///   - options: Whether the request is sent again when it fails, and whether it waits for a link.
-    ///   - buffering: How much of the reply is buffered for a slow reader, and what happens beyond that.
-    /// - Returns: The stream of the reply. It can be read once.
-    /// - Throws: `invalidRequest`, fate `notSent`, if the request cannot be encoded. All other errors are thrown by the
-    ///   iterator.
-    public nonisolated func stream<Typed: TypedRequest>(
-        _ request: Typed,
-        timeout: Timeout = .default,
-        partTimeout: Timeout = .default,
-        options: CallOptions = CallOptions(),
-        buffering: ReplyBuffering = ReplyBuffering()
-    ) throws(ClientError) -> ReplyStream<Typed.Reply> {
-        let untyped = try Request(request)
-        let responses = stream(
-            untyped,
-            timeout: timeout,
-            partTimeout: partTimeout,
-            options: options.retrying(Typed.retry),
-            buffering: buffering
-        )
-        return responses.read(by: request)
     }
 
     /// Sends a typed request and, once the server has accepted it, repeats it on every new link.

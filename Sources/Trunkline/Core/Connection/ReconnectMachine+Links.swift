@@ -176,7 +176,7 @@ extension ReconnectMachine {
     /// Returns the ID of a new attempt.
     mutating func nextID() -> SessionID {
         attemptCount += 1
-        return SessionID(attemptCount)
+        return SessionID(attemptCount, ofClient: client)
     }
 
     mutating func wait(until: Instant, policyUntil: Instant) -> Action {

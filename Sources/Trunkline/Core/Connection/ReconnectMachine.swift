@@ -174,6 +174,8 @@ package struct ReconnectMachine: Sendable {
     package let policy: Policy
     package internal(set) var ring: EndpointRing
     var generator: SeededGenerator
+    /// The number of the client within its cluster; 0 without a cluster.
+    let client: UInt64
     /// The number of the latest attempt.
     var attemptCount: UInt64 = 0
     /// The number of attempts that failed or led to a link that did not prove itself, since the last link that did or
@@ -254,8 +256,9 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    package init(endpoints: [Endpoint], policy: Policy, seed: UInt64) {
+    package init(endpoints: [Endpoint], policy: Policy, seed: UInt64, client: UInt64 = 0) {
         self.policy = policy
+        self.client = client
         generator = SeededGenerator(seed: seed)
         ring = EndpointRing(endpoints, order: policy.order, halfLife: policy.halfLife, seed: generator.next())
     }

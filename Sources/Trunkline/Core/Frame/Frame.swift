@@ -94,7 +94,7 @@ public struct Frame: Sendable, Hashable {
     /// The session is ignored when frames are compared. During a planned change, frames of two sessions may alternate.
     public package(set) var session: SessionID? {
         get { origin.session == 0 ? nil : SessionID(origin.session) }
-        set { origin.session = newValue?.number ?? 0 }
+        set { origin.session = newValue?.bits ?? 0 }
     }
 
     /// Always equal, so that the origin of frames does not matter when they are compared.

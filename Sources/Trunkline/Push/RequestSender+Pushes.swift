@@ -1,6 +1,6 @@
 import Synchronization
 
-extension Client {
+extension RequestSender {
     /// Returns a stream of everything that the server pushes from now on.
     ///
     /// The stream receives pushes from this call on, even before it is iterated, and across reconnects. If there is no
@@ -9,8 +9,8 @@ extension Client {
     ///
     /// - Parameter buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
-        stream(.all, buffering)
+    public func pushes(buffering: PushBuffering = PushBuffering()) -> PushStream {
+        pushes(.all, buffering: buffering)
     }
 
     /// Returns a stream of the pushes of one type.
@@ -21,11 +21,11 @@ extension Client {
     ///   - type: The protocol's number for this type of push.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(
+    public func pushes(
         ofType type: UInt32,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        stream(.type(type), buffering)
+        pushes(.ofType(type), buffering: buffering)
     }
 
     /// Returns a stream of the pushes for which a closure returns true.
@@ -44,11 +44,11 @@ extension Client {
     ///     may end.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(
+    public func pushes(
         where isWanted: @escaping @Sendable (PushMessage) -> Bool,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        stream(.matching(isWanted), buffering)
+        pushes(.where(isWanted), buffering: buffering)
     }
 
     /// Returns a stream of the pushes with one key, which the codec reads from each push.
@@ -65,17 +65,50 @@ extension Client {
     ///   - key: The key.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(
+    public func pushes(
         forKey key: PushKey,
         buffering: PushBuffering = PushBuffering()
     ) -> PushStream {
-        stream(.key(key), buffering)
+        pushes(.forKey(key), buffering: buffering)
     }
+}
 
-    private nonisolated func stream(_ selection: PushChannel.Selection, _ buffering: PushBuffering) -> PushStream {
-        let number = nextRequestID().number
-        let channel = PushChannel(number, selection, buffer: buffering.buffer, commandQueue: commandQueue)
+extension Client {
+    /// Returns a stream of the selected pushes.
+    ///
+    /// - Parameters:
+    ///   - selection: The pushes that the stream receives.
+    ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
+    /// - Returns: The stream.
+    public nonisolated func pushes(_ selection: PushSelection, buffering: PushBuffering = PushBuffering()) -> PushStream {
+        let channel = PushChannel(nextRequestID().number, selection, buffer: buffering.buffer, owner: commandQueue)
         commandQueue.post(.listen(channel))
         return PushStream(channel)
     }
+}
+
+/// Which pushes a stream receives. See ``RequestSender/pushes(_:buffering:)``.
+public struct PushSelection: Sendable {
+    enum Rule: Sendable {
+        case all
+        case type(UInt32)
+        case matching(@Sendable (PushMessage) -> Bool)
+        case key(PushKey)
+    }
+
+    let rule: Rule
+
+    /// All pushes.
+    public static let all = PushSelection(rule: .all)
+
+    /// The pushes of one type. See ``RequestSender/pushes(ofType:buffering:)``.
+    public static func ofType(_ type: UInt32) -> PushSelection { PushSelection(rule: .type(type)) }
+
+    /// The pushes for which a closure returns true. See ``RequestSender/pushes(where:buffering:)``.
+    public static func `where`(_ isWanted: @escaping @Sendable (PushMessage) -> Bool) -> PushSelection {
+        PushSelection(rule: .matching(isWanted))
+    }
+
+    /// The pushes with one key. See ``RequestSender/pushes(forKey:buffering:)``.
+    public static func forKey(_ key: PushKey) -> PushSelection { PushSelection(rule: .key(key)) }
 }

@@ -1,0 +1,112 @@
+/// What a cluster does at intervals.
+extension Cluster {
+    /// The time between two looks at the metrics of the clients.
+    static let interval = Duration.seconds(10)
+
+    /// Begins to look after the servers.
+    func beginMaintenance() {
+        // Ends with the cluster, which cancels it. It does not keep the cluster alive while it waits.
+        maintenanceTask = Task(executorPreference: loop.taskExecutor) { [weak self, maintenance] in
+            while !Task.isCancelled, let next = await self?.maintain() { await maintenance.wait(until: next) }
+        }
+    }
+
+    /// Does what is due. Returns when to call this again; `nil` when the cluster is closed.
+    private func maintain() async -> Instant? {
+        var facts: [OutlierRules.Facts]?
+        if loop.now >= intervalEnd {
+            facts = await intervalFacts()
+            intervalEnd = loop.now.advanced(by: Self.interval)
+            closeIdleLinks()
+        }
+        guard lifecycle == .open else { return nil }
+        let next = judge(facts)
+        // The shares of servers that start slowly grow by themselves; at the end of their start, the table changes.
+        if servers.all.contains(where: { $0.slowStart != nil }) { endSlowStarts() }
+        return min(next, intervalEnd)
+    }
+
+    private func endSlowStarts() {
+        let now = loop.now
+        for index in servers.all.indices {
+            guard let since = servers.all[index].slowStart, now.since(since) >= options.slowStart else { continue }
+            servers.all[index].slowStart = nil
+        }
+        tableChanged()
+    }
+
+    /// What the requests of each server met since the last call.
+    private func intervalFacts() async -> [OutlierRules.Facts] {
+        var facts: [OutlierRules.Facts] = []
+        for server in servers.all {
+            var fact = OutlierRules.Facts(
+                id: server.member.id,
+                successes: 0,
+                failures: 0,
+                latencyNanoseconds: 0,
+                answers: 0
+            )
+            for link in server.links {
+                let counts = LinkCounts(await link.link.client.metrics)
+                guard let index = servers.index(of: server.member.id),
+                    let place = servers.all[index].links.firstIndex(where: { $0.link === link.link })
+                else { continue }
+                let before = servers.all[index].links[place].counts
+                servers.all[index].links[place].counts = counts
+                fact.successes += counts.successes - before.successes
+                fact.failures += counts.failures - before.failures
+                fact.latencyNanoseconds += counts.nanoseconds - before.nanoseconds
+                fact.answers += counts.answers - before.answers
+            }
+            let marked = server.member.takeMarkedFailures()
+            fact.failures += marked
+            fact.successes = max(0, fact.successes - marked)
+            facts.append(fact)
+        }
+        return facts
+    }
+
+    /// Closes links above the lower bound that had no request for long.
+    private func closeIdleLinks() {
+        let (now, idleTime) = (loop.now, max(.seconds(1), options.linkIdleTime))
+        var closed: [ClusterServers.Link] = []
+        for index in servers.all.indices {
+            for place in servers.all[index].links.indices.reversed() {
+                let link = servers.all[index].links[place]
+                guard link.link.inFlight == 0 else {
+                    servers.all[index].links[place].idleSince = nil
+                    continue
+                }
+                guard let since = link.idleSince else {
+                    servers.all[index].links[place].idleSince = now
+                    continue
+                }
+                guard now.since(since) >= idleTime, servers.all[index].links.count > linkBounds.lowerBound else { continue }
+                closed.append(servers.all[index].links.remove(at: place))
+            }
+        }
+        guard !closed.isEmpty else { return }
+        for link in closed { link.link.setReady(false) }
+        tableChanged()
+        drain(closed.map(\.link))
+    }
+}
+
+/// What a client has counted since its creation, as far as it tells something about its server.
+struct LinkCounts {
+    var (successes, failures, nanoseconds, answers): (Int, Int, Int64, Int) = (0, 0, 0, 0)
+
+    init() {}
+
+    init(_ metrics: Client.Metrics) {
+        for (failure, count) in metrics.failures where failure.fate == .unknown {
+            switch failure.code {
+            case .timedOut, .connectionLost, .protocolViolation: failures += count
+            default: break
+            }
+        }
+        successes = metrics.responses + metrics.written
+        nanoseconds = metrics.tryDurations.sum.clampedNanoseconds
+        answers = metrics.tryDurations.count
+    }
+}

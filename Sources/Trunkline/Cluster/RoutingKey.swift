@@ -1,0 +1,45 @@
+/// The key of a request: requests with the same key go to the same server of a cluster while it exists, is ready, and has
+/// no more than 1.25 times its share of the requests in flight.
+///
+/// The server depends only on the key and on the servers, so every process with the same list chooses the same one. If a
+/// server comes or goes, only the keys move that it takes or leaves behind (consistent hashing with bounded loads,
+/// Mirrokni et al. 2016).
+public struct RoutingKey: Sendable, Hashable {
+    let hash: UInt64
+
+    /// Creates a key from the description of a value: a string, a number or a UUID, for example.
+    public init(_ value: some CustomStringConvertible) { hash = HashRing.hash(value.description.utf8) }
+
+    /// Creates a key from bytes.
+    public init(bytes: some Sequence<UInt8>) { hash = HashRing.hash(bytes) }
+}
+
+extension RoutingKey: CustomReflectable {
+    /// Empty: a key may be personal data.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// When a second copy of a request is sent to another server, because the first has not been answered yet.
+///
+/// The first response wins, and the other copy is cancelled, with a cancel frame if the protocol has one. Use it only for
+/// requests that may be performed twice. At most the share ``ClusterOptions/hedgeBudget`` of the hedged requests has a
+/// second copy.
+public struct Hedge: Sendable, Hashable {
+    enum Delay: Sendable, Hashable {
+        case fixed(Duration)
+        case percentile(Double)
+    }
+
+    let delay: Delay
+
+    /// A second copy after a fixed time. A negative time counts as zero.
+    public static func after(_ delay: Duration) -> Hedge { Hedge(delay: .fixed(max(.zero, delay))) }
+
+    /// A second copy after the time within which this share of the hedged requests of the last 10 s to 20 s was answered.
+    /// There is no second copy until 20 of them have been answered.
+    ///
+    /// - Parameter percentile: The share, from 0 to 1: `0.95` for the 95th percentile.
+    public static func after(percentile: Double) -> Hedge {
+        Hedge(delay: .percentile(percentile.isNaN ? 1 : min(max(percentile, 0), 1)))
+    }
+}

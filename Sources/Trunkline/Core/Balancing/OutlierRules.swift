@@ -1,0 +1,314 @@
+/// Decides which members of a cluster are out of use because they fail or are slow: when a member is ejected, probed
+/// and returned. The model is the outlier detection of Envoy and of gRPC (gRFC A50).
+///
+/// Each input returns the actions that follow from it, in order. A member has one of three states:
+///
+///       add ──► serving ──(ejection: failures in a row, success rate, latency)──► ejected ◄─────┐
+///                  ▲                                                                 │          │
+///                  │                                                         (its time is over) │
+///                  │                                                                 ▼          │
+///                  └────────────────────(probe succeeded: returned)─────────────── probing ─────┘
+///                                                                                      (probe failed: ejected again)
+///
+/// A member is bad if it is ejected, probing, without a ready link, or spared: its ejection was due, but was not
+/// carried out. It stays spared for `baseTime`. At most half of the members are bad after an ejection, so the last
+/// ready member is never ejected.
+///
+///     no panic ──(a member becomes bad or is removed, and now more than half are bad)──► panic
+///         ▲                                                                                │
+///         └──(at most half are bad, or no member is ejected, probing or spared)────────────┘
+///
+/// During a panic no serving member is ejected, and the caller uses every ready member. If most members fail, the cause
+/// is probably elsewhere, such as the network or the requests, and the other members could not carry the load.
+/// Ejections still end, and probes still decide, so that the states are right when the panic ends. If no member is
+/// ejected, probing or spared, there is no panic, because it would change nothing.
+package struct OutlierRules: Sendable {
+    package enum State: Hashable, Sendable {
+        /// In use. → ejected. `slowStart` is when the member returned from its last ejection, if it had one.
+        case serving(slowStart: Instant?)
+        /// Not in use before `until`. → probing.
+        case ejected(until: Instant)
+        /// Not in use, but one request at a time may try it. → serving, ejected.
+        case probing
+    }
+
+    package enum Reason: Hashable, Sendable {
+        /// The number of failures in a row has reached the limit.
+        case failuresInARow(Int)
+        /// The success rate of an interval, which is less than `limit`.
+        case successRate(Double, limit: Double)
+        /// The mean latency of an interval, and the median of the members' means.
+        case latency(Duration, median: Duration)
+        case probeFailed
+    }
+
+    package enum Action: Hashable, Sendable {
+        /// The member is out of use.
+        case ejected(UInt64, until: Instant, reason: Reason)
+        /// The member's time is over. Try it with one request, as soon as it has a ready link.
+        case mayBeProbed(UInt64)
+        /// The member is in use again, and its slow start begins.
+        case returned(UInt64)
+        /// Every ready member is in use.
+        case panicBegan(bad: Int, of: Int)
+        case panicEnded
+    }
+
+    /// What one member's requests met in an interval. Negative numbers count as 0.
+    package struct Facts: Hashable, Sendable {
+        package var id: UInt64
+        package var successes: Int
+        package var failures: Int
+        /// The sum of the latencies of all answers, in nanoseconds.
+        package var latencyNanoseconds: Int64
+        /// The number of answers whose latency was measured.
+        package var answers: Int
+
+        package init(id: UInt64, successes: Int, failures: Int, latencyNanoseconds: Int64, answers: Int) {
+            (self.id, self.successes, self.failures) = (id, successes, failures)
+            (self.latencyNanoseconds, self.answers) = (latencyNanoseconds, answers)
+        }
+    }
+
+    private struct Member: Sendable {
+        var state = State.serving(slowStart: nil)
+        var isReady = false
+        /// Whether the caller has begun a probe. False unless the state is probing.
+        var isProbed = false
+        /// The end of the time for which the member is spared. `nil` unless the state is serving.
+        var sparedUntil: Instant?
+        /// The number of ejections in a row, less one for every interval of good service.
+        var ejections = 0
+        /// Whether the member was in use, ready, and not due for ejection since the interval began.
+        var hasServedWell = false
+
+        var isServing: Bool {
+            if case .serving = state { true } else { false }
+        }
+        var isOut: Bool { !isServing }
+        var isBad: Bool { isOut || !isReady || sparedUntil != nil }
+        /// When time changes the member.
+        var nextTime: Instant? {
+            if case .ejected(let until) = state { until } else { sparedUntil }
+        }
+    }
+
+    private let settings: Settings
+    private var members: [UInt64: Member] = [:]
+    /// The number of members that are ejected or probing.
+    private var outCount = 0
+    private var sparedCount = 0
+    /// The number of bad members.
+    package private(set) var badCount = 0
+    /// Whether there is a panic: the caller uses every ready member, whatever its state.
+    package private(set) var isPanicking = false
+
+    package init(_ settings: Settings = Settings()) { self.settings = settings }
+
+    // MARK: Getters
+
+    /// The number of members.
+    package var count: Int { members.count }
+
+    /// The state of a member; `nil` if it is unknown.
+    package func state(of id: UInt64) -> State? { members[id]?.state }
+
+    /// Whether requests may be sent to the member: it is ready, and it is serving or there is a panic.
+    package func isInUse(_ id: UInt64) -> Bool {
+        members[id].map { $0.isReady && ($0.isServing || isPanicking) } ?? false
+    }
+
+    /// Whether a probe of the member may begin: it is probing and ready, and no other probe has begun.
+    package func mayProbe(_ id: UInt64) -> Bool {
+        members[id].map { $0.state == .probing && $0.isReady && !$0.isProbed } ?? false
+    }
+
+    /// When `time(at:)` must be called; `nil` if time changes nothing.
+    package var nextTime: Instant? {
+        guard outCount + sparedCount > 0 else { return nil }
+        return members.values.lazy.compactMap(\.nextTime).min()
+    }
+
+    // MARK: Members
+
+    /// Adds a member without a ready link. A member that is removed and added again starts afresh. If the member is
+    /// known, nothing changes.
+    ///
+    /// A new member cannot begin a panic: its link has not had the time to become ready.
+    package mutating func add(_ id: UInt64) -> [Action] {
+        guard members[id] == nil else { return [] }
+        set(id, Member())
+        return panicActions(mayBegin: false)
+    }
+
+    /// Removes a member. If more are ejected than `maximumShare` of those that stay, they remain so for their time.
+    package mutating func remove(_ id: UInt64) -> [Action] {
+        guard members[id] != nil else { return [] }
+        set(id, nil)
+        return panicActions(mayBegin: true)
+    }
+
+    /// Records whether the member has a ready link. If it is waiting for a probe, it may be probed now.
+    package mutating func setReady(_ id: UInt64, _ isReady: Bool) -> [Action] {
+        guard var member = members[id], member.isReady != isReady else { return [] }
+        member.isReady = isReady
+        if !isReady { member.hasServedWell = false }
+        set(id, member)
+        return (mayProbe(id) ? [.mayBeProbed(id)] : []) + panicActions(mayBegin: !isReady)
+    }
+
+    // MARK: Ejection
+
+    /// Records that the last `count` requests of a member have failed. Does nothing while `count` is less than
+    /// `consecutiveFailures`.
+    package mutating func noteFailuresInARow(
+        _ id: UInt64,
+        count: Int,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> [Action] {
+        guard let limit = settings.consecutiveFailures, count >= max(1, limit) else { return [] }
+        return eject(id, for: .failuresInARow(count), at: now, using: &generator)
+    }
+
+    /// Ejects the outliers of an interval. Call it every `interval`. Only members that are serving are compared. Of a
+    /// member that occurs twice, the first facts count.
+    ///
+    /// A member that was serving, ready and no outlier for the whole interval has one ejection in a row less.
+    package mutating func closeInterval(
+        _ facts: [Facts],
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> [Action] {
+        var known = Set<UInt64>()
+        let comparable = facts.filter { members[$0.id]?.isServing == true && known.insert($0.id).inserted }
+        let outliers = settings.successRate.map { $0.outliers(comparable) } ?? []
+        let slow = settings.latency.map { $0.outliers(comparable) } ?? []
+        var actions: [Action] = []
+        for (id, reason) in outliers + slow {
+            actions += eject(id, for: reason, at: now, using: &generator)
+        }
+        for id in members.keys {
+            guard var member = members[id], member.isServing else { continue }
+            if member.hasServedWell { member.ejections = max(0, member.ejections - 1) }
+            member.hasServedWell = member.isReady
+            set(id, member)
+        }
+        return actions
+    }
+
+    /// Ejects a member that is serving, or spares it if too many are bad.
+    private mutating func eject(
+        _ id: UInt64,
+        for reason: Reason,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> [Action] {
+        // A single member is always used.
+        guard members.count > 1, var member = members[id], member.isServing else { return [] }
+        member.hasServedWell = false
+        // During a panic, more than half are bad without this one.
+        let bad = badCount + (member.isBad ? 0 : 1)
+        guard outCount < settings.mostOut(of: members.count), bad <= members.count - bad else {
+            member.sparedUntil = now.advanced(by: settings.ejectionTime(1))
+            set(id, member)
+            return panicActions(mayBegin: true)
+        }
+        return [takeOut(id, member, for: reason, at: now, using: &generator)] + panicActions(mayBegin: true)
+    }
+
+    private mutating func takeOut(
+        _ id: UInt64,
+        _ member: Member,
+        for reason: Reason,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> Action {
+        var member = member
+        member.ejections = member.ejections.addingClamped(1)
+        member.isProbed = false
+        member.sparedUntil = nil
+        let until = now.advanced(by: settings.jittered(settings.ejectionTime(member.ejections), using: &generator))
+        member.state = .ejected(until: until)
+        set(id, member)
+        return .ejected(id, until: until, reason: reason)
+    }
+
+    // MARK: Return
+
+    /// Ends the ejections whose time is over. Call it at `nextTime`.
+    package mutating func time(at now: Instant) -> [Action] {
+        guard outCount + sparedCount > 0 else { return [] }
+        var actions: [Action] = []
+        // In the order of their numbers: that of a dictionary differs from process to process.
+        for id in members.keys.sorted() {
+            guard var member = members[id], let end = member.nextTime, end <= now else { continue }
+            if member.isOut {
+                member.state = .probing
+                actions.append(.mayBeProbed(id))
+            } else {
+                member.sparedUntil = nil
+            }
+            set(id, member)
+        }
+        return actions + panicActions(mayBegin: false)
+    }
+
+    /// Records that a probe of a member has begun. Each must end, with `probeEnded` or `probeCancelled`, also if the
+    /// member's link is lost: until then no other probe begins.
+    package mutating func probeBegan(_ id: UInt64) -> [Action] {
+        guard var member = members[id], member.state == .probing else { return [] }
+        member.isProbed = true
+        set(id, member)
+        return []
+    }
+
+    /// Records the outcome of a probe. A member whose probe fails is ejected again, for longer, also during a panic.
+    /// The outcome of a probe that has not begun, or that the member's removal has made void, changes nothing.
+    package mutating func probeEnded(
+        _ id: UInt64,
+        succeeded: Bool,
+        at now: Instant,
+        using generator: inout SeededGenerator
+    ) -> [Action] {
+        guard var member = members[id], member.isProbed else { return [] }
+        guard succeeded else { return [takeOut(id, member, for: .probeFailed, at: now, using: &generator)] }
+        member.isProbed = false
+        member.state = .serving(slowStart: now)
+        member.hasServedWell = false
+        set(id, member)
+        return [.returned(id)] + panicActions(mayBegin: false)
+    }
+
+    /// Records that a probe of a member ended without an outcome, for example because its request was cancelled.
+    package mutating func probeCancelled(_ id: UInt64) -> [Action] {
+        guard var member = members[id], member.isProbed else { return [] }
+        member.isProbed = false
+        set(id, member)
+        return mayProbe(id) ? [.mayBeProbed(id)] : []
+    }
+
+    // MARK: Counts
+
+    /// Stores or removes a member, and keeps the counts.
+    private mutating func set(_ id: UInt64, _ member: Member?) {
+        count(members[id], by: -1)
+        count(member, by: 1)
+        members[id] = member
+    }
+
+    private mutating func count(_ member: Member?, by step: Int) {
+        guard let member else { return }
+        if member.isOut { outCount += step }
+        if member.isBad { badCount += step }
+        if member.sparedUntil != nil { sparedCount += step }
+    }
+
+    /// Begins or ends a panic if that is due.
+    private mutating func panicActions(mayBegin: Bool) -> [Action] {
+        let isDue = badCount > members.count - badCount && outCount + sparedCount > 0
+        guard isDue != isPanicking, mayBegin || isPanicking else { return [] }
+        isPanicking = isDue
+        return [isDue ? .panicBegan(bad: badCount, of: members.count) : .panicEnded]
+    }
+}

@@ -1,0 +1,103 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// A cluster of simulated servers: who receives a request, and what becomes of those that fail.
+@Suite(.simulated)
+struct ClusterTests {
+    /// Runs `body` with a cluster of servers that reply with their own name.
+    private func withServers(
+        _ count: Int,
+        seed: UInt64 = 1,
+        options: ClientOptions = ClientOptions(),
+        answering reaction: @escaping @Sendable (Int, Frame) -> Reaction = { number, _ in .reply(Bytes("s\(number)")) },
+        _ change: @escaping @Sendable (inout ClusterOptions) -> Void = { _ in },
+        _ body: @escaping @Sendable (SimulatedNetwork, Cluster, [LoopbackServer]) async throws -> Void
+    ) async throws {
+        let network = SimulatedNetwork(seed: seed)
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<count {
+                servers.append(
+                    try await network.startServer(at: Endpoint(stringLiteral: "s\(number):7000"), speaking: .standard) {
+                        reaction(number, $0)
+                    }
+                )
+            }
+            let found = servers.map { ClusterEndpoint($0.endpoint) }
+            let cluster = Cluster(
+                discovering: .static(found),
+                speaking: .standard,
+                options: options,
+                on: network.loops,
+                change
+            )
+            try await body(network, cluster, servers)
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    /// The number of responses by server, of requests that are in flight together.
+    private static func shares(of count: Int, of cluster: Cluster) async throws -> [String: Int] {
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<count { group.addTask { String(try await cluster.send(request).body) } }
+            return try await group.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+        }
+    }
+
+    private static let request = Request(type: 0x402, body: "hello")
+
+    @Test func requestsGoToAllServers() async throws {
+        try await withServers(3) { network, cluster, servers in
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            let counts = try await Self.shares(of: 300, of: cluster)
+            #expect(counts.count == 3)
+            #expect(counts.values.allSatisfy { $0 > 50 }, "\(counts)")
+        }
+    }
+
+    @Test func theFirstRequestWaitsForAServer() async throws {
+        try await withServers(3) { _, cluster, _ in
+            let response = try await cluster.send(Self.request)
+            #expect(response.body.count == 2)
+        }
+    }
+
+    @Test func aLostServerCostsNoUnsentRequest() async throws {
+        try await withServers(3) { network, cluster, servers in
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            await servers[1].kill()
+            try await network.clock.sleep(for: .milliseconds(10))
+            for _ in 0..<200 {
+                let response = try await cluster.send(Self.request)
+                #expect(response.body != "s1")
+            }
+            try await servers[1].resumeAccepting()
+            try await network.clock.sleep(for: .seconds(60))
+            let counts = try await Self.shares(of: 300, of: cluster)
+            #expect(counts["s1", default: 0] > 30, "\(counts)")
+        }
+    }
+
+    @Test func aRequestWithoutAnyServerNamesTheCauseOfEach() async throws {
+        try await withServers(2) { network, cluster, servers in
+            for server in servers { await server.kill() }
+            let error = await #expect(throws: ClientError.self) {
+                try await cluster.send(Self.request, timeout: .seconds(2))
+            }
+            #expect(error?.code == .timedOut)
+            #expect(error?.fate == .notSent)
+            #expect(error?.attempts.count == 2)
+            #expect("\(error!)".contains("s0:7000: ") && "\(error!)".contains("s1:7000: "), "\(error!)")
+            let refused = await #expect(throws: ClientError.self) {
+                try await cluster.send(Self.request, options: CallOptions(waitsForReady: false))
+            }
+            #expect(refused?.code == .unavailable)
+        }
+    }
+}
