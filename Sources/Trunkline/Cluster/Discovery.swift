@@ -4,9 +4,9 @@
 /// let cluster = Cluster(discovering: .dns("orders.svc", port: 7000), speaking: acme)
 /// ```
 ///
-/// Use ``static(_:)`` for a fixed list, ``dns(_:port:isSecured:)`` for the addresses of a name, ``file(_:)`` for a file
-/// that another program writes, and ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See
-/// <doc:ManyServers#Discovery>.
+/// Use ``static(_:)`` for a fixed list, ``dns(_:port:isSecured:)`` for the addresses of a name,
+/// ``srv(_:isSecured:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program writes, and
+/// ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See <doc:ManyServers#Discovery>.
 ///
 /// Each list replaces the one before. After an error or an empty list, the cluster keeps the last list that was not
 /// empty.

@@ -1,0 +1,123 @@
+extension Discovery {
+    /// The servers in the SRV records of a name (RFC 2782): each address of a target is a server.
+    ///
+    /// ```swift
+    /// let cluster = Cluster(discovering: .srv("_acme._tcp.orders.example"), speaking: acme)
+    /// ```
+    ///
+    /// - **Priority**: only the records with the lowest priority number are used, whether or not their servers can be
+    ///   reached.
+    /// - **Weight**: the addresses of a target share the weight of its record equally. All records of weight 0 together
+    ///   have the weight 1, which is the small chance that RFC 2782 gives them.
+    /// - **Port**: that of the record.
+    /// - **Metadata**: `target`, without the final dot, and `priority`.
+    ///
+    /// The targets are looked up like the name of ``dns(_:port:isSecured:)``, and everything is asked again at the same
+    /// intervals. The name server is given 10 s, and so are the look-ups of the targets. If the look-up of a target
+    /// fails, its last addresses are used, if there are any. After any failure, the question is repeated as after a
+    /// failure of ``dns(_:port:isSecured:)``.
+    ///
+    /// If there are no records, or none of the targets has an address, the cluster keeps its list. The error is a
+    /// ``TransportError`` with the code `nameResolutionFailed` or `timedOut`. The same error reports a target of ".",
+    /// with which a domain says that it does not offer the service, an invalid answer, a system without `res_search`,
+    /// and a simulated network, which has no SRV records.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the service: `_service._tcp.domain`. A name without a final dot is searched for in the
+    ///     search domains of the system, too.
+    ///   - isSecured: Whether links are secured with TLS. The certificate of a server must be valid for its target.
+    ///     Default false.
+    public static func srv(_ name: String, isSecured: Bool = false) -> Discovery {
+        srv(name, isSecured: isSecured) { unsafe systemSearchSRV($0) }
+    }
+
+    /// - Parameter search: Returns the answer of a name server. It may block.
+    static func srv(_ name: String, isSecured: Bool = false, _ search: @escaping SRVSearch.Function) -> Discovery {
+        Discovery(name: "the SRV records of \(name.escaped())") { receiver in
+            guard receiver.loop.callbackExecutor == nil else {
+                let message = "asking for the SRV records of \(name.escaped()): a simulated network has no SRV records"
+                throw TransportError(.nameResolutionFailed, message)
+            }
+            let search = SRVSearch(name, search)
+            var servers = SRVServers(isSecured: isSecured)
+            await servers.report(to: receiver) { () throws(TransportError) in
+                try await search.records(within: DiscoveryPace.timeout, on: receiver.loop)
+            }
+        }
+    }
+}
+
+/// The servers that SRV records name.
+struct SRVServers {
+    typealias Records = [(record: SRVRecord, weight: Double)]
+
+    let isSecured: Bool
+    /// The addresses that were found for each target of the latest records.
+    private var known: [String: [SocketAddress]] = [:]
+
+    init(isSecured: Bool) { self.isSecured = isSecured }
+
+    /// Asks for records and looks up their targets, again and again, until the task is cancelled.
+    nonisolated(nonsending) mutating func report(
+        to receiver: DiscoveryReceiver,
+        asking ask: nonisolated(nonsending) () async throws(TransportError) -> Records
+    ) async {
+        var pace = DiscoveryPace(receiver)
+        while !Task.isCancelled {
+            var failure: TransportError?
+            do throws(TransportError) {
+                let records = try await ask()
+                failure = await look(up: Set(records.map(\.record.target)), on: receiver.loop)
+                if Task.isCancelled { return }
+                let servers = servers(of: records)
+                if !servers.isEmpty { receiver.found(servers) }
+            } catch {
+                failure = error
+            }
+            if Task.isCancelled { return }
+            if let failure { receiver.failed(failure) }
+            await pace.wait(succeeded: failure == nil)
+        }
+    }
+
+    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their addresses.
+    private nonisolated(nonsending) mutating func look(
+        up targets: Set<String>,
+        on loop: any EventLoop
+    ) async -> TransportError? {
+        known = known.filter { targets.contains($0.key) }
+        let answers = await withTaskGroup { group in
+            for target in targets.sorted() {
+                group.addTask {
+                    // The dot keeps the system from searching in its domains: the name is complete.
+                    (target, await loop.addresses(of: target + ".", port: 0, within: DiscoveryPace.timeout))
+                }
+            }
+            return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+        }
+        var failure: TransportError?
+        for target in targets.sorted() {
+            switch answers[target] {
+            case .success(let addresses)?: known[target] = addresses
+            case .failure(let error)?: failure = failure ?? error
+            case nil: break
+            }
+        }
+        return failure
+    }
+
+    private func servers(of records: Records) -> [ClusterEndpoint] {
+        records.flatMap { record, weight in
+            let addresses = known[record.target] ?? []
+            return addresses.map { address in
+                ClusterEndpoint(
+                    address.with(port: record.port),
+                    named: record.target,
+                    isSecured: isSecured,
+                    weight: weight / Double(addresses.count),
+                    metadata: ["target": record.target, "priority": "\(record.priority)"]
+                )
+            }
+        }
+    }
+}

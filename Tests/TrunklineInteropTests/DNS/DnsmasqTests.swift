@@ -1,0 +1,138 @@
+#if canImport(Glibc)
+    import Synchronization
+    import Testing
+    import TrunklineTesting
+
+    @testable import Trunkline
+
+    /// Discoveries that ask a real name server, with the functions of the system.
+    @Suite(
+        .tags(.realThreads),
+        .enabled(if: Dnsmasq.isAvailable, "dnsmasq is not installed"),
+        .timeLimit(.minutes(5))
+    )
+    struct DnsmasqTests {
+        /// Runs a discovery until it has a list or an error.
+        private func first(of discovery: Discovery, on server: Dnsmasq) async throws -> Result<
+            [ClusterEndpoint], any Error
+        > {
+            let loop = server.loops.next()
+            let (results, continuation) = AsyncStream<Result<[ClusterEndpoint], any Error>>.makeStream()
+            let receiver = DiscoveryReceiver(loop: loop, alarm: Alarm(on: loop)) {
+                continuation.yield(.success($0))
+            } failed: {
+                continuation.yield(.failure($0))
+            }
+            let task = Task(executorPreference: loop.taskExecutor) { try await discovery.run(receiver) }
+            defer { task.cancel() }
+            for await result in results { return result }
+            throw CancellationError()
+        }
+
+        private func message(of result: Result<[ClusterEndpoint], any Error>) -> String {
+            switch result {
+            case .success(let list): "no error, but \(list)"
+            case .failure(let error): "\((error as? TransportError)?.message ?? "\(error)")"
+            }
+        }
+
+        @Test func recordsAndTheirTargetsAreFound() async throws {
+            let server = try await Dnsmasq.start([
+                "--srv-host=_acme._tcp.orders.test,a.orders.test,7001,10,6",
+                "--srv-host=_acme._tcp.orders.test,b.orders.test,7002,10,0",
+                "--srv-host=_acme._tcp.orders.test,c.orders.test,7003,20,1",
+                "--host-record=a.orders.test,10.9.0.1,fd00::1", "--host-record=b.orders.test,10.9.0.2",
+                "--host-record=c.orders.test,10.9.0.3",
+            ])
+            defer { server.stop() }
+            let list = try await first(of: .srv("_acme._tcp.orders.test") { server.search($0) }, on: server).get()
+            func found(_ address: String, _ port: UInt16, _ name: String, _ weight: Double) -> ClusterEndpoint {
+                let metadata = ["target": name, "priority": "10"]
+                return ClusterEndpoint(.host(address, port: port), weight: weight, serverName: name, metadata: metadata)
+            }
+            #expect(
+                Set(list) == [
+                    found("fd00::1", 7001, "a.orders.test", 3), found("10.9.0.1", 7001, "a.orders.test", 3),
+                    found("10.9.0.2", 7002, "b.orders.test", 1),
+                ]
+            )
+        }
+
+        /// The answer is too long for a datagram, so the system repeats the question over TCP.
+        @Test func aLongAnswerIsComplete() async throws {
+            let hosts = (1...200).map { "h\($0).orders.test" }
+            let server = try await Dnsmasq.start(
+                hosts.map { "--srv-host=_acme._tcp.orders.test,\($0),7000,1,1" }
+                    + hosts.enumerated().map { "--host-record=\($1),10.9.1.\($0 + 1)" }
+            )
+            defer { server.stop() }
+            let list = try await first(of: .srv("_acme._tcp.orders.test") { server.search($0) }, on: server).get()
+            #expect(Set(list.map { $0.metadata["target"] }) == Set(hosts))
+            #expect(Set(list.map(\.endpoint)).count == 200)
+        }
+
+        @Test func missingServicesAreErrors() async throws {
+            let server = try await Dnsmasq.start([
+                "--srv-host=_none._tcp.orders.test", "--host-record=a.orders.test,10.9.0.1",
+                "--srv-host=_lost._tcp.orders.test,lost.orders.test,7000,1,1",
+            ])
+            defer { server.stop() }
+            for (name, reason) in [
+                ("_none._tcp.orders.test", "the service is not available"),
+                ("_nobody._tcp.orders.test", "the name does not exist"),
+                ("a.orders.test", "the name has no SRV records"),
+                ("_lost._tcp.orders.test", "resolving lost.orders.test."),
+            ] {
+                let message = message(of: try await first(of: .srv(name) { server.search($0) }, on: server))
+                #expect(message.contains(reason), "\(message)")
+            }
+        }
+
+        @Test func addressesOfBothFamiliesAreFound() async throws {
+            let server = try await Dnsmasq.start([
+                "--host-record=many.orders.test,10.9.0.1,fd00::1", "--host-record=many.orders.test,10.9.0.2",
+                "--host-record=four.orders.test,10.9.0.3",
+            ])
+            defer { server.stop() }
+            let many = try await first(of: .dns("many.orders.test", port: 7000, isSecured: true), on: server).get()
+            let endpoints: Set<Endpoint> = ["tls://[fd00::1]:7000", "tls://10.9.0.1:7000", "tls://10.9.0.2:7000"]
+            #expect(Set(many.map(\.endpoint)) == endpoints && many.first?.endpoint == "tls://[fd00::1]:7000")
+            #expect(many.allSatisfy { $0.serverName == "many.orders.test" })
+            // One family has no addresses, which the system reports as a failure.
+            let four = try await first(of: .dns("four.orders.test", port: 7000), on: server).get()
+            #expect(four.map(\.endpoint) == ["10.9.0.3:7000"])
+            let message = message(of: try await first(of: .dns("nobody.orders.test", port: 7000), on: server))
+            #expect(message.hasPrefix("resolving nobody.orders.test: "), "\(message)")
+        }
+
+        @Test func aClusterSendsToServersFromRecords() async throws {
+            try await withLoopbackServer(speaking: .standard) { one in
+                try await withLoopbackServer(speaking: .standard) { two in
+                    let server = try await Dnsmasq.start(
+                        [one, two].map {
+                            "--srv-host=_acme._tcp.orders.test,a.orders.test,\($0.endpoint.port ?? 0),1,1"
+                        }
+                            + ["--host-record=a.orders.test,127.0.0.1"]
+                    )
+                    defer { server.stop() }
+                    let discovery = Discovery.srv("_acme._tcp.orders.test") { server.search($0) }
+                    let change: (inout ClusterOptions) -> Void = { $0.balancing = .roundRobin }
+                    try await withCluster(
+                        discovering: discovery,
+                        speaking: .standard,
+                        on: server.loops,
+                        changing: change
+                    ) { cluster in
+                        for number in 0..<1000 {
+                            let body = Bytes("\(number)")
+                            let reply = try await cluster.send(Request(type: 0x410, body: body))
+                            #expect(reply.body == body)
+                            if await one.journal.requestCount > 0, await two.journal.requestCount > 0 { return }
+                        }
+                        Issue.record("one of the servers received no request")
+                    }
+                }
+            }
+        }
+    }
+#endif
