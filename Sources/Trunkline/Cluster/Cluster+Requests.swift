@@ -29,64 +29,84 @@ extension Cluster: RequestSender {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        var failed: FailedTry?
+        let general: GeneralCall
         if isPlain(options), let (link, begun) = pickForPlainCall() {
             // What `Client.send` does, in this async frame: with a call of it, a request took 300 instructions more, and
             // its task needed a second piece of memory.
-            let queue = link.client.commandQueue
-            let id = link.client.nextRequestID()
-            let outcome = await withContinuation(cancelling: queue, id.number...id.number) {
-                link.client.submit(request, id, timeout, CallOptions(), nil, $0, $1)
+            // Through the link alone: each further object would be retained and released, and its count moved between the
+            // processors.
+            let id = link.nextRequestID()
+            let outcome = await withContinuation(cancelling: link, id.number...id.number) {
+                link.submit(request, id, timeout, $0, $1)
             }
             switch consume outcome {
             case .success(let response):
                 link.end(from: begun, on: self)
                 return response
-            case .failure(let error): failed = FailedTry(error, link, begun)
+            case .failure(let error):
+                general = .after(error, link, begun, request, timeout)
             }
+        } else {
+            general = .first(request, timeout, options)
         }
-        return try await sendInGeneral(request, timeout, options, after: failed)
+        return try await sendInGeneral(general)
     }
 
-    /// A request that has failed on the link that was chosen first. A class, so that the async frame of `send` is small.
-    private final class FailedTry: Sendable {
-        let error: ClientError
-        let link: MemberLink
-        let begun: Instant
+    /// A call that is performed in the general way. A class, so that the async frame of `send` is small: it should fit in
+    /// the first piece of memory of its caller's task.
+    private final class GeneralCall: Sendable {
+        let request: Request
+        let timeout: Timeout
+        let options: CallOptions
+        /// The try that has failed, with the time at which it began, or `.distantPast` if that was not measured.
+        let failed: (error: ClientError, link: MemberLink, begun: Instant)?
 
-        /// - Parameter begun: When the request was given to the link; `.distantPast` if that was not measured.
-        init(_ error: ClientError, _ link: MemberLink, _ begun: Instant) {
-            (self.error, self.link, self.begun) = (error, link, begun)
+        @inline(never)
+        static func first(_ request: Request, _ timeout: Timeout, _ options: CallOptions) -> GeneralCall {
+            GeneralCall(request, timeout, options, after: nil)
+        }
+
+        @inline(never)
+        static func after(
+            _ error: ClientError,
+            _ link: MemberLink,
+            _ begun: Instant,
+            _ request: Request,
+            _ timeout: Timeout
+        ) -> GeneralCall {
+            GeneralCall(request, timeout, CallOptions(), after: (error, link, begun))
+        }
+
+        private init(
+            _ request: Request,
+            _ timeout: Timeout,
+            _ options: CallOptions,
+            after failed: (error: ClientError, link: MemberLink, begun: Instant)?
+        ) {
+            (self.request, self.timeout, self.options, self.failed) = (request, timeout, options, failed)
         }
     }
 
     /// Sends a request in the general way, perhaps after a try that has failed.
-    ///
-    /// Not inlined, so that its variables are not in the async frame of each `send`, which should fit in the first piece of
-    /// memory of its caller's task.
     @inline(never)
-    private nonisolated func sendInGeneral(
-        _ request: Request,
-        _ timeout: Timeout,
-        _ options: CallOptions,
-        after failed: FailedTry?
-    ) async throws(ClientError) -> Response {
+    private nonisolated func sendInGeneral(_ general: GeneralCall) async throws(ClientError) -> Response {
         var begun = loop.now
         // Without a choice the beginning was not measured: the time of the try in the error's timeline is close enough.
-        if let failed {
+        if let failed = general.failed {
             let duration = failed.error.timeline?.duration ?? .zero
             begun = failed.begun == .distantPast ? begun.advanced(by: .zero - duration) : failed.begun
         }
-        var call = try call(timeout, options, at: begun)
-        if let failed { try await prepare(&call, after: failed.error, on: failed.link, from: begun) }
+        if let failed = general.failed, failed.begun == .distantPast { failed.link.begin() }
+        var call = try call(general.timeout, general.options, at: begun)
+        if let failed = general.failed { try await prepare(&call, after: failed.error, on: failed.link, from: begun) }
         return try await perform(&call) { client, timeout, options throws(ClientError) in
-            try await client.send(request, timeout: timeout, options: options)
+            try await client.send(general.request, timeout: timeout, options: options)
         }
     }
 
     /// Chooses a link for a call without options. Returns when; `.distantPast` if there is no choice, so that nothing has
     /// to be measured.
-    @inline(__always)
+    @inline(never)
     private nonisolated func pickForPlainCall() -> (MemberLink, Instant)? {
         if let link = picker.pickOnly() { return (link, .distantPast) }
         return pickNow()
@@ -435,6 +455,6 @@ extension MemberLink {
     /// Ends a request that was answered.
     @inline(__always)
     fileprivate func end(from begun: Instant, on cluster: Cluster) {
-        if begun == .distantPast { endUnmeasured() } else { cluster.end(.answered, on: self, from: begun) }
+        if begun > .distantPast { cluster.end(.answered, on: self, from: begun) }
     }
 }

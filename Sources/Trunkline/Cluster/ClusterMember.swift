@@ -141,7 +141,7 @@ final class ClusterMember: Sendable {
 }
 
 /// One link to a server of a cluster: a client, and the number of its requests.
-final class MemberLink: Sendable {
+final class MemberLink: CancellationReceiver {
     let id: UInt64
     let member: ClusterMember
     let client: Client
@@ -154,6 +154,28 @@ final class MemberLink: Sendable {
     init(_ id: UInt64, of member: ClusterMember, _ client: Client, capacity: Int) {
         (self.id, self.member, self.client, self.capacity) = (id, member, client, capacity)
     }
+
+    // MARK: Plain calls
+
+    /// Returns the ID of a new request.
+    @inline(never)
+    func nextRequestID() -> RequestID { client.nextRequestID() }
+
+    /// Posts a request with the usual options. Not inlined, as that of the client.
+    @inline(never)
+    func submit(
+        _ request: Request,
+        _ id: RequestID,
+        _ timeout: Timeout,
+        _ continuation: Continuation<Outcome>,
+        _ cancellation: Cancellation
+    ) {
+        client.submit(request, id, timeout, CallOptions(), nil, continuation, cancellation)
+    }
+
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) { client.commandQueue.cancelWaits(numbers) }
+
+    // MARK: Counts
 
     var isReady: Bool { ready.load(ordering: .relaxed) }
 
@@ -172,12 +194,5 @@ final class MemberLink: Sendable {
     func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
         let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
         member.ended(end, after: now.nanoseconds &- begun.nanoseconds, inFlight: inFlight, at: now)
-    }
-
-    /// Ends a request that was answered and not measured, because there was no choice.
-    @inline(__always)
-    func endUnmeasured() {
-        inFlightCount.wrappingSubtract(1, ordering: .relaxed)
-        member.forgetFailures()
     }
 }

@@ -5,11 +5,38 @@ import Synchronization
 /// Each thread uses one of several copies of the reference to the table, each with its own lock and random numbers, so
 /// that callers do not wait for each other.
 final class ClusterPicker: Sendable {
+    @safe
     private struct Stripe {
-        var table = PickTable()
+        private(set) var table: PickTable
+        /// The same table. Read without a retain and a release, which would move a line of memory between the processors
+        /// for each request.
+        ///
+        /// Safe: `table` keeps it alive, and both change together.
+        private var borrowed: Unmanaged<PickTable>
         var generator: SeededGenerator
         /// The number of requests for which a link was chosen.
         var requests = 0
+
+        init(_ table: PickTable, _ generator: SeededGenerator) {
+            (self.table, self.generator) = (table, generator)
+            unsafe borrowed = Unmanaged.passUnretained(table)
+        }
+
+        /// Replaces the table, and returns the old one.
+        mutating func use(_ table: PickTable) -> PickTable {
+            unsafe borrowed = Unmanaged.passUnretained(table)
+            return exchange(&self.table, with: table)
+        }
+
+        @inline(__always)
+        mutating func pickOnly() -> MemberLink? {
+            unsafe borrowed._withUnsafeGuaranteedRef { $0.pickOnly() }
+        }
+
+        @inline(__always)
+        mutating func pick(_ wish: PickTable.Wish, _ count: Int) -> MemberLink? {
+            unsafe borrowed._withUnsafeGuaranteedRef { $0.pick(wish, count, using: &generator) }
+        }
     }
 
     /// Their number is a power of two.
@@ -20,7 +47,8 @@ final class ClusterPicker: Sendable {
         var generator = SeededGenerator(seed: seed)
         var count = 1
         if !isReproducible { while count < 4 * processorCount(), count < 64 { count *= 2 } }
-        stripes = (0..<count).map { _ in Lock(Stripe(generator: SeededGenerator(seed: generator.next()))) }
+        let table = PickTable()
+        stripes = (0..<count).map { _ in Lock(Stripe(table, SeededGenerator(seed: generator.next()))) }
     }
 
     /// Whether there is nothing to choose.
@@ -34,12 +62,12 @@ final class ClusterPicker: Sendable {
         return stripes[Int(truncatingIfNeeded: hash >> 32) & (stripes.count - 1)]
     }
 
-    /// Chooses the only link of the only server, and counts a request on it. Returns `nil` if there is a choice.
+    /// Returns the only link of the only server, without counting a request; `nil` if there is a choice.
     @inline(__always)
     func pickOnly() -> MemberLink? {
         guard hasNoChoice.load(ordering: .relaxed) else { return nil }
         return stripe.withLock { stripe in
-            guard let link = stripe.table.pickOnly() else { return nil }
+            guard let link = stripe.pickOnly() else { return nil }
             stripe.requests &+= 1
             return link
         }
@@ -48,7 +76,7 @@ final class ClusterPicker: Sendable {
     /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
     func pick(_ wish: PickTable.Wish, _ count: Int = 1) -> MemberLink? {
         stripe.withLock { stripe in
-            guard let link = stripe.table.pick(wish, count, using: &stripe.generator) else { return nil }
+            guard let link = stripe.pick(wish, count) else { return nil }
             stripe.requests &+= count
             return link
         }
@@ -65,7 +93,7 @@ final class ClusterPicker: Sendable {
         hasNoChoice.store(table.hasNoChoice, ordering: .relaxed)
         for stripe in stripes {
             // Deallocated without the lock.
-            let old = stripe.withLock { exchange(&$0.table, with: table) }
+            let old = stripe.withLock { $0.use(table) }
             withExtendedLifetime(old) {}
         }
     }

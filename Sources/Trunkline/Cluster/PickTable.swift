@@ -64,6 +64,7 @@ final class PickTable: Sendable {
         (seats, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
         turn = Atomic(0)
         (ring, places, slowStart, isLimited) = (ClusterRing([]), [], .zero, false)
+        only = nil
     }
 
     /// - Parameters:
@@ -103,6 +104,9 @@ final class PickTable: Sendable {
         places = ring.members.map { byHash[$0.hash] ?? -1 }
         slowStart = options.slowStart
         isLimited = options.adaptiveLimit != nil
+        let mayGrow = options.linksPerEndpoint.upperBound > 1
+        let hasChoice = seats.count != 1 || !probes.isEmpty || isLimited || mayGrow
+        only = hasChoice ? nil : seats[0].link
     }
 
     var isEmpty: Bool { seats.isEmpty && probes.isEmpty }
@@ -127,18 +131,18 @@ final class PickTable: Sendable {
         return link
     }
 
-    /// Whether there is nothing to choose, so that nothing has to be measured.
-    var hasNoChoice: Bool { seats.count <= 1 && probes.isEmpty && !isLimited }
+    /// The only link of the only server; `nil` if there is a choice. Its requests are not counted or measured, because
+    /// nothing depends on it.
+    private let only: MemberLink?
 
-    /// Chooses the only link of the only server. Returns `nil` if there is another choice, or none.
+    /// Whether there is nothing to choose, so that nothing has to be measured.
+    var hasNoChoice: Bool { only != nil }
+
+    /// Returns the only link of the only server, without counting a request; `nil` if there is another choice, or none.
     @inline(__always)
     func pickOnly() -> MemberLink? {
-        guard seats.count == 1, probes.isEmpty, !isLimited else { return nil }
-        let link = seats[0].link
-        guard link.isReady, seats[0].others.isEmpty else { return nil }
-        let inFlight = link.begin()
-        if inFlight > link.capacity { link.member.noteFull() }
-        return link
+        guard let only, only.isReady else { return nil }
+        return only
     }
 
     private func probe(_ wish: Wish) -> MemberLink? {

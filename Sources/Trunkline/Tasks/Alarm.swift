@@ -4,13 +4,13 @@
 final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
     private struct State {
         /// The task that waits.
-        var waiter: Continuation<Bool>?
+        var waiter: Continuation<(isRung: Bool, isEarly: Bool)>?
         /// Until when it waits.
         var deadline = Instant.distantFuture
         /// Whether the alarm was rung while no task waited.
         var isRung = false
 
-        mutating func takeWaiter() -> Continuation<Bool>? { exchange(&waiter, with: nil) }
+        mutating func takeWaiter() -> Continuation<(isRung: Bool, isEarly: Bool)>? { exchange(&waiter, with: nil) }
     }
 
     private let loop: any EventLoop
@@ -23,6 +23,13 @@ final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
     /// rung since the last wait. Returns whether it was rung.
     @discardableResult
     func wait(until deadline: Instant) async -> Bool {
+        let (isRung, isEarly) = await waitForEnd(until: deadline)
+        // An armed timer would stay in the queue of the loop until its deadline.
+        if isEarly { loop.schedule(LoopClosure { [self] in arm() }) }
+        return isRung
+    }
+
+    private func waitForEnd(until deadline: Instant) async -> (isRung: Bool, isEarly: Bool) {
         await withContinuation(cancelling: self, 0...0) { continuation, cancellation in
             let isOver = state.withLock { state -> Bool? in
                 if exchange(&state.isRung, with: false) { return true }
@@ -30,7 +37,7 @@ final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
                 (state.waiter, state.deadline) = (continuation, deadline)
                 return nil
             }
-            if let isOver { return continuation.resume(returning: isOver) }
+            if let isOver { return continuation.resume(returning: (isOver, false)) }
             loop.schedule(LoopClosure { [self] in arm() })
         }
     }
@@ -41,17 +48,17 @@ final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
             if state.waiter == nil { state.isRung = true }
             return state.takeWaiter()
         }
-        waiter?.resume(returning: true)
+        waiter?.resume(returning: (true, true))
     }
 
     func cancelWaits(_ numbers: ClosedRange<UInt64>) {
-        state.withLock { $0.takeWaiter() }?.resume(returning: false)
+        state.withLock { $0.takeWaiter() }?.resume(returning: (false, true))
     }
 
     func timerFired() {
         let now = loop.now
         let waiter = state.withLock { $0.deadline <= now ? $0.takeWaiter() : nil }
-        if let waiter { waiter.resume(returning: false) } else { arm() }
+        if let waiter { waiter.resume(returning: (false, false)) } else { arm() }
     }
 
     /// Arms the timer for the task that waits. A timer of an earlier wait is replaced or fires in vain.
