@@ -125,7 +125,9 @@ struct Arguments {
             var options = try Options(
                 words,
                 values: ["--requests", "--warmup", "--batch", "--clients"],
-                flags: Report.allCases.map(\.option) + ["--quick", "--pinned", "--observed", "--recorded", "--clustered"]
+                flags: Report.allCases.map(\.option) + [
+                    "--quick", "--pinned", "--observed", "--recorded", "--clustered",
+                ]
             )
             if options.has("--port") {
                 let row: Row = options.takeFlag("--pinned") ? .pinned : .ordinary

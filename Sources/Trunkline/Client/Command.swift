@@ -117,7 +117,7 @@ final class CommandQueue: LoopWork, CancellationReceiver, PushChannelOwner {
 
     var endsWithClient: Bool { true }
 
-    func source(of session: SessionID) -> PushSource? { nil }
+    func source(of session: SessionID) -> ClusterSource? { nil }
 
     func resumeReading() { post(.resumeReading) }
 

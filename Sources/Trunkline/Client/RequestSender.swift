@@ -211,6 +211,9 @@ extension RequestSender {
         return ReplyStream(RoutedReplies(self, call, partTimeout: defaults.timeout))
     }
 
+    /// The protocol of a client or a cluster; `nil` for another sender.
+    package var knownCodec: ProtocolCodec? { (self as? Client)?.codec ?? (self as? Cluster)?.codec }
+
     /// The event loop of a client or a cluster, on which the tasks of its calls run; `nil` for another sender.
     var ownLoop: (any EventLoop)? { (self as? Cluster)?.loop ?? (self as? Client)?.loop }
 }

@@ -66,13 +66,17 @@ extension Cluster {
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = (until, reason)
             servers.all[index].slowStart = nil
+            let endpoint = servers.all[index].found.endpoint
+            tell(.ejected(endpoint, for: until.since(loop.now), reason: reason.text))
         case .mayBeProbed(let id): servers.index(of: id).map { servers.all[$0].member.allowProbe() }
         case .returned(let id):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = nil
             servers.all[index].slowStart = loop.now
             servers.all[index].member.forgetFailures()
-        case .panicBegan, .panicEnded: break
+            tell(.returned(servers.all[index].found.endpoint))
+        case .panicBegan(let bad, let count): tell(.panicBegan(bad: bad, of: count))
+        case .panicEnded: tell(.panicEnded)
         }
     }
 }

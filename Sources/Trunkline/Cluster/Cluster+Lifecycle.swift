@@ -69,6 +69,7 @@ extension Cluster {
         let deadline = loop.now.advanced(by: callOptions.requests.drainTimeout)
         await waiting.waitUntilEmpty(until: deadline)
         await end { await Self.close($0, until: deadline, on: self.loop) }
+        await awaitClosed()
     }
 
     private func endNow() async {
@@ -87,11 +88,18 @@ extension Cluster {
         waiting.close()
         picker.use(PickTable())
         await close(servers.clients)
+        let metrics = await metrics
         guard lifecycle < .closed else { return }
         lifecycle = .closed
-        servers.all = []
+        voice.close(metrics)
+        servers.past = metrics
+        servers.past.servers = []
+        (servers.all, servers.draining) = ([], [:])
         listeners.close()
-        for waiter in exchange(&closeWaiters, with: []) { waiter.resume() }
+        endStreams()
+        await withContinuation { caller in
+            HeldWaiters.resume(exchange(&closeWaiters, with: []) + [caller], after: voice.queues, on: loop)
+        }
     }
 
     /// Closes clients after their requests have ended, and at once at `deadline`.

@@ -81,12 +81,14 @@ extension Cluster {
                     servers.all[index].links[place].idleSince = now
                     continue
                 }
-                guard now.since(since) >= idleTime, servers.all[index].links.count > linkBounds.lowerBound else { continue }
+                guard now.since(since) >= idleTime, servers.all[index].links.count > linkBounds.lowerBound else {
+                    continue
+                }
                 closed.append(servers.all[index].links.remove(at: place))
             }
         }
         guard !closed.isEmpty else { return }
-        for link in closed { link.link.setReady(false) }
+        for link in closed { link.link.retire() }
         tableChanged()
         drain(closed.map(\.link))
     }

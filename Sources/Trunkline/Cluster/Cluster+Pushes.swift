@@ -10,7 +10,8 @@ extension Cluster {
     ///   - selection: The pushes that the stream receives.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(_ selection: PushSelection, buffering: PushBuffering = PushBuffering()) -> PushStream {
+    public nonisolated func pushes(_ selection: PushSelection, buffering: PushBuffering = PushBuffering()) -> PushStream
+    {
         begin()
         return listeners.add(selection, buffering)
     }
@@ -31,7 +32,9 @@ extension Cluster {
             throw ClientError(.connectionLost, .notSent, "the server of the push has been removed")
         }
         let client = push.session.flatMap { listeners.client(of: $0) }
-        guard let client else { throw ClientError(.invalidArgument, .notSent, "the push was not received from a server") }
+        guard let client else {
+            throw ClientError(.invalidArgument, .notSent, "the push was not received from a server")
+        }
         try await client.post(request, answering: push, timeout: timeout)
     }
 }
@@ -41,7 +44,7 @@ final class ClusterListeners: PushChannelOwner {
     private struct State {
         var channels: [PushChannel] = []
         /// By the number of each client within the cluster.
-        var clients: [UInt64: (client: Client, source: PushSource)] = [:]
+        var clients: [UInt64: (client: Client, source: ClusterSource)] = [:]
         var lastNumber: UInt64 = 0
         var isClosed = false
 
@@ -76,7 +79,7 @@ final class ClusterListeners: PushChannelOwner {
     }
 
     /// Lets all streams listen to a client, too.
-    func add(_ client: Client, _ number: UInt64, of source: PushSource) {
+    func add(_ client: Client, _ number: UInt64, of source: ClusterSource) {
         let channels = state.withLock { state in
             state.clients[number] = (client, source)
             return state.channels
@@ -88,7 +91,7 @@ final class ClusterListeners: PushChannelOwner {
 
     var endsWithClient: Bool { false }
 
-    func source(of session: SessionID) -> PushSource? { state.withLock { $0.clients[session.client]?.source } }
+    func source(of session: SessionID) -> ClusterSource? { state.withLock { $0.clients[session.client]?.source } }
 
     /// The client of a session; `nil` if it belongs to no client of the cluster any more.
     func client(of session: SessionID) -> Client? { state.withLock { $0.clients[session.client]?.client } }

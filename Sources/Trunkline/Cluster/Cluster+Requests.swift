@@ -187,7 +187,9 @@ extension Cluster: RequestSender {
             }
             begin()
             let table = picker.table
-            guard call.waitsForReady, !call.isExtra else { throw await call.amended(notReady(ClientError.mayNotWaitMessage)) }
+            guard call.waitsForReady, !call.isExtra else {
+                throw await call.amended(notReady(ClientError.mayNotWaitMessage))
+            }
             if !call.tried.isEmpty {
                 // Every server that is ready has failed: they may be ready again soon, or others.
                 call.tried = []

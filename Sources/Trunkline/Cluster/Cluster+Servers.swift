@@ -7,30 +7,42 @@ extension Cluster {
     /// Uses a complete list of servers. An empty one changes nothing.
     func use(_ list: [ClusterEndpoint]) {
         guard lifecycle == .open else { return }
-        guard !list.isEmpty else {
-            servers.discoveryError = EmptyDiscovery()
-            return
-        }
+        guard !list.isEmpty else { return discoveryFailed(EmptyDiscovery()) }
         servers.discoveryError = nil
         var seen: Set<Endpoint> = []
         servers.found = list.filter { seen.insert($0.endpoint).inserted }
         let wanted = subset(of: servers.found)
         var missing = Dictionary(uniqueKeysWithValues: wanted.map { ($0.endpoint, $0) })
+        var removed: [Endpoint] = []
         for index in servers.all.indices.reversed() {
             guard let found = missing.removeValue(forKey: servers.all[index].found.endpoint) else {
+                removed.append(servers.all[index].found.endpoint)
                 remove(at: index)
                 continue
             }
             servers.all[index].found = found
         }
-        for found in wanted where missing[found.endpoint] != nil { add(found) }
+        let added = wanted.filter { missing[$0.endpoint] != nil }
+        for found in added { add(found) }
+        if !added.isEmpty || !removed.isEmpty {
+            tell(.servers(added: added.map(\.endpoint), removed: removed, count: servers.all.count))
+            streams.endpoints.yield(servers.all.map(\.found))
+        }
         tableChanged()
+    }
+
+    /// The discovery failed. The last list stays in use.
+    func discoveryFailed(_ error: any Error) {
+        servers.discoveryError = error
+        if lifecycle == .open { tell(.discoveryFailed(error)) }
     }
 
     /// The servers of a list that this cluster uses.
     private func subset(of list: [ClusterEndpoint]) -> [ClusterEndpoint] {
         guard let size = options.subset else { return list }
-        return RendezvousSubset.choose(max(1, size), of: list.map(\.endpoint.stableHash), seed: subsetSeed).map { list[$0] }
+        return RendezvousSubset.choose(max(1, size), of: list.map(\.endpoint.stableHash), seed: subsetSeed).map {
+            list[$0]
+        }
     }
 
     private func add(_ found: ClusterEndpoint) {
@@ -51,7 +63,7 @@ extension Cluster {
     private func remove(at index: Int) {
         let server = servers.all.remove(at: index)
         memberRemoved(server.member.id)
-        for link in server.links { link.link.setReady(false) }
+        for link in server.links { link.link.retire() }
         drain(server.links.map(\.link))
     }
 
@@ -62,7 +74,7 @@ extension Cluster {
         // links, and does not keep the cluster alive.
         Task(executorPreference: loop.taskExecutor) { [weak self] in
             await Self.close(links.map(\.client))
-            await self?.forget(links)
+            for link in links { await self?.forget(link, link.client.metrics) }
         }
     }
 
@@ -73,11 +85,10 @@ extension Cluster {
         }
     }
 
-    private func forget(_ links: [MemberLink]) {
-        for link in links {
-            servers.draining[link.id] = nil
-            listeners.remove(link.id)
-        }
+    private func forget(_ link: MemberLink, _ metrics: Client.Metrics) {
+        servers.draining[link.id] = nil
+        servers.past.add(metrics)
+        listeners.remove(link.id)
     }
 
     // MARK: Links
@@ -98,23 +109,24 @@ extension Cluster {
     private func addLink(at index: Int) {
         let (server, number) = (servers.all[index], servers.nextNumber())
         let watch = LinkWatch(facts, member: server.member.id, link: number)
-        let client = makeClient(server.found, clientOptions(of: server.found, number, watchedBy: watch))
+        let source = ClusterSource(server.found.endpoint)
+        let membership = ClusterMembership(client: number, source: source)
+        let client = makeClient(server.found, clientOptions(of: server.found, membership, watchedBy: watch))
         let capacity = max(1, callOptions.requests.maximumInFlight)
-        let link = MemberLink(number, of: server.member, client, capacity: capacity)
-        watch.link.withLock { $0 = link }
+        let link = MemberLink(number, of: server.member, client, watch.readiness, capacity: capacity)
         servers.all[index].links.append(ClusterServers.Link(link: link))
-        listeners.add(client, number, of: PushSource(server.found.endpoint))
+        listeners.add(client, number, of: source)
         client.connectSoon()
     }
 
     /// The options of the client of one link.
     private func clientOptions(
         of found: ClusterEndpoint,
-        _ number: UInt64,
+        _ membership: ClusterMembership,
         watchedBy watch: LinkWatch
     ) -> ClientOptions {
         var options = callOptions
-        options.membership = ClusterMembership(client: number)
+        options.membership = membership
         options.requests.retry = .ifUnsent
         options.requests.retryBudget = nil
         options.requests.drainTimeout = min(options.requests.drainTimeout, self.options.drainTimeout)
@@ -124,7 +136,8 @@ extension Cluster {
         options.reconnecting.keepsLinkWarm = true
         options.reconnecting.retriesPermanentCauses = true
         if let serverName = found.serverName { options.tls.serverName = serverName }
-        options.observers.append(watch)
+        options.observers = voice.clientObservers + [watch]
+        options.logging = voice.logging(callOptions.logging, of: found.endpoint)
         return options
     }
 
@@ -182,6 +195,19 @@ extension Cluster {
         let table = PickTable(seats, probes: probes, localShare: localShare, options, ring, turn: old.nextTurn)
         picker.use(table)
         waiting.tableChanged(isEmpty: table.isEmpty)
+        if lifecycle == .open { noteAvailability(seats.first ?? probes.first, at: now) }
+    }
+
+    /// Tells when the first server takes requests, and when none does any more.
+    private func noteAvailability(_ seat: PickTable.Seat?, at now: Instant) {
+        if let seat {
+            guard !isAvailable else { return }
+            tell(.available(seat.member.endpoint, after: unavailableSince.map { now.since($0) }))
+            (isAvailable, unavailableSince) = (true, nil)
+        } else if isAvailable {
+            (isAvailable, unavailableSince) = (false, now)
+            tell(.unavailable)
+        }
     }
 
     /// The share of the requests that stay in the zone of this process; `nil` if zones do not matter.
@@ -199,6 +225,13 @@ extension Cluster {
 struct ClusterMembership: Sendable {
     /// The number of the client, at least 1.
     let client: UInt64
+    let source: ClusterSource
+}
+
+/// A server from which pushes and events come. A class, so that they are little larger for it.
+final class ClusterSource: Sendable {
+    let endpoint: Endpoint
+    init(_ endpoint: Endpoint) { self.endpoint = endpoint }
 }
 
 /// The discovery found no server.
@@ -213,7 +246,7 @@ final class LinkWatch: ClientObserver {
     private let facts: ClusterFacts
     private let member: UInt64
     private let number: UInt64
-    let link = Lock<MemberLink?>(nil)
+    let readiness = LinkReadiness()
 
     init(_ facts: ClusterFacts, member: UInt64, link: UInt64) {
         (self.facts, self.member, number) = (facts, member, link)
@@ -230,8 +263,7 @@ final class LinkWatch: ClientObserver {
     }
 
     private func set(ready: Bool) {
-        guard let link = link.withLock({ $0 }), link.isReady != ready else { return }
-        link.setReady(ready)
+        guard readiness.set(ready) else { return }
         facts.tell(.linkChanged(member: member, link: number, isReady: ready))
     }
 }

@@ -22,6 +22,8 @@ public actor Cluster {
     nonisolated let picker: ClusterPicker
     nonisolated let waiting: WaitingCalls
     nonisolated let facts: ClusterFacts
+    /// The observers and the log.
+    nonisolated let voice: ClusterVoice
     /// The streams of pushes.
     nonisolated let listeners = ClusterListeners()
     /// Rung when a server was lost.
@@ -48,10 +50,13 @@ public actor Cluster {
     var intervalEnd: Instant
     /// Since when there has been a ready server; `nil` before the first.
     var readySince: Instant?
+    /// Whether a server takes requests, and if not, since when; `nil` before the first.
+    var (isAvailable, unavailableSince): (Bool, Instant?) = (false, nil)
     /// Chooses the subset of servers.
     let subsetSeed: UInt64
     var lifecycle = Lifecycle.open
     var closeWaiters: [Continuation<Void>] = []
+    var streams = ClusterStreams()
 
     /// The executor of this actor: an event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -96,6 +101,7 @@ public actor Cluster {
         picker = ClusterPicker(seed: loop.randomSeed(), isReproducible: loop.callbackExecutor != nil)
         waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
         facts = ClusterFacts(on: loop)
+        voice = ClusterVoice(callOptions, discovery.name, on: loop)
         refresh = Alarm(on: loop)
         maintenance = Alarm(on: loop)
         subsetSeed = loop.randomSeed()
@@ -114,6 +120,11 @@ public actor Cluster {
     deinit {
         discoveryTask?.cancel()
         maintenanceTask?.cancel()
+        // A waiting caller keeps the cluster alive, so only streams are left.
+        listeners.close()
+        var streams = streams
+        streams.changes.finish()
+        streams.endpoints.finish()
     }
 
     // MARK: Beginning
@@ -166,7 +177,7 @@ extension Cluster: LoopActor {
         switch fact {
         case .begun: beginDiscovery()
         case .found(let list): use(list)
-        case .discoveryFailed(let error): servers.discoveryError = error
+        case .discoveryFailed(let error): discoveryFailed(error)
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)

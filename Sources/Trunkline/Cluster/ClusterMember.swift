@@ -99,11 +99,23 @@ final class ClusterMember: Sendable {
         case .answered:
             note(nanoseconds, isAnswer: true, at: now)
             forgetFailures()
-            if let adaptive { set(adaptive.withLock { $0.succeeded(inFlight: inFlight, at: now); return $0.value }) }
+            if let adaptive {
+                set(
+                    adaptive.withLock {
+                        $0.succeeded(inFlight: inFlight, at: now); return $0.value
+                    }
+                )
+            }
             endProbe(true)
         case .failed, .overloaded:
             note(nanoseconds, isAnswer: false, at: now)
-            if let adaptive { set(adaptive.withLock { $0.overloaded(at: now); return $0.value }) }
+            if let adaptive {
+                set(
+                    adaptive.withLock {
+                        $0.overloaded(at: now); return $0.value
+                    }
+                )
+            }
             let count = failuresInARow.wrappingAdd(1, ordering: .relaxed).newValue
             if count % failureLimit == 0 { facts.tell(.failedInARow(id, count)) }
             endProbe(false)
@@ -145,14 +157,14 @@ final class MemberLink: CancellationReceiver {
     let id: UInt64
     let member: ClusterMember
     let client: Client
-    /// Whether requests can go out. Changed on the event loop of the client.
-    private let ready = Atomic<Bool>(false)
+    private let readiness: LinkReadiness
     private let inFlightCount = Atomic<Int>(0)
     /// The number of requests from which on the cluster may add a link.
     let capacity: Int
 
-    init(_ id: UInt64, of member: ClusterMember, _ client: Client, capacity: Int) {
+    init(_ id: UInt64, of member: ClusterMember, _ client: Client, _ readiness: LinkReadiness, capacity: Int) {
         (self.id, self.member, self.client, self.capacity) = (id, member, client, capacity)
+        self.readiness = readiness
     }
 
     // MARK: Plain calls
@@ -177,12 +189,13 @@ final class MemberLink: CancellationReceiver {
 
     // MARK: Counts
 
-    var isReady: Bool { ready.load(ordering: .relaxed) }
+    var isReady: Bool { readiness.isReady }
 
     /// The number of requests that callers have given to this link and that have not ended.
     var inFlight: Int { inFlightCount.load(ordering: .relaxed) }
 
-    func setReady(_ isReady: Bool) { ready.store(isReady, ordering: .relaxed) }
+    /// Takes no more requests.
+    func retire() { readiness.set(false) }
 
     /// Counts `count` requests, which the caller must end. Returns the number of requests with them.
     @discardableResult
@@ -195,4 +208,15 @@ final class MemberLink: CancellationReceiver {
         let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
         member.ended(end, after: now.nanoseconds &- begun.nanoseconds, inFlight: inFlight, at: now)
     }
+}
+
+/// Whether requests can go out on a link. Apart from the link, so that what watches its client does not keep it alive.
+final class LinkReadiness: Sendable {
+    private let value = Atomic<Bool>(false)
+
+    var isReady: Bool { value.load(ordering: .relaxed) }
+
+    /// Returns whether this is a change.
+    @discardableResult
+    func set(_ isReady: Bool) -> Bool { value.exchange(isReady, ordering: .relaxed) != isReady }
 }

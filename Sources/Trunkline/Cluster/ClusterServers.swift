@@ -33,6 +33,8 @@ struct ClusterServers {
     var found: [ClusterEndpoint] = []
     /// Why the discovery failed last; `nil` if it has succeeded since.
     var discoveryError: (any Error)?
+    /// What closed clients have counted.
+    var past = Cluster.Metrics()
     private var lastNumber: UInt64 = 0
 
     mutating func nextNumber() -> UInt64 {

@@ -178,7 +178,9 @@ final class PickTable: Sendable {
         let (x, y) = (a.member.average, b.member.average)
         let (inFlightA, inFlightB) = (a.inFlight, b.inFlight)
         // A server that was slow would never be chosen again as long as the other one is idle.
-        let (isStaleA, isStaleB) = (inFlightA == 0 && x.isStale(at: wish.now), inFlightB == 0 && y.isStale(at: wish.now))
+        let (isStaleA, isStaleB) = (
+            inFlightA == 0 && x.isStale(at: wish.now), inFlightB == 0 && y.isStale(at: wish.now)
+        )
         if isStaleA != isStaleB { return isStaleA ? a : b }
         var (loadA, loadB) = (Float(inFlightA + 1) * x.microseconds, Float(inFlightB + 1) * y.microseconds)
         if let since = a.slowStart { loadA /= share(since, wish.now) }

@@ -7,6 +7,8 @@
 public struct RoutingKey: Sendable, Hashable {
     let hash: UInt64
 
+    init(hash: UInt64) { self.hash = hash }
+
     /// Creates a key from the description of a value: a string, a number or a UUID, for example.
     public init(_ value: some CustomStringConvertible) { hash = HashRing.hash(value.description.utf8) }
 

@@ -54,10 +54,12 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
     ///   - turn: The place of the call among the waiting ones, which it keeps from wait to wait.
     ///   - isFull: Whether there are servers, and all of them have reached their limits.
     func wait(until deadline: Instant?, _ turn: inout UInt64?, isFull: Bool) async -> End {
-        let number = turn ?? state.withLock { state in
-            state.lastNumber += 1
-            return state.lastNumber
-        }
+        let number =
+            turn
+            ?? state.withLock { state in
+                state.lastNumber += 1
+                return state.lastNumber
+            }
         turn = number
         return await withContinuation(cancelling: self, number...number) { continuation, cancellation in
             let (end, isFirst) = state.withLock { state -> (End?, Bool) in

@@ -90,5 +90,8 @@ struct LogSheet: Sendable {
         )
     }
 
+    /// Adds a record of another sheet.
+    mutating func add(_ record: LogRecord) { if record.level >= level { records.append(record) } }
+
     mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }
 }

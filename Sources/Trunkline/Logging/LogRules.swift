@@ -68,7 +68,7 @@ struct LogRules: Sendable {
             let message = "the list of endpoints is now \(list)"
             sheet.add(.info, "endpoints.changed", at: event.instant, message, [("endpoints", .text(list))])
         case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
-            .requestsAnswered, .messageWritten, .requestRetrying, .lateResponse:
+            .requestsAnswered, .messageWritten, .requestRetrying, .lateResponse, .clusterChanged:
             break
         }
     }

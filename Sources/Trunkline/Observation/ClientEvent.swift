@@ -26,7 +26,7 @@ public struct ClientEvent: Sendable {
         public static let limits = Kinds(rawValue: 8)
         /// Pushes that were dropped because the buffer of a stream was full.
         public static let pushes = Kinds(rawValue: 16)
-        /// Changes of the list of endpoints.
+        /// Changes of the list of endpoints, and of the servers of a cluster.
         public static let endpoints = Kinds(rawValue: 32)
         /// All events except `requestRejected`: `requestsAnswered` contains the error responses.
         public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints]
@@ -162,6 +162,8 @@ public struct ClientEvent: Sendable {
         case pushesDropped(Int)
         /// The list of endpoints changed.
         case endpointsChanged([Endpoint])
+        /// Something happened to the servers of a cluster.
+        indirect case clusterChanged(ClusterChange)
     }
 
     /// The value of a field.
@@ -183,11 +185,17 @@ public struct ClientEvent: Sendable {
     /// What happened.
     public let content: Content
     package let instant: Instant
+    private let source: ClusterSource?
+
+    /// The server of the client, if it belongs to a ``Cluster``; otherwise `nil`. Numbers of requests and sessions are
+    /// those of this client: other clients of the cluster have the same ones.
+    public var server: Endpoint? { source?.endpoint }
 
     @inline(__always)
-    init(_ content: consuming Content, at instant: Instant) {
+    init(_ content: consuming Content, at instant: Instant, from source: ClusterSource? = nil) {
         self.content = content
         self.instant = instant
+        self.source = source
     }
 }
 
@@ -212,7 +220,7 @@ extension ClientEvent {
             .links
         case .limitReached, .limitCleared: .limits
         case .pushesDropped: .pushes
-        case .endpointsChanged: .endpoints
+        case .endpointsChanged, .clusterChanged: .endpoints
         }
     }
 
@@ -244,6 +252,7 @@ extension ClientEvent {
         case .limitCleared: "limit.cleared"
         case .pushesDropped: "pushes.dropped"
         case .endpointsChanged: "endpoints.changed"
+        case .clusterChanged(let change): change.name
         }
     }
 
@@ -295,6 +304,7 @@ extension ClientEvent {
         case .pushesDropped(let count): return [("count", number(count))]
         case .endpointsChanged(let endpoints):
             return [("endpoints", .text(endpoints.map(\.description).joined(separator: " ")))]
+        case .clusterChanged(let change): return change.fields
         }
     }
 }

@@ -26,6 +26,8 @@ final class Observation: @unchecked Sendable {
     /// The events that any observer wants.
     private let interestsOfObservers: ClientEvent.Kinds
     private let loop: any EventLoop
+    /// The server of the client, if it belongs to a cluster.
+    private let source: ClusterSource?
     /// The events that are not delivered yet.
     private var events: [ClientEvent] = []
     /// Empty arrays whose memory is used for the next events.
@@ -37,6 +39,7 @@ final class Observation: @unchecked Sendable {
     {
         self.loop = loop
         self.recorder = recorder
+        source = options.membership?.source
         log = options.logging.map { ClientLog($0, of: endpoints, on: loop) }
         let observers = options.observers + (log.map { [$0] } ?? [])
         audiences = observers.map { observer in
@@ -64,7 +67,7 @@ final class Observation: @unchecked Sendable {
     /// Adds an event. The caller has checked that it is wanted.
     @inline(__always)
     func add(_ content: consuming ClientEvent.Content, at now: Instant) {
-        let event = ClientEvent(content, at: now)
+        let event = ClientEvent(content, at: now, from: source)
         if let recorder { recorder.note(event) }
         if recorder == nil || !interestsOfObservers.isDisjoint(with: event.kinds) { events.append(event) }
     }

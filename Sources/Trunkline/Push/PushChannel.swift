@@ -3,7 +3,7 @@ protocol PushChannelOwner: AnyObject, Sendable {
     /// Whether the channel ends with any of the clients that offer pushes to it.
     var endsWithClient: Bool { get }
     /// The server that sent the pushes of a session; `nil` if the channel has only one client.
-    func source(of session: SessionID) -> PushSource?
+    func source(of session: SessionID) -> ClusterSource?
     /// The buffer of a channel that suspended reading has room again.
     func resumeReading()
     /// The channel has ended.
@@ -28,7 +28,9 @@ final class PushChannel: CancellationReceiver {
         /// Removes the next element from the buffer.
         mutating func take() -> Push? {
             guard let element = buffer.next() else { return nil }
-            guard let cluster, case .frame(let frame) = element, let session = frame.session else { return Push(element) }
+            guard let cluster, case .frame(let frame) = element, let session = frame.session else {
+                return Push(element)
+            }
             return .message(PushMessage(frame, from: cluster.source(of: session)))
         }
 

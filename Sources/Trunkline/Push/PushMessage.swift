@@ -4,11 +4,11 @@ public struct PushMessage: Sendable, Hashable {
     package internal(set) var frame: Frame
 
     /// The server that sent the message, if it came through a cluster. Not compared, like the session.
-    private let source: Uncompared<PushSource?>
+    private let source: Uncompared<ClusterSource?>
 
     package init(_ frame: Frame) { (self.frame, source) = (frame, Uncompared(nil)) }
 
-    init(_ frame: Frame, from source: PushSource?) { (self.frame, self.source) = (frame, Uncompared(source)) }
+    init(_ frame: Frame, from source: ClusterSource?) { (self.frame, self.source) = (frame, Uncompared(source)) }
 
     /// Creates a push, for tests and fakes. It cannot be answered.
     ///
@@ -68,10 +68,4 @@ public struct PushMessage: Sendable, Hashable {
 extension PushMessage: CustomStringConvertible {
     /// The values of the header and the size of the body, for logs. Contains no bytes of the body.
     public var description: String { frame.description }
-}
-
-/// A server that sends pushes. A class, so that a push is no larger for it.
-final class PushSource: Sendable {
-    let endpoint: Endpoint
-    init(_ endpoint: Endpoint) { self.endpoint = endpoint }
 }

@@ -80,7 +80,8 @@ extension Client {
     ///   - selection: The pushes that the stream receives.
     ///   - buffering: How many pushes are buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream.
-    public nonisolated func pushes(_ selection: PushSelection, buffering: PushBuffering = PushBuffering()) -> PushStream {
+    public nonisolated func pushes(_ selection: PushSelection, buffering: PushBuffering = PushBuffering()) -> PushStream
+    {
         let channel = PushChannel(nextRequestID().number, selection, buffer: buffering.buffer, owner: commandQueue)
         commandQueue.post(.listen(channel))
         return PushStream(channel)

@@ -7,7 +7,9 @@ extension HTTPTunnel {
     /// Sends `request` to the gateway and returns when the head of the response has arrived.
     func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
         do throws(URLError) {
-            if let missing = client.codec.missingForTunnels { throw URLError(.cannotLoadFromNetwork, reason: missing) }
+            if let missing = sender.knownCodec?.missingForTunnels {
+                throw URLError(.cannotLoadFromNetwork, reason: missing)
+            }
             let head = try request.head(window: options.window)
             let isWhole = (request.body.count ?? .max) <= TunnelWire.pieceSize
             let frames = try await open(request, head, isWhole, waits)
@@ -49,10 +51,22 @@ extension HTTPTunnel {
         let retry: RetryPolicy = !waits ? .never : request.isIdempotent ? .default : .ifUnsent
         let callOptions = CallOptions(retry: retry, waitsForReady: waits)
         guard isWhole else {
-            return client.open(message, partTimeout: .never, options: callOptions, buffering: buffering).responses
+            return sender.open(
+                message,
+                timeout: .default,
+                partTimeout: .never,
+                options: callOptions,
+                buffering: buffering
+            ).responses
         }
         let partTimeout = Timeout.after(request.timeout)
-        return client.stream(message, partTimeout: partTimeout, options: callOptions, buffering: buffering)
+        return sender.stream(
+            message,
+            timeout: .default,
+            partTimeout: partTimeout,
+            options: callOptions,
+            buffering: buffering
+        )
     }
 
     private static func first(of frames: ReplyStream<Response>) async -> Result<Response?, LinkFailure> {

@@ -119,15 +119,15 @@ public final class HTTPTunnel: Sendable {
         public init() {}
     }
 
-    let client: Client
+    let sender: any RequestSender
     let options: Options
     let origins = OriginSession()
     let counters = Lock(Metrics())
     let budget: Lock<RetryAccount>?
 
     /// Creates a tunnel over the link of `client`.
-    public init(_ client: Client, options: Options = Options()) {
-        self.client = client
+    public init(_ sender: some RequestSender, options: Options = Options()) {
+        self.sender = sender
         var options = options
         options.maximumBodySize = max(0, options.maximumBodySize)
         options.window = min(max(options.window, TunnelWire.windows.lowerBound), TunnelWire.windows.upperBound)

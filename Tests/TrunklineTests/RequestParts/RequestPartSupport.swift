@@ -70,6 +70,14 @@ extension Client {
         var frame = part.frame
         if isPart { frame.kind = .part }
         let part = RequestPart(id: commandQueue.nextRequestPartID(), request: request, frame: frame)
-        commandQueue.postRequest(.addPart(part, stream.reading.channel))
+        commandQueue.postRequest(.addPart(part, stream.channel))
+    }
+}
+
+extension ReplyStream<Response> {
+    /// The channel of a request of a client.
+    fileprivate var channel: ReplyChannel {
+        guard let channel = reading.source as? ReplyChannel else { preconditionFailure("not the stream of a client") }
+        return channel
     }
 }

@@ -1,0 +1,109 @@
+/// What a cluster counts and measures.
+extension Cluster {
+    /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
+    public struct Metrics: Sendable, Hashable {
+        /// The number of requests and one-way messages that clients of the cluster accepted. A request that was sent again
+        /// to another server, and a second copy, count each time.
+        public var requests = 0
+        /// The number of responses, error responses included.
+        public var responses = 0
+        /// The number of one-way messages whose last byte the kernel accepted.
+        public var written = 0
+        /// The number of requests and messages that ended without a response and were not written.
+        public var failed = 0
+        /// The number of calls that wait for a server.
+        public var waiting = 0
+        /// The number of second copies of hedged requests.
+        public var hedges = 0
+        /// The servers that the cluster uses now, in the order in which they were found.
+        public var servers: [ServerMetrics] = []
+
+        init() {}
+    }
+
+    /// What a cluster knows about one of its servers.
+    public struct ServerMetrics: Sendable, Hashable {
+        /// How the cluster uses a server.
+        @nonexhaustive
+        public enum State: String, Sendable, Hashable {
+            /// It takes requests.
+            case serving
+            /// No link is ready.
+            case connecting
+            /// It is left out.
+            case ejected
+            /// Its time is over, and one request may try it.
+            case probing
+        }
+
+        /// The server.
+        public let endpoint: Endpoint
+        /// How the cluster uses it.
+        public let state: State
+        /// The number of links, ready or not.
+        public let links: Int
+        /// The number of requests in flight, as the choice of a server counts them. Always 0 while the cluster has only one
+        /// server with one link.
+        public let inFlight: Int
+        /// The average of the latency by which servers are chosen: see ``ClusterOptions/Balancing/leastLoaded``.
+        public let averageLatency: Duration
+        /// The zone of the server; `nil` if it is unknown.
+        public let zone: String?
+        /// What its clients count and measure, by link.
+        public let clients: [Client.Metrics]
+    }
+
+    /// The metrics of this cluster at the time of the call. Those of each client are a consistent snapshot.
+    public var metrics: Metrics {
+        get async {
+            var metrics = Metrics()
+            let present = servers.all
+            for server in present {
+                var clients: [Client.Metrics] = []
+                for link in server.links { clients.append(await link.link.client.metrics) }
+                metrics.servers.append(
+                    ServerMetrics(
+                        endpoint: server.found.endpoint,
+                        state: state(of: server),
+                        links: server.links.count,
+                        inFlight: server.links.reduce(0) { $0 + $1.link.inFlight },
+                        averageLatency: .microseconds(Int(server.member.average.microseconds)),
+                        zone: server.found.zone,
+                        clients: clients
+                    )
+                )
+                for client in clients { metrics.add(client) }
+            }
+            for link in servers.draining.values { metrics.add(await link.client.metrics) }
+            metrics.add(servers.past)
+            metrics.waiting = waiting.waitingCount
+            metrics.hedges = hedging.withLock { $0.copies }
+            return metrics
+        }
+    }
+
+    private func state(of server: ClusterServers.Server) -> ServerMetrics.State {
+        if !server.isReady { return .connecting }
+        return switch outliers.state(of: server.member.id) {
+        case .serving, nil: .serving
+        case .ejected: .ejected
+        case .probing: .probing
+        }
+    }
+}
+
+extension Cluster.Metrics {
+    mutating func add(_ client: Client.Metrics) {
+        requests += client.requests
+        responses += client.responses
+        written += client.written
+        failed += client.failed
+    }
+
+    fileprivate mutating func add(_ past: Cluster.Metrics) {
+        requests += past.requests
+        responses += past.responses
+        written += past.written
+        failed += past.failed
+    }
+}

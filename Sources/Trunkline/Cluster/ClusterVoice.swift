@@ -1,0 +1,96 @@
+/// The observers and the log of a cluster, to which its clients report, too.
+///
+/// Unchecked `Sendable`: `timer` is used only on the event loop of the cluster, after the initializer.
+final class ClusterVoice: TimerTarget, @unchecked Sendable {
+    private let loop: any EventLoop
+    private let observers: [SharedObserver]
+    private let rules: Lock<ClusterLogRules>?
+    private let records: EventQueue<LogRecord>?
+    private lazy var timer = LoopTimer(target: self)
+
+    private static let capacity = 1024
+
+    init(_ options: ClientOptions, _ discovery: String, on loop: any EventLoop) {
+        self.loop = loop
+        observers = options.observers.map { SharedObserver($0, on: loop) }
+        rules = options.logging.map { Lock(ClusterLogRules($0, discovery, at: loop.now)) }
+        records = options.logging.map { logging in
+            EventQueue(capacity: Self.capacity, on: loop) { records, missed in
+                for record in records { logging.write(record) }
+                if missed > 0 { logging.write(.missing(missed, client: logging.name, after: records.last)) }
+            }
+        }
+        log { _ in }
+    }
+
+    /// The observers for the client of a server.
+    var clientObservers: [any ClientObserver] { observers }
+
+    /// The log of the client of a server; `nil` if the cluster has none.
+    func logging(_ logging: ClientLogging?, of endpoint: Endpoint) -> ClientLogging? {
+        guard let logging else { return nil }
+        var own = ClientLogging(level: logging.level, name: logging.name) { [weak self] record in
+            guard let self else { return }
+            log { $0.note(record, of: endpoint, at: self.loop.now) }
+        }
+        own.summaryInterval = logging.summaryInterval
+        return own
+    }
+
+    /// Tells a change of the cluster.
+    func tell(_ change: ClusterChange) {
+        let event = ClientEvent(.clusterChanged(change), at: loop.now)
+        for observer in observers where observer.interests.contains(event.kind) { observer.observe([event]) }
+        log { $0.note(change, at: event.instant) }
+    }
+
+    /// Writes the last line.
+    func close(_ metrics: Cluster.Metrics) {
+        let now = loop.now
+        log { $0.close(metrics, at: now) }
+    }
+
+    /// What the observers and the log have not received yet.
+    var queues: [any DeliveryQueue] { observers.compactMap(\.queue) + (records.map { [$0] } ?? []) }
+
+    private func log(_ change: (inout ClusterLogRules) -> Void) {
+        guard let rules, let records else { return }
+        let lines = rules.withLock { rules in
+            change(&rules)
+            return rules.takeRecords()
+        }
+        if !lines.isEmpty { records.add(lines) }
+        loop.schedule(LoopClosure { [weak self] in self?.arm() })
+    }
+
+    private func arm() { loop.arm(timer, at: rules?.withLock { $0.nextFlush }) }
+
+    func timerFired() {
+        let now = loop.now
+        log { $0.flush(at: now) }
+    }
+}
+
+/// An observer of a cluster: receives the events of all clients, one call at a time.
+final class SharedObserver: ClientObserver {
+    private let observer: any ClientObserver
+    let interests: ClientEvent.Kinds
+    let delivery = EventDelivery.onEventLoop
+    /// `nil` if the observer is called on the event loops.
+    let queue: EventQueue<ClientEvent>?
+    private let turn = Lock<Void>(())
+
+    init(_ observer: any ClientObserver, on loop: any EventLoop) {
+        (self.observer, interests) = (observer, observer.interests)
+        queue = observer.delivery.capacity.map { capacity in
+            EventQueue(capacity: capacity, on: loop) { events, missed in
+                if !events.isEmpty { observer.observe(events) }
+                if missed > 0 { observer.missed(missed) }
+            }
+        }
+    }
+
+    func observe(_ events: [ClientEvent]) {
+        if let queue { queue.add(events) } else { turn.withLock { _ in observer.observe(events) } }
+    }
+}
