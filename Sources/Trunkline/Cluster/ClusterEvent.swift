@@ -18,6 +18,11 @@ public enum ClusterChange: Sendable {
     case available(Endpoint, after: Duration?)
 }
 
+extension ClusterChange: CustomStringConvertible {
+    /// What happened, in one line, as in the log. An error that your own code threw appears only with its type.
+    public var description: String { ClusterLogRules.line(of: self).1 }
+}
+
 extension ClusterChange {
     /// The name of the event, which does not change between versions.
     var name: String {
