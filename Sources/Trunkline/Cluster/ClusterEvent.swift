@@ -1,4 +1,5 @@
 /// What happened to the servers of a cluster. Delivered to the observers as the content of a ``ClientEvent``.
+@nonexhaustive
 public enum ClusterChange: Sendable {
     /// The list of servers that the cluster uses changed.
     case servers(added: [Endpoint], removed: [Endpoint], count: Int)
