@@ -265,6 +265,54 @@ func readings(of sensors: [UInt32], from client: Client) async throws -> [Respon
     }
 }
 
+// MARK: Many servers
+
+func discoveries(_ lists: AsyncStream<[ClusterEndpoint]>) -> [Discovery] {
+    [
+        .static(["10.0.0.7:7000", "10.0.0.8:7000"]),
+        .dns("orders.svc", port: 7000),
+        .srv("_orders._tcp.example.com"),
+        .file("/etc/orders/servers"),
+        Discovery(lists),
+    ]
+}
+
+func makeCluster(_ codec: FrameLayout) -> Cluster {
+    Cluster(discovering: .dns("orders.svc", port: 7000), speaking: codec) {
+        $0.zone = "eu-1"
+        $0.linksPerEndpoint = 1...4
+        $0.ejection?.consecutiveFailures = 3
+        $0.isFailure = { $0.status == 503 }
+    }
+}
+
+func sendByKey(_ cluster: Cluster, _ request: Request, customer: Int) async throws {
+    _ = try await cluster.send(request, key: customer)
+    _ = cluster.stream(request, options: CallOptions(key: RoutingKey(customer)))
+}
+
+func sendHedged(_ cluster: Cluster, _ request: Request) async throws {
+    _ = try await cluster.send(request, hedge: .after(percentile: 0.95))
+}
+
+struct Orders<Sender: RequestSender> {
+    let sender: Sender
+
+    func cancel(_ order: Bytes) async throws(ClientError) {
+        _ = try await sender.send(Request(type: 0x402, body: order))
+    }
+}
+
+func follow(_ cluster: Cluster) async {
+    for await change in cluster.changes {
+        guard case .ejected(let endpoint, let time, let reason) = change else { continue }
+        log("\(endpoint) is left out for \(time): \(reason)")
+    }
+    for server in await cluster.metrics.servers {
+        log("\(server.endpoint): \(server.state), \(server.inFlight) in flight, average \(server.averageLatency)")
+    }
+}
+
 // MARK: HTTP
 
 func download(through tunnel: HTTPTunnel) {

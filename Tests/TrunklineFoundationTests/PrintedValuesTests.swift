@@ -162,19 +162,24 @@ private let secret = "s3cr3t-T0k3n"
         let pending = client.start(request)
         let stream = client.stream(request)
         let pushes = client.pushes()
+        let found = ClusterEndpoint(endpoint, metadata: ["token": secret])
+        let discovery = Discovery.dns("user:\(secret)@server.invalid", port: 7000)
+        let cluster = Cluster(discovering: .static([found]), speaking: .standard, options: options, on: loops)
         let gateway = HTTPGateway(allowing: ["https://api.example.com"])
         body([
             ("Bytes", bytes), ("CacheKey", CacheKey(request)), ("Client", client),
             ("ClientDiagnostics", client.diagnostics), ("ClientError", rejection),
             ("ClientError.Attempt", rejection.attempts[0]), ("ClientOptions", options),
             ("ClientOptions.TLS", options.tls), ("ClientOptions.TLS.Roots", options.tls.roots),
+            ("Cluster", cluster), ("ClusterEndpoint", found), ("Discovery", discovery),
             ("Connection", connection), ("ConnectionDiagnostics", connection.diagnostics),
             ("ConnectionOptions", connectionOptions), ("Endpoint", endpoint),
             ("EndpointError", try #require(endpointError)), ("EventLoops", loops),
             ("Field", Field.bytes("token", bytes.count, default: Array(bytes))), ("Frame", frame),
             ("FrameLayout", layout), ("PEM", identity.certificates), ("PendingRequest", pending),
             ("Push", Push.message(PushMessage(body: bytes))), ("PushKey", PushKey.name(bytes)),
-            ("PushMessage", PushMessage(body: bytes)), ("PushStream", pushes), ("ReceiveBuffer", receiveBuffer),
+            ("PushMessage", PushMessage(body: bytes)), ("PushSelection", PushSelection.forKey(.name(bytes))),
+            ("PushStream", pushes), ("RoutingKey", RoutingKey(secret)), ("ReceiveBuffer", receiveBuffer),
             ("Recording", recording), ("Recording.Entry", recording.entries[0]),
             ("Recording.Content", recording.entries[0].content), ("Recording.Header", header),
             ("Recording.Field", header.fields[0]), ("Recording.Field.Value", header.fields[0].value),
@@ -201,6 +206,7 @@ private let secret = "s3cr3t-T0k3n"
         ])
         pending.cancel()
         await client.closeNow()
+        await cluster.closeNow()
         await connection.closeNow()
         await server.stop()
     }
@@ -216,8 +222,8 @@ private let secret = "s3cr3t-T0k3n"
 
     /// Types that hold only values of the types above, or those in their state, which is behind a lock or an actor.
     private static let holders: Set<String> = [
-        "ClientCall", "ClientEvent", "ClientEvent.Content", "Handshaker", "OpenRequest", "PushStream.AsyncIterator",
-        "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try", "Timeline.Condition",
+        "ClientCall", "ClientEvent", "ClientEvent.Content", "ClusterChange", "Handshaker", "OpenRequest",
+        "PushStream.AsyncIterator", "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try", "Timeline.Condition",
         "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState", "ReconnectFailure",
         "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
         "HTTP1ReplyStream", "HTTP1ReplyStream.AsyncIterator", "HTTP1Codec",
@@ -237,10 +243,13 @@ private let secret = "s3cr3t-T0k3n"
         "ClientOptions.Diagnosis", "ClientOptions.Failover", "ClientOptions.Failover.ErrorRate",
         "ClientOptions.Handshake", "ClientOptions.Inbound", "ClientOptions.Liveness", "ClientOptions.Network",
         "ClientOptions.Outbound", "ClientOptions.Reconnecting", "ClientOptions.Requests",
-        "ClientOptions.TLS.Verification", "Connection.Metrics", "ContentType", "CountedPayloadCodec",
+        "ClientOptions.TLS.Verification", "Cluster.Metrics", "Cluster.ServerMetrics", "Cluster.ServerMetrics.State",
+        "ClusterOptions", "ClusterOptions.Balancing", "ClusterOptions.Ejection", "Connection.Metrics",
+        "ContentType", "CountedPayloadCodec",
         "CountedPayloadCodec.Payload", "DelimitedCodec", "DisconnectCause", "DisconnectReport.Party",
         "DisconnectReport.Phase", "EndpointOrder", "EventDelivery", "FailureCode", "Frame.Kind", "FrameError",
-        "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal", "HeartbeatMode",
+        "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal", "Hedge",
+        "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",
         "LayoutError", "LengthCount", "LengthPrefixedCodec", "LengthPrefixedCodec.Length", "LinkOverlap", "LogRecord",
         "LogRecord.Level", "NetworkPath", "PublicKeyPin", "PushBuffering", "PushBuffering.Overflow",

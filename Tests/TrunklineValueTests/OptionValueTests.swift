@@ -201,7 +201,7 @@ extension OptionValueTests {
 
 extension Optional {
     /// The value of an option that is on.
-    fileprivate var value: Wrapped {
+    var value: Wrapped {
         get { if let self { self } else { fatalError("the option is off") } }
         set { self = newValue }
     }

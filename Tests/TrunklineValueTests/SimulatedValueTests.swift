@@ -60,7 +60,6 @@ struct SimulatedValueTests {
             }
         },
         ValueCase(
-            "Client.pushes(ofType: UInt32)",
             "PushBuffering.init(maximumCount: Int, maximumBytes: Int)",
             "PushBuffering.maximumBytes: Int",
             "PushBuffering.maximumCount: Int"

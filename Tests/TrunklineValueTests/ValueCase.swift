@@ -18,6 +18,7 @@ struct ValueCase: Sendable, CustomTestStringConvertible {
 struct ValueCoverageTests {
     private static let cases =
         OptionValueTests.cases + ArgumentValueTests.cases + SimulatedValueTests.cases + SocketValueTests.cases
+        + ClusterValueTests.cases
 
     @Test func everyValueOfTheAPIHasACase() {
         let declared = APIList.recorded.declarations
@@ -72,6 +73,9 @@ enum ReadOnlyValues {
         "Push.dropped": "an element of a stream",
         "Recording.Field.Value": "the content of a recording, which is read from text",
         "Recording.Outcome": "an outcome in a recording",
+        "Cluster.Metrics": "counters, which nothing reads back",
+        "ClusterChange": "what a cluster reports",
+        "RequestSender.perform": "it returns what its closure returns",
         "HTTPTunnel.Metrics": "counters, which nothing reads back",
         "HTTPGateway.Metrics": "counters, which nothing reads back",
     ]

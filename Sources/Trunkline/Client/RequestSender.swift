@@ -28,7 +28,7 @@ public protocol RequestSender: Sendable {
         _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> Value
     ) async throws(ClientError) -> Value
 
-    /// Returns a stream of pushes. See ``Client/pushes(buffering:)``.
+    /// Returns a stream of pushes. See ``pushes(buffering:)``.
     func pushes(_ selection: PushSelection, buffering: PushBuffering) -> PushStream
 
     /// Sends a request and returns the server's response. See ``Client/send(_:timeout:options:)-(Request,_,_)``.

@@ -129,7 +129,8 @@ extension Cluster {
         options.membership = membership
         options.requests.retry = .ifUnsent
         options.requests.retryBudget = nil
-        options.requests.drainTimeout = min(options.requests.drainTimeout, self.options.drainTimeout)
+        // Of a server that was removed. `close()` of the cluster watches its own limit.
+        options.requests.drainTimeout = self.options.drainTimeout
         options.failover.errorRate = nil
         options.failover.returnsToPreferredAfter = nil
         options.reconnecting.maximumAttempts = nil

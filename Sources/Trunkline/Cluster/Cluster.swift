@@ -69,8 +69,8 @@ public actor Cluster {
     /// - Parameters:
     ///   - discovery: Finds the servers.
     ///   - codec: The wire format. Each link uses its own copy.
-    ///   - options: The options of the calls and of each client. `failover` and `requests.retryBudget` are those of the
-    ///     cluster; see <doc:ManyServers#Options-of-the-clients>.
+    ///   - options: The options of the calls and of each client, some of which the cluster changes or replaces: see
+    ///     <doc:ManyServers#Options-of-the-clients>.
     ///   - loops: The set of event loops over which the links are spread.
     ///   - change: Changes the options of the cluster.
     public init(

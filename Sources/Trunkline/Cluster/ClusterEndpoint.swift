@@ -37,6 +37,24 @@ public struct ClusterEndpoint: Sendable, Hashable {
     }
 }
 
+extension ClusterEndpoint: CustomStringConvertible, CustomReflectable {
+    /// The endpoint, the weight unless it is 1, and the zone, for logs.
+    public var description: String {
+        "\(endpoint)\(weight == 1 ? "" : " weight=\(weight)")\(zone.map { " zone=\($0)" } ?? "")"
+    }
+
+    /// Without the values of the metadata, which may be secrets.
+    public var customMirror: Mirror {
+        Mirror(
+            self,
+            children: [
+                "endpoint": endpoint, "weight": weight, "zone": zone as Any, "serverName": serverName as Any,
+                "metadata": metadata.keys.sorted(),
+            ]
+        )
+    }
+}
+
 extension ClusterEndpoint: ExpressibleByStringLiteral {
     /// Creates a cluster endpoint with weight 1 from the text of an ``Endpoint``. An invalid literal is a programming
     /// error and stops the program.

@@ -1,4 +1,5 @@
 /// What happened to the servers of a cluster. Delivered to the observers as the content of a ``ClientEvent``.
+@nonexhaustive
 public enum ClusterChange: Sendable {
     /// The list of servers that the cluster uses changed.
     case servers(added: [Endpoint], removed: [Endpoint], count: Int)
@@ -16,6 +17,11 @@ public enum ClusterChange: Sendable {
     case unavailable
     /// A server takes requests, for the first time (`nil`) or again after this time.
     case available(Endpoint, after: Duration?)
+}
+
+extension ClusterChange: CustomStringConvertible {
+    /// What happened, in one line, as in the log. An error that your own code threw appears only with its type.
+    public var description: String { ClusterLogRules.line(of: self).1 }
 }
 
 extension ClusterChange {

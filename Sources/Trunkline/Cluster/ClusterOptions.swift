@@ -90,7 +90,8 @@ extension ClusterOptions {
         /// The number of failures in a row after which a server is ejected; `nil` for any. Default 5. At least 1.
         public var consecutiveFailures: Int? = 5
         /// Whether servers are ejected whose share of successful requests is far below that of the others: by more than
-        /// 1.9 standard deviations, among at least five servers with 100 requests in 10 s each. Default true.
+        /// 1.9 standard deviations and 5 percentage points, among at least five servers with 100 requests in 10 s each.
+        /// Default true.
         public var bySuccessRate = true
         /// Whether servers are ejected whose mean latency is more than five times the median of all servers, and at least
         /// 10 ms longer, among at least three servers with 20 responses in 10 s each. Default true.

@@ -47,7 +47,8 @@ struct ClusterLogRules: Sendable {
         sheet.add(level, change.name, at: now, text, change.fields)
     }
 
-    private static func line(of change: ClusterChange) -> (LogRecord.Level, String) {
+    /// The level and the text of a change.
+    static func line(of change: ClusterChange) -> (LogRecord.Level, String) {
         func list(_ verb: String, _ endpoints: [Endpoint]) -> String? {
             if endpoints.isEmpty { return nil }
             let first = endpoints.prefix(8).map(\.description).joined(separator: ", ")

@@ -15,7 +15,7 @@ extension RequestSender {
 
     /// Returns a stream of the pushes of one type.
     ///
-    /// Otherwise it behaves like ``Client/pushes(buffering:)``. A malformed push of this type appears as `.dropped`.
+    /// Otherwise it behaves like ``pushes(buffering:)``. A malformed push of this type appears as `.dropped`.
     ///
     /// - Parameters:
     ///   - type: The protocol's number for this type of push.
@@ -34,9 +34,9 @@ extension RequestSender {
     /// let prices = client.pushes(where: { (0x100...0x1FF).contains($0.type) })
     /// ```
     ///
-    /// Otherwise it behaves like ``Client/pushes(buffering:)``. The closure is not called for a malformed push, which
+    /// Otherwise it behaves like ``pushes(buffering:)``. The closure is not called for a malformed push, which
     /// appears as `.dropped` in every such stream. If a client needs more than a few such streams, use keys instead:
-    /// ``Client/pushes(forKey:buffering:)``.
+    /// ``pushes(forKey:buffering:)``.
     ///
     /// - Parameters:
     ///   - isWanted: Selects the pushes. Called once for each valid push, on the event loop, which also serves other
@@ -57,7 +57,7 @@ extension RequestSender {
     /// ``CountedPayloadCodec`` conform; their method `keyingPushes(by:)` sets how keys are read. With a codec whose
     /// pushes have no keys, the stream stays empty.
     ///
-    /// Otherwise it behaves like ``Client/pushes(buffering:)``. The key of a push is read only once, even if many
+    /// Otherwise it behaves like ``pushes(buffering:)``. The key of a push is read only once, even if many
     /// streams use keys. A malformed push without a known key appears as `.dropped` in every such stream, after the
     /// pushes that were read from the socket together with it.
     ///

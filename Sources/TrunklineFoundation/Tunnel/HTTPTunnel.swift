@@ -125,7 +125,7 @@ public final class HTTPTunnel: Sendable {
     let counters = Lock(Metrics())
     let budget: Lock<RetryAccount>?
 
-    /// Creates a tunnel over the link of `client`.
+    /// Creates a tunnel over the link of a client, or over the links of a cluster.
     public init(_ sender: some RequestSender, options: Options = Options()) {
         self.sender = sender
         var options = options

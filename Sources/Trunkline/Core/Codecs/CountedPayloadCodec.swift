@@ -196,7 +196,8 @@ public struct CountedPayloadCodec: FrameCodec {
         with(\.writing, rule)
     }
 
-    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// Returns a copy of this codec in which `key` returns the key of a push, for
+    /// ``RequestSender/pushes(forKey:buffering:)``.
     /// In NATS, for example, the key is a word of `push.head`. It replaces an earlier closure. For the rules that `key`
     /// must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> CountedPayloadCodec {

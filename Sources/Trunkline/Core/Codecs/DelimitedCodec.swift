@@ -116,7 +116,8 @@ public struct DelimitedCodec: FrameCodec {
     /// Always ``ResponseMatching/inOrder``: frames have no serial number.
     public var matching: ResponseMatching { .inOrder }
 
-    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// Returns a copy of this codec in which `key` returns the key of a push, for
+    /// ``RequestSender/pushes(forKey:buffering:)``.
     /// It replaces an earlier closure. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> DelimitedCodec {
         with(\.reading.pushKey, key)

@@ -233,7 +233,8 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// By serial if ``serial(at:_:order:numbers:file:line:)`` was called, otherwise in order.
     public var matching: ResponseMatching { serial == nil ? .inOrder : .serial(serials) }
 
-    /// Returns a copy of this codec in which `key` returns the key of a push, for ``Client/pushes(forKey:buffering:)``.
+    /// Returns a copy of this codec in which `key` returns the key of a push, for
+    /// ``RequestSender/pushes(forKey:buffering:)``.
     /// It replaces an earlier closure. For the rules that `key` must follow, see ``PushKeyCodec/pushKey(of:)``.
     public func keyingPushes(by key: @escaping @Sendable (Frame) -> PushKey?) -> LengthPrefixedCodec {
         with(\.reading.pushKey, key)

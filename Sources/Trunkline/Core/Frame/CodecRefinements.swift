@@ -119,8 +119,8 @@ public protocol CachingCodec: FrameCodec {
 
 /// A codec of a protocol whose pushes each have a topic, such as a channel name or a subscription number.
 public protocol PushKeyCodec: FrameCodec {
-    /// Returns the key of `push`, by which ``Client/pushes(forKey:buffering:)`` selects pushes, or `nil` if the push
-    /// has no key.
+    /// Returns the key of `push`, by which ``RequestSender/pushes(forKey:buffering:)`` selects pushes, or `nil` if it has
+    /// none.
     ///
     /// Called once for each push while the client has at least one such stream, on the event loop and on the codec that
     /// was passed to the client; it must be fast. For a push with a ``Frame/malformedReason``, return a key only if the

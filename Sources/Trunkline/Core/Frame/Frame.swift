@@ -17,8 +17,8 @@ public struct Frame: Sendable, Hashable {
         case response
         /// A part of a reply with more to come; the last part is a `response`. It belongs to the request with its
         /// serial or, matched in order, to the oldest request.
-        /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-2foza`` returns the parts, and `send` joins their
-        /// bodies.
+        /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)`` returns the parts, and `send` joins
+        /// their bodies.
         ///
         /// If a client sends the frame, it is a piece of a request with more to come: see
         /// ``Client/open(_:timeout:partTimeout:options:buffering:)``.

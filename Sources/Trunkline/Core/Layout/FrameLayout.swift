@@ -170,7 +170,7 @@ public struct FrameLayout: Sendable {
     // MARK: Keys of pushes
 
     /// Returns a copy of this layout in which a named header field of a push is its key, for
-    /// ``Client/pushes(forKey:buffering:)``.
+    /// ``RequestSender/pushes(forKey:buffering:)``.
     ///
     /// The key is a number for ``Field/integer(_:_:default:order:)`` and a name for ``Field/bytes(_:_:default:)``. It
     /// replaces an earlier key. A field that responses do not have stops the program.

@@ -1,5 +1,5 @@
 /// The subject of a push, as its codec reads it: a topic, a channel, or the number of a subscription, for example. See
-/// ``Client/pushes(forKey:buffering:)``.
+/// ``RequestSender/pushes(forKey:buffering:)``.
 ///
 /// ```swift
 /// let news = client.pushes(forKey: "news")
