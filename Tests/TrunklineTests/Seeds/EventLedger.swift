@@ -71,7 +71,8 @@ extension EventLedger.State {
         case .lateResponse(let id): if !ended.contains(id) { contradictions.append("not ended: \(event)") }
         case .requestRefused: refused += 1
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
-            .pushesDropped, .endpointsChanged, .tlsFilesChanged, .requestRejected, .clientClosed, .clientDeallocated:
+            .pushesDropped, .endpointsChanged, .clusterChanged, .tlsFilesChanged, .requestRejected, .clientClosed,
+            .clientDeallocated:
             break
         @unknown default: contradictions.append("unknown: \(event)")
         }

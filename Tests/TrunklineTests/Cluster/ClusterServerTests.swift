@@ -1,0 +1,184 @@
+import Synchronization
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// The servers of a cluster, in simulated networks: who is used, who is left out, and what is told about it.
+@Suite(.simulated)
+struct ClusterServerTests {
+    private static let request = Request(type: 0x410, body: "hello")
+
+    /// A protocol with error responses.
+    private static let codec = FrameLayout {
+        Field.type(UInt16.self)
+        Field.serial(UInt32.self)
+        Field.status(UInt16.self)
+        Field.length(UInt32.self, counting: .body)
+        Field.body
+    }
+    .roles(push: 2)
+
+    private static func endpoint(_ number: Int) -> Endpoint { Endpoint(stringLiteral: "s\(number):7000") }
+
+    @Test func aServerThatFailsIsLeftOutProbedAndUsedAgain() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        let lines = Lock<[LogRecord]>([])
+        try await network.run {
+            let isBroken = Lock(true)
+            var servers: [LoopbackServer] = []
+            for number in 0..<3 {
+                let server = try await network.startServer(at: Self.endpoint(number), speaking: Self.codec) { _ in
+                    number == 0 && isBroken.withLock { $0 } ? .status(500) : .reply(Bytes("s\(number)"))
+                }
+                servers.append(server)
+            }
+            let found = servers.map { ClusterEndpoint($0.endpoint) }
+            let options = ClientOptions { $0.logging = ClientLogging { line in lines.withLock { $0.append(line) } } }
+            let cluster = Cluster(
+                discovering: .static(found),
+                speaking: Self.codec,
+                options: options,
+                on: network.loops
+            ) {
+                $0.balancing = .roundRobin
+                $0.isFailure = { $0.status >= 500 }
+            }
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            var failures = 0
+            for _ in 0..<60 { do { _ = try await cluster.send(Self.request) } catch { failures += 1 } }
+            #expect(failures == 5, "the fifth failure in a row ejects the server")
+            #expect(await cluster.metrics.servers.map(\.state) == [.ejected, .serving, .serving])
+            isBroken.withLock { $0 = false }
+            try await network.clock.sleep(for: .seconds(40))
+            for _ in 0..<60 { _ = try await cluster.send(Self.request) }
+            try await network.clock.sleep(for: .seconds(20))
+            #expect(await cluster.metrics.servers.map(\.state) == [.serving, .serving, .serving])
+            let before = await servers[0].journal.requestCount
+            for _ in 0..<60 { _ = try await cluster.send(Self.request) }
+            #expect(await servers[0].journal.requestCount - before == 20)
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+        let events = lines.withLock { $0.map(\.event) }
+        #expect(events.filter { $0 == "server.ejected" }.count == 1)
+        #expect(events.filter { $0 == "server.returned" }.count == 1)
+        #expect(events.first == "cluster.created" && events.last == "cluster.closed", "\(events)")
+        #expect(!events.contains("client.ready"), "the clients of a healthy cluster say nothing")
+    }
+
+    @Test func aServerThatIsRemovedFinishesItsRequests() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<2 {
+                let server = try await network.startServer(at: Self.endpoint(number), speaking: Self.codec) { _ in
+                    .after(.seconds(2), .reply(Bytes("s\(number)")))
+                }
+                servers.append(server)
+            }
+            let (lists, list) = AsyncStream.makeStream(of: [ClusterEndpoint].self)
+            list.yield([ClusterEndpoint(servers[0].endpoint)])
+            let cluster = Cluster(discovering: Discovery(lists), speaking: Self.codec, on: network.loops)
+            async let old = cluster.send(Self.request)
+            try await network.clock.sleep(for: .seconds(1))
+            list.yield([ClusterEndpoint(servers[1].endpoint)])
+            try await network.clock.sleep(for: .milliseconds(100))
+            async let new = cluster.send(Self.request)
+            #expect(try await old.body == "s0")
+            #expect(try await new.body == "s1")
+            try await servers[0].waitForConnections(0, within: .seconds(5))
+            let metrics = await cluster.metrics
+            #expect(metrics.servers.map(\.endpoint) == [servers[1].endpoint])
+            #expect(metrics.responses == 2, "the responses of the removed server are counted")
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    @Test func anEmptyListAndAnErrorKeepTheLastList() async throws {
+        struct Broken: Error {}
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: Self.endpoint(0), speaking: Self.codec) { _ in .reply("s0") }
+            let (lists, list) = AsyncThrowingStream.makeStream(of: [ClusterEndpoint].self)
+            list.yield([ClusterEndpoint(server.endpoint)])
+            let cluster = Cluster(discovering: Discovery(lists), speaking: Self.codec, on: network.loops)
+            let changes = cluster.changes
+            _ = try await cluster.send(Self.request)
+            list.yield([])
+            try await network.clock.sleep(for: .seconds(1))
+            _ = try await cluster.send(Self.request)
+            list.finish(throwing: Broken())
+            try await network.clock.sleep(for: .seconds(1))
+            _ = try await cluster.send(Self.request)
+            await cluster.close()
+            var errors: [String] = []
+            for await case .discoveryFailed(let error) in changes { errors.append("\(error)") }
+            #expect(errors == ["the discovery found no server", "Broken()"])
+            await server.stop()
+        }
+    }
+
+    @Test func aSlowServerGetsFewRequests() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<5 {
+                let delay = Duration.milliseconds(number == 0 ? 50 : 5)
+                let server = try await network.startServer(at: Self.endpoint(number), speaking: Self.codec) { _ in
+                    .after(delay, .reply("done"))
+                }
+                servers.append(server)
+            }
+            let found = servers.map { ClusterEndpoint($0.endpoint) }
+            let cluster = Cluster(discovering: .static(found), speaking: Self.codec, on: network.loops)
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            try await withThrowingDiscardingTaskGroup { group in
+                for _ in 0..<20 {
+                    group.addTask { for _ in 0..<200 { _ = try await cluster.send(Self.request) } }
+                }
+            }
+            var counts: [Int] = []
+            for server in servers { counts.append(await server.journal.requestCount) }
+            #expect(counts.reduce(0, +) == 4000)
+            #expect(counts[0] < 400, "half of a fair share is 400: \(counts)")
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    @Test func observersLearnTheServerOfEachEvent() async throws {
+        final class Watch: ClientObserver {
+            let interests: ClientEvent.Kinds = [.links, .endpoints]
+            let events = Lock<[ClientEvent]>([])
+            func observe(_ events: [ClientEvent]) { self.events.withLock { $0 += events } }
+        }
+        let (network, watch) = (SimulatedNetwork(seed: 1), Watch())
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<2 {
+                servers.append(
+                    try await network.startServer(at: Self.endpoint(number), speaking: Self.codec) { _ in .reply("") }
+                )
+            }
+            let cluster = Cluster(
+                discovering: .static(servers.map { ClusterEndpoint($0.endpoint) }),
+                speaking: Self.codec,
+                options: ClientOptions { $0.observers = [watch] },
+                on: network.loops
+            )
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+        let events = watch.events.withLock { $0 }
+        let ready = events.filter { $0.name == "link.ready" }.compactMap(\.server)
+        #expect(Set(ready) == Set([Self.endpoint(0), Self.endpoint(1)]))
+        let own = events.filter { $0.server == nil }.map(\.name)
+        #expect(own == ["servers.changed", "cluster.ready"], "\(own)")
+    }
+}
