@@ -171,7 +171,8 @@ public struct ClientError: Error, Sendable {
     /// The endpoint of the server concerned. `nil` if there was none, or if the server reported the error in a
     /// response.
     public var endpoint: Endpoint? { storage.content.endpoint }
-    /// The latest failed attempts to connect since the last link, oldest first; at most eight.
+    /// The latest failed attempts to connect since the last link, oldest first; at most eight. Of a ``Cluster`` without a
+    /// server that is ready: why each server is not.
     public var attempts: [Attempt] { storage.content.attempts }
     /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
     /// the response that cannot be decoded if it is `invalidResponse`.

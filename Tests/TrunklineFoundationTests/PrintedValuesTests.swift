@@ -223,9 +223,9 @@ private let secret = "s3cr3t-T0k3n"
     /// Types that hold only values of the types above, or those in their state, which is behind a lock or an actor.
     private static let holders: Set<String> = [
         "ClientCall", "ClientEvent", "ClientEvent.Content", "ClusterChange", "Handshaker", "OpenRequest",
-        "PushStream.AsyncIterator", "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try", "Timeline.Condition",
-        "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState", "ReconnectFailure",
-        "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
+        "PushStream.AsyncIterator", "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try",
+        "Timeline.Condition", "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState",
+        "ReconnectFailure", "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
         "HTTP1ReplyStream", "HTTP1ReplyStream.AsyncIterator", "HTTP1Codec",
         "OTLPExporter.Failure", "HTTPTunnel.Body", "HTTPTunnel.Body.AsyncIterator", "TunnelURLProtocol",
         "TunnelURLProtocol.Registration", "JSONRequest", "LoopbackServer.Journal", "LoopbackServer.WaitError", "Replay",

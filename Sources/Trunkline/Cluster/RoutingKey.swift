@@ -9,8 +9,12 @@ public struct RoutingKey: Sendable, Hashable {
 
     init(hash: UInt64) { self.hash = hash }
 
-    /// Creates a key from the description of a value: a string, a number or a UUID, for example.
-    public init(_ value: some CustomStringConvertible) { hash = HashRing.hash(value.description.utf8) }
+    /// Creates a key from the description of a value: a string, a number or a UUID, for example. ``Bytes``, whose
+    /// description has only their number, are the key themselves.
+    public init(_ value: some CustomStringConvertible) {
+        // Known only here: the calls of a cluster take any value with a description.
+        hash = if let bytes = value as? Bytes { HashRing.hash(bytes) } else { HashRing.hash(value.description.utf8) }
+    }
 
     /// Creates a key from bytes.
     public init(bytes: some Sequence<UInt8>) { hash = HashRing.hash(bytes) }

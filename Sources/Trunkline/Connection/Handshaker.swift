@@ -160,7 +160,7 @@ public struct Handshaker: Sendable {
     ///   them; an empty list removes them. ``Client/replaceEndpoints(_:)`` removes them, too.
     /// - The client never replaces its link because of this method, even if the link's endpoint is no longer in the
     ///   list.
-    /// - No effect after the end of the handshake.
+    /// - No effect after the end of the handshake, and in a ``Cluster``, whose servers come from its ``Discovery``.
     ///
     /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
@@ -224,7 +224,8 @@ extension Connection {
     /// Applies what the handshake has learned. Its link is about to be ready.
     func adopt(_ learned: HandshakeUse.Learned) {
         memory.serverInfo = learned.serverInfo
-        guard let added = learned.endpoints else { return }
+        // A member of a cluster has one server.
+        guard options.membership == nil, let added = learned.endpoints else { return }
         machine.extendEndpoints(memory.givenEndpoints + added)
         forgetPathsOfOthers()
     }
