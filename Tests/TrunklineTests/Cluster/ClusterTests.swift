@@ -100,4 +100,34 @@ struct ClusterTests {
             #expect(refused?.code == .unavailable)
         }
     }
+
+    /// `send` gave a request to a client, and a timeout of zero, or `close()` in the meantime, then ended the call before
+    /// the load of the server was counted down and its probe ended. The error of a request that was sent said `notSent`.
+    @Test func aPlainCallThatFailsLeavesNoLoadBehind() async throws {
+        try await withServers(2, answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }) {
+            network,
+            cluster,
+            _ in
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            for _ in 0..<4 {
+                await #expect(throws: ClientError.self) { try await cluster.send(Self.request, timeout: .after(.zero)) }
+            }
+            #expect(await cluster.leftLoads == [])
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        let error = await #expect(throws: ClientError.self) {
+                            try await cluster.send(Self.request, timeout: .seconds(2))
+                        }
+                        #expect(error?.fate == .unknown)
+                    }
+                }
+                group.addTask {
+                    try? await network.clock.sleep(for: .milliseconds(500))
+                    await cluster.close()
+                }
+            }
+        }
+    }
 }
