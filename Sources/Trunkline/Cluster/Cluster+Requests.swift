@@ -200,6 +200,10 @@ extension Cluster: RequestSender {
 
     /// Chooses a link for a call, and waits for one if there is none.
     private nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
+        // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call that
+        // was cancelled meanwhile takes none.
+        var isWoken = false
+        defer { if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() } }
         while true {
             if Task.isCancelled { throw call.amended(.cancelledUnsent) }
             let now = loop.now
@@ -220,8 +224,9 @@ extension Cluster: RequestSender {
                 if !table.isEmpty { try await rest(&call) }
                 continue
             }
+            isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, isFull: !table.isEmpty) {
-            case .ready: break
+            case .ready: isWoken = true
             case .cancelled: throw call.amended(.cancelledUnsent)
             case .expired: throw await call.amended(timedOutWaiting(call))
             case .closed: throw call.amended(.clusterWasClosed)

@@ -130,4 +130,19 @@ struct ClusterTests {
             }
         }
     }
+
+    /// Each request that ended woke one waiting call. So while calls waited, there were never more requests in flight than
+    /// at the beginning, although the limit grew.
+    @Test func callsThatWaitUseTheRoomOfAGrowingLimit() async throws {
+        try await withServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
+            $0.adaptiveLimit = 1...100
+        } _: { network, cluster, _ in
+            try await cluster.connect()
+            let began = network.clock.now
+            _ = try await Self.shares(of: 200, of: cluster)
+            let took = began.duration(to: network.clock.now)
+            // With one request at a time it took 20 s.
+            #expect(took < .seconds(4), "\(took)")
+        }
+    }
 }
