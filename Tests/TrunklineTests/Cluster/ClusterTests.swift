@@ -145,4 +145,29 @@ struct ClusterTests {
             #expect(took < .seconds(4), "\(took)")
         }
     }
+
+    /// All links of a server were full again when it had as many as it may have. That stayed noted, so that no link was
+    /// added after the additional ones had been closed.
+    @Test func linksAreAddedAgainAfterIdleOnesWereClosed() async throws {
+        var options = ClientOptions()
+        options.requests.maximumInFlight = 1
+        try await withServers(1, options: options, answering: { _, _ in .after(.seconds(1), .echo) }) {
+            ($0.linksPerEndpoint, $0.linkIdleTime) = (1...3, .seconds(1))
+        } _: { network, cluster, _ in
+            try await cluster.connect()
+            for _ in 0..<3 {
+                await withTaskGroup(of: Void.self) { group in
+                    for number in 0..<8 {
+                        group.addTask {
+                            try? await network.clock.sleep(for: .milliseconds(50 * number))
+                            _ = try? await cluster.send(Self.request)
+                        }
+                    }
+                }
+                #expect(await cluster.look().links == 3)
+                try await network.clock.sleep(for: .seconds(25))
+                #expect(await cluster.look().links == 1)
+            }
+        }
+    }
 }
