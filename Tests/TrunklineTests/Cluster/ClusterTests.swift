@@ -170,4 +170,27 @@ struct ClusterTests {
             }
         }
     }
+
+    /// Servers without weight are not on the ring of keys. If only such servers were ready, two or more, a request with a
+    /// key waited until its deadline.
+    @Test func requestsWithAKeyGoToServersWithoutWeightIfNoOtherIsReady() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<2 {
+                servers.append(
+                    try await network.startServer(at: .host("s\(number)", port: 7000), speaking: .standard)
+                )
+            }
+            let found =
+                servers.map { ClusterEndpoint($0.endpoint, weight: 0) }
+                + [ClusterEndpoint(.host("nowhere", port: 7000))]
+            let cluster = Cluster(discovering: .static(found), speaking: .standard, on: network.loops)
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            for key in 0..<20 { _ = try await cluster.send(Self.request, key: key) }
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
 }
