@@ -41,7 +41,7 @@ struct ClusterLoadTests {
         servers count: Int,
         callers: Int,
         balancing: ClusterOptions.Balancing = .leastLoaded,
-        answeringAfter delay: @escaping @Sendable (Int) -> Duration = { _ in .milliseconds(10) },
+        answeringAfter delay: @escaping @Sendable (Int) -> Duration = { _ in .milliseconds(20) },
         _ body: @escaping @Sendable (SimulatedNetwork, [LoopbackServer]) async throws -> Void
     ) async throws -> Load {
         let network = SimulatedNetwork(seed: seed)
@@ -78,11 +78,11 @@ struct ClusterLoadTests {
     }
 
     @Test func aSlowServerSoonGetsLessThanHalfOfItsShare() async throws {
-        for seed in seeds(8) {
+        for seed in seeds(5) {
             await Task.yield()
             let count = 3 + Int(seed % 6)
-            let delay = { @Sendable (number: Int) in Duration.milliseconds(number == 0 ? 100 : 10) }
-            let load = try await underLoad(seed, servers: count, callers: 10 * count, answeringAfter: delay) {
+            let delay = { @Sendable (number: Int) in Duration.milliseconds(number == 0 ? 200 : 20) }
+            let load = try await underLoad(seed, servers: count, callers: 4 * count, answeringAfter: delay) {
                 network,
                 servers in
                 try await network.clock.sleep(for: .seconds(4))
@@ -116,17 +116,18 @@ struct ClusterLoadTests {
                 try await network.clock.sleep(for: .milliseconds(Int.random(in: 100...1000, using: &random)))
             }
             await server.kill()
-            try await network.clock.sleep(for: .milliseconds(Int.random(in: 10...3000, using: &random)))
+            try await network.clock.sleep(for: .milliseconds(Int.random(in: 10...2000, using: &random)))
             try await server.resumeAccepting()
-            try await network.clock.sleep(for: .milliseconds(Int.random(in: 2000...5000, using: &random)))
+            try await server.waitForConnections(1, within: .seconds(60))
+            try await network.clock.sleep(for: .milliseconds(Int.random(in: 100...1000, using: &random)))
         }
     }
 
     @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
     func aRollingRestartThatIsAnnouncedCostsNothing(_ balancing: ClusterOptions.Balancing) async throws {
-        for seed in seeds(8) {
+        for seed in seeds(5) {
             await Task.yield()
-            let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 20, balancing: balancing) {
+            let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 8, balancing: balancing) {
                 network,
                 servers in
                 try await network.clock.sleep(for: .seconds(1))
@@ -134,14 +135,14 @@ struct ClusterLoadTests {
             }
             #expect(load.errors.isEmpty, "seed \(seed): \(load.errors.count) errors, \(load.errors.prefix(2))")
             #expect(load.slowest < .seconds(1), "seed \(seed)")
-            #expect(load.calls > 10_000)
+            #expect(load.calls > 1000)
         }
     }
 
     @Test func aRollingRestartWithoutAWordFailsOnlyRequestsThatWereSent() async throws {
-        for seed in seeds(8) {
+        for seed in seeds(5) {
             await Task.yield()
-            let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 20) { network, servers in
+            let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 8) { network, servers in
                 try await network.clock.sleep(for: .seconds(1))
                 try await Self.restart(servers, isPolite: false, network, seed)
             }
