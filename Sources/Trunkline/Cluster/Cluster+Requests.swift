@@ -393,43 +393,41 @@ extension Cluster: RequestSender {
         _ options: CallOptions
     ) async -> [Result<Response, ClientError>] {
         var results = [Result<Response, ClientError>](repeating: .failure(.cancelledUnsent), count: requests.count)
-        /// The requests that no server has received, and those that may be sent again although one has.
-        var unsent = Array(requests.indices)
-        var failed: [(index: Int, call: ClusterCall, wait: Duration)] = []
-        do throws(ClientError) {
-            var call = try self.call(timeout, options, at: loop.now)
-            while !unsent.isEmpty {
-                let link = try await nextLink(for: &call)
-                link.begin(unsent.count - 1)
-                let (begun, sent) = (loop.now, exchange(&unsent, with: []))
-                let timeLeft = call.timeLeft(at: begun)
-                let outcomes = await link.client.send(
-                    all: sent.map { requests[$0] },
-                    timeout: timeLeft,
-                    options: call.tryOptions
-                )
-                for (index, outcome) in zip(sent, outcomes) {
-                    results[index - requests.startIndex] = outcome
-                    guard case .failure(let error) = outcome else {
-                        end(.answered, on: link, from: begun)
-                        continue
+        // The requests that may be sent again although they were written do not wait for the others.
+        await withTaskGroup(of: (Int, Result<Response, ClientError>).self) { group in
+            /// The requests that no server has received.
+            var unsent = Array(requests.indices)
+            do throws(ClientError) {
+                var call = try self.call(timeout, options, at: loop.now)
+                while !unsent.isEmpty {
+                    let link = try await nextLink(for: &call)
+                    link.begin(unsent.count - 1)
+                    let (begun, sent) = (loop.now, exchange(&unsent, with: []))
+                    let timeLeft = call.timeLeft(at: begun)
+                    let outcomes = await link.client.send(
+                        all: sent.map { requests[$0] },
+                        timeout: timeLeft,
+                        options: call.tryOptions
+                    )
+                    for (index, outcome) in zip(sent, outcomes) {
+                        results[index - requests.startIndex] = outcome
+                        guard case .failure(let error) = outcome else {
+                            end(.answered, on: link, from: begun)
+                            continue
+                        }
+                        var rest = call
+                        switch next(&rest, after: error, on: link, from: begun) {
+                        case .elsewhere: unsent.append(index)
+                        case .after(let wait):
+                            let (request, rest) = (requests[index], rest)
+                            group.addTask { (index, await self.sendAgain(request, rest, after: wait)) }
+                        case .failure(let error): results[index - requests.startIndex] = .failure(error)
+                        }
                     }
-                    var rest = call
-                    switch next(&rest, after: error, on: link, from: begun) {
-                    case .elsewhere: unsent.append(index)
-                    case .after(let wait): failed.append((index, rest, wait))
-                    case .failure(let error): results[index - requests.startIndex] = .failure(error)
-                    }
+                    if !unsent.isEmpty { call.tried.append(link.member.id) }
                 }
-                if !unsent.isEmpty { call.tried.append(link.member.id) }
-            }
-        } catch {
-            for index in unsent { results[index - requests.startIndex] = .failure(error) }
-        }
-        await withTaskGroup { group in
-            for (index, call, wait) in failed {
-                let request = requests[index]
-                group.addTask { (index, await self.sendAgain(request, call, after: wait)) }
+            } catch {
+                for index in unsent { results[index - requests.startIndex] = .failure(error) }
             }
             for await (index, result) in group { results[index - requests.startIndex] = result }
         }
