@@ -7,6 +7,8 @@ final class RoutedReplies: ReplySource {
         var number = 0
         /// The tries up to this one have failed, and another one may follow.
         var failed = 0
+        /// The fate of the tries that have failed.
+        var earlierFate = ClientError.Fate.notSent
         /// Why no further client is tried.
         var failure: ClientError?
         var isAbandoned = false
@@ -20,6 +22,12 @@ final class RoutedReplies: ReplySource {
 
         /// Whether a reader has something to do: there is a reply that has not failed, or no further one.
         var isSettled: Bool { number > failed || failure != nil }
+
+        /// Records that a try has failed. Both the reader and the task may learn of it first.
+        mutating func tryFailed(_ number: Int, _ error: ClientError) {
+            failed = max(failed, number)
+            earlierFate = error.fate.after(earlierFate)
+        }
 
         mutating func takeAlarms() -> [Alarm] { isSettled ? exchange(&alarms, with: []) : [] }
     }
@@ -78,7 +86,7 @@ final class RoutedReplies: ReplySource {
         guard case .failure(let error) = outcome, !replies.hasParts else { return }
         let isFinal = update { state in
             if state.isContinued { state.failure = error }
-            state.failed = state.number
+            state.tryFailed(state.number, error)
             return state.isContinued
         }
         if !isFinal { throw error }
@@ -104,9 +112,9 @@ final class RoutedReplies: ReplySource {
                 guard let response = try await replies.reading.source.next() else { return nil }
                 return response
             } catch {
-                if replies.hasParts || Task.isCancelled { throw error }
+                if replies.hasParts || Task.isCancelled { throw error.after(state.withLock(\.earlierFate)) }
                 // Another client may be tried: the task decides.
-                update { if number > $0.failed, $0.number == number { $0.failed = number } }
+                update { $0.tryFailed(number, error) }
             }
         }
     }
@@ -123,7 +131,7 @@ final class RoutedReplies: ReplySource {
             if isSettled { break }
             await alarm.wait(until: deadline)
             guard loop.now >= deadline else { continue }
-            state.withLock { $0.failure = $0.failure ?? .waitedForServer(partTimeout) }
+            state.withLock { $0.failure = $0.failure ?? .waitedForServer(partTimeout).after($0.earlierFate) }
             abandon()
         }
         if Task.isCancelled { abandon() }
@@ -131,7 +139,7 @@ final class RoutedReplies: ReplySource {
             if state.isOver { return .success(nil) }
             if state.number > state.failed, let replies = state.replies { return .success((replies, state.number)) }
             state.isOver = true
-            return .failure(state.failure ?? .cancelledUnsent)
+            return .failure(state.failure ?? .cancelledUnsent.after(state.earlierFate))
         }
         return try settled.get()
     }
