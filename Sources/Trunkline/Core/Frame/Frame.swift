@@ -93,7 +93,7 @@ public struct Frame: Sendable, Hashable {
     ///
     /// The session is ignored when frames are compared. During a planned change, frames of two sessions may alternate.
     public package(set) var session: SessionID? {
-        get { origin.session == 0 ? nil : SessionID(origin.session) }
+        get { origin.session == 0 ? nil : SessionID(bits: origin.session) }
         set { origin.session = newValue?.bits ?? 0 }
     }
 

@@ -13,9 +13,13 @@ public struct SessionID: Sendable, Hashable {
     /// The number of the client within its cluster.
     package var client: UInt64 { bits >> 40 }
 
-    /// Creates the ID with a number, for example one from a log.
+    /// Creates the ID with a number, for example one from a log. Numbers from 2⁴⁰ on, which no client reaches, count as
+    /// 2⁴⁰ - 1.
     @inlinable
-    public init(_ number: UInt64) { bits = number }
+    public init(_ number: UInt64) { bits = min(number, 0xFF_FFFF_FFFF) }
+
+    /// Creates the ID with the bits of another one.
+    init(bits: UInt64) { self.bits = bits }
 
     package init(_ number: UInt64, ofClient client: UInt64) { bits = number & 0xFF_FFFF_FFFF | client << 40 }
 }
