@@ -30,7 +30,7 @@ struct ClusterCallTests {
         of servers: [LoopbackServer],
         in network: SimulatedNetwork,
         options: ClientOptions = ClientOptions(),
-        _ change: (inout ClusterOptions) -> Void = { _ in }
+        _ change: @Sendable (inout ClusterOptions) -> Void = { _ in }
     ) -> Cluster {
         let found = servers.map { ClusterEndpoint($0.endpoint) }
         return Cluster(

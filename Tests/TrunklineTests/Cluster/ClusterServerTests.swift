@@ -17,7 +17,7 @@ struct ClusterServerTests {
         Field.length(UInt32.self, counting: .body)
         Field.body
     }
-    .roles(push: 2)
+    .roles { $0.push = .types(2...2) }
 
     private static func endpoint(_ number: Int) -> Endpoint { Endpoint(stringLiteral: "s\(number):7000") }
 
