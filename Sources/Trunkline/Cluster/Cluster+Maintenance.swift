@@ -85,6 +85,7 @@ extension Cluster {
                     continue
                 }
                 closed.append(servers.all[index].links.remove(at: place))
+                servers.all[index].member.forgetFull()
             }
         }
         guard !closed.isEmpty else { return }

@@ -90,15 +90,25 @@ extension Cluster: RequestSender {
     /// Sends a request in the general way, perhaps after a try that has failed.
     @inline(never)
     private nonisolated func sendInGeneral(_ general: GeneralCall) async throws(ClientError) -> Response {
-        var begun = loop.now
-        // Without a choice the beginning was not measured: the time of the try in the error's timeline is close enough.
+        var call: ClusterCall
         if let failed = general.failed {
+            // Without a choice the beginning was not measured: the time of the try in the error's timeline is close
+            // enough.
+            let isMeasured = failed.begun > .distantPast
             let duration = failed.error.timeline?.duration ?? .zero
-            begun = failed.begun == .distantPast ? begun.advanced(by: .zero - duration) : failed.begun
+            let begun = isMeasured ? failed.begun : loop.now.advanced(by: .zero - duration)
+            if !isMeasured { failed.link.begin() }
+            let timeout = self.timeout(general.timeout, general.options)
+            if let timeout, timeout <= .zero {
+                end(.notSent, on: failed.link, from: begun)
+                throw failed.error
+            }
+            // Not refused if the cluster is closing by now: the call has begun before.
+            call = begunCall(general.options, within: timeout, at: begun)
+            try await prepare(&call, after: failed.error, on: failed.link, from: begun)
+        } else {
+            call = try self.call(general.timeout, general.options, at: loop.now)
         }
-        if let failed = general.failed, failed.begun == .distantPast { failed.link.begin() }
-        var call = try call(general.timeout, general.options, at: begun)
-        if let failed = general.failed { try await prepare(&call, after: failed.error, on: failed.link, from: begun) }
         return try await perform(&call) { client, timeout, options throws(ClientError) in
             try await client.send(general.request, timeout: timeout, options: options)
         }
@@ -160,9 +170,23 @@ extension Cluster: RequestSender {
         at now: Instant
     ) throws(ClientError) -> ClusterCall {
         if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
-        let timeout = timeout.or(call.timeout).duration(orByDefault: callOptions.requests.timeout)
+        let timeout = self.timeout(timeout, call)
         if let timeout, timeout <= .zero { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
-        return ClusterCall(
+        return begunCall(call, within: timeout, at: now)
+    }
+
+    /// The time that a call may take; `nil` for no limit.
+    private nonisolated func timeout(_ timeout: Timeout, _ call: CallOptions) -> Duration? {
+        timeout.or(call.timeout).duration(orByDefault: callOptions.requests.timeout)
+    }
+
+    /// A call that has begun, even if the cluster takes no new ones by now.
+    private nonisolated func begunCall(
+        _ call: CallOptions,
+        within timeout: Duration?,
+        at now: Instant
+    ) -> ClusterCall {
+        ClusterCall(
             begun: now,
             deadline: timeout.map { now.advanced(by: $0) },
             policy: call.retry.or(callOptions.requests.retry).or(.ifUnsent),
@@ -176,6 +200,10 @@ extension Cluster: RequestSender {
 
     /// Chooses a link for a call, and waits for one if there is none.
     private nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
+        // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call that
+        // was cancelled meanwhile takes none.
+        var isWoken = false
+        defer { if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() } }
         while true {
             if Task.isCancelled { throw call.amended(.cancelledUnsent) }
             let now = loop.now
@@ -196,8 +224,9 @@ extension Cluster: RequestSender {
                 if !table.isEmpty { try await rest(&call) }
                 continue
             }
+            isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, isFull: !table.isEmpty) {
-            case .ready: break
+            case .ready: isWoken = true
             case .cancelled: throw call.amended(.cancelledUnsent)
             case .expired: throw await call.amended(timedOutWaiting(call))
             case .closed: throw call.amended(.clusterWasClosed)

@@ -133,6 +133,8 @@ extension Cluster {
         options.requests.drainTimeout = self.options.drainTimeout
         options.failover.errorRate = nil
         options.failover.returnsToPreferredAfter = nil
+        // The requests go to other servers until the next link is ready.
+        options.failover.sendsAfterGoAway = false
         options.reconnecting.maximumAttempts = nil
         options.reconnecting.keepsLinkWarm = true
         options.reconnecting.retriesPermanentCauses = true

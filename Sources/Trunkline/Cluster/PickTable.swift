@@ -234,8 +234,9 @@ final class PickTable: Sendable {
         // If all servers have more than their share, the first one on the ring that takes requests.
         let chosen = place.flatMap { isUsable(at: places[$0], wish) ? $0 : nil }
         let index = chosen ?? ring.ring.member(for: key) { isUsable(at: places[$0], wish) }
-        guard let index, isUsable(at: places[index], wish) else { return nil }
-        return seats[places[index]]
+        if let index, isUsable(at: places[index], wish) { return seats[places[index]] }
+        // A server without weight is not on the ring.
+        return scan(from: Int(key % UInt64(seats.count)), wish)
     }
 
     private func isUsable(at index: Int, _ wish: Wish) -> Bool { index >= 0 && isUsable(seats[index], wish) }

@@ -103,7 +103,8 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         if !waiters.isEmpty { noteEmpty() }
     }
 
-    /// A request has ended, so that a server below its limit can take the next one.
+    /// A request has ended, so that a server below its limit can take the next one. Also when a call that was woken for
+    /// that has gone on.
     func requestEnded() {
         guard count.load(ordering: .relaxed) > 0 else { return }
         let next = state.withLock { $0.isReady ? $0.waiters.keys.min() : nil }

@@ -133,7 +133,9 @@ struct ClusterCallTests {
             }
             let cluster = Self.cluster(of: servers, in: network)
             var bodies: [String] = []
-            for try await part in cluster.stream(Request(type: 0x410, body: "rows")) { bodies.append(String(part.body)) }
+            for try await part in cluster.stream(Request(type: 0x410, body: "rows")) {
+                bodies.append(String(part.body))
+            }
             #expect(bodies == ["0a", "0b", "0c"] || bodies == ["1a", "1b", "1c"], "\(bodies)")
             await cluster.close()
             for server in servers { await server.stop() }
@@ -212,7 +214,9 @@ struct ClusterCallTests {
             try await network.clock.sleep(for: .seconds(1))
             for server in servers { try await server.push(Frame(.push, type: 2, body: "news")) }
             var sources: Set<Endpoint> = []
-            for await message in pushes.messages.prefix(3) { if let endpoint = message.endpoint { sources.insert(endpoint) } }
+            for await message in pushes.messages.prefix(3) {
+                if let endpoint = message.endpoint { sources.insert(endpoint) }
+            }
             #expect(sources == Set(servers.map(\.endpoint)))
             await cluster.close()
             for await push in pushes { Issue.record("unexpected \(push)") }

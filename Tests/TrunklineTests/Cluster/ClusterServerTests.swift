@@ -116,7 +116,9 @@ struct ClusterServerTests {
             await cluster.close()
             var errors: [String] = []
             for await case .discoveryFailed(let error) in changes { errors.append("\(error)") }
-            #expect(errors == ["the discovery found no server", "Broken()"])
+            // The sequence is iterated again after a back-off, and throws again.
+            #expect(errors.first == "the discovery found no server")
+            #expect(errors.count > 1 && errors.dropFirst().allSatisfy { $0 == "Broken()" }, "\(errors)")
             await server.stop()
         }
     }

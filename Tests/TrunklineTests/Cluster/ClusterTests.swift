@@ -100,4 +100,97 @@ struct ClusterTests {
             #expect(refused?.code == .unavailable)
         }
     }
+
+    /// `send` gave a request to a client, and a timeout of zero, or `close()` in the meantime, then ended the call before
+    /// the load of the server was counted down and its probe ended. The error of a request that was sent said `notSent`.
+    @Test func aPlainCallThatFailsLeavesNoLoadBehind() async throws {
+        try await withServers(2, answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }) {
+            network,
+            cluster,
+            _ in
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            for _ in 0..<4 {
+                await #expect(throws: ClientError.self) { try await cluster.send(Self.request, timeout: .after(.zero)) }
+            }
+            #expect(await cluster.leftLoads == [])
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        let error = await #expect(throws: ClientError.self) {
+                            try await cluster.send(Self.request, timeout: .seconds(2))
+                        }
+                        #expect(error?.fate == .unknown)
+                    }
+                }
+                group.addTask {
+                    try? await network.clock.sleep(for: .milliseconds(500))
+                    await cluster.close()
+                }
+            }
+        }
+    }
+
+    /// Each request that ended woke one waiting call. So while calls waited, there were never more requests in flight than
+    /// at the beginning, although the limit grew.
+    @Test func callsThatWaitUseTheRoomOfAGrowingLimit() async throws {
+        try await withServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
+            $0.adaptiveLimit = 1...100
+        } _: { network, cluster, _ in
+            try await cluster.connect()
+            let began = network.clock.now
+            _ = try await Self.shares(of: 200, of: cluster)
+            let took = began.duration(to: network.clock.now)
+            // With one request at a time it took 20 s.
+            #expect(took < .seconds(4), "\(took)")
+        }
+    }
+
+    /// All links of a server were full again when it had as many as it may have. That stayed noted, so that no link was
+    /// added after the additional ones had been closed.
+    @Test func linksAreAddedAgainAfterIdleOnesWereClosed() async throws {
+        var options = ClientOptions()
+        options.requests.maximumInFlight = 1
+        try await withServers(1, options: options, answering: { _, _ in .after(.seconds(1), .echo) }) {
+            ($0.linksPerEndpoint, $0.linkIdleTime) = (1...3, .seconds(1))
+        } _: { network, cluster, _ in
+            try await cluster.connect()
+            for _ in 0..<3 {
+                await withTaskGroup(of: Void.self) { group in
+                    for number in 0..<8 {
+                        group.addTask {
+                            try? await network.clock.sleep(for: .milliseconds(50 * number))
+                            _ = try? await cluster.send(Self.request)
+                        }
+                    }
+                }
+                #expect(await cluster.look().links == 3)
+                try await network.clock.sleep(for: .seconds(25))
+                #expect(await cluster.look().links == 1)
+            }
+        }
+    }
+
+    /// Servers without weight are not on the ring of keys. If only such servers were ready, two or more, a request with a
+    /// key waited until its deadline.
+    @Test func requestsWithAKeyGoToServersWithoutWeightIfNoOtherIsReady() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            var servers: [LoopbackServer] = []
+            for number in 0..<2 {
+                servers.append(
+                    try await network.startServer(at: .host("s\(number)", port: 7000), speaking: .standard)
+                )
+            }
+            let found =
+                servers.map { ClusterEndpoint($0.endpoint, weight: 0) }
+                + [ClusterEndpoint(.host("nowhere", port: 7000))]
+            let cluster = Cluster(discovering: .static(found), speaking: .standard, on: network.loops)
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            for key in 0..<20 { _ = try await cluster.send(Self.request, key: key) }
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
 }

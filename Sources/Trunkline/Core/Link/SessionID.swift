@@ -2,26 +2,29 @@
 ///
 /// A later attempt has a higher number. Numbers are never reused, and no link has the number of an attempt that failed.
 public struct SessionID: Sendable, Hashable {
-    /// The number of the client within its cluster in the upper 24 bits, 0 without a cluster; the number of the attempt
-    /// in the others.
+    /// The number. For the session of a client of a cluster, the highest bit is set, the next 23 bits are the number of
+    /// the client within its cluster, and the other 40 are the number of the session.
     @usableFromInline let bits: UInt64
 
     /// The number; at least 1 for an attempt of a client.
     @inlinable
-    public var number: UInt64 { bits & 0xFF_FFFF_FFFF }
+    public var number: UInt64 { bits >> 63 == 0 ? bits : bits & 0xFF_FFFF_FFFF }
 
-    /// The number of the client within its cluster.
-    package var client: UInt64 { bits >> 40 }
+    /// The number of the client within its cluster; 0 without a cluster.
+    package var client: UInt64 { bits >> 63 == 0 ? 0 : bits >> 40 & 0x7F_FFFF }
 
-    /// Creates the ID with a number, for example one from a log. Numbers from 2⁴⁰ on, which no client reaches, count as
-    /// 2⁴⁰ - 1.
+    /// Creates the ID with a number, for example one from a log. Clients have no numbers from 2⁶³ on; of such a number, the
+    /// highest bit is ignored.
     @inlinable
-    public init(_ number: UInt64) { bits = min(number, 0xFF_FFFF_FFFF) }
+    public init(_ number: UInt64) { bits = number & (1 << 63 - 1) }
 
-    /// Creates the ID with the bits of another one.
-    init(bits: UInt64) { self.bits = bits }
+    /// Creates the ID of a session of a client of a cluster; without a cluster, `client` is 0.
+    package init(_ number: UInt64, ofClient client: UInt64) {
+        bits = client == 0 ? number : number & 0xFF_FFFF_FFFF | (client & 0x7F_FFFF) << 40 | 1 << 63
+    }
 
-    package init(_ number: UInt64, ofClient client: UInt64) { bits = number & 0xFF_FFFF_FFFF | client << 40 }
+    /// Creates the ID with bits that were stored.
+    package init(bits: UInt64) { self.bits = bits }
 }
 
 extension SessionID: Comparable, CustomStringConvertible, ExpressibleByIntegerLiteral {

@@ -1,0 +1,205 @@
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// The callers of a simulated life of a cluster.
+struct ClusterCalls: Sendable {
+    enum Way: String, CaseIterable { case send, key, hedge, all, post, start, stream }
+
+    /// The outcome of a request.
+    struct Outcome: Sendable {
+        var body: Bytes
+        var isOneWay = false
+        /// How often servers may receive the request.
+        let mostTries: Int
+        var result: Result<Response, ClientError>
+    }
+
+    /// The longest pause of a caller that has started a request.
+    private static let longestPause = Duration.milliseconds(10)
+
+    let world: ClusterWorld
+    let cluster: Cluster
+
+    private var plan: ClusterPlan { world.plan }
+
+    /// One caller, which makes several calls, one after the other.
+    func calls(of caller: UInt64, _ count: Int, within time: Duration) async -> [Outcome] {
+        var random = plan.random(500_000 + caller)
+        var outcomes: [Outcome] = []
+        for index in 0..<count {
+            try? await world.pass(upTo: time * 2 / count, &random)
+            outcomes += await call(caller * 1000 + UInt64(index))
+        }
+        return outcomes
+    }
+
+    private func call(_ number: UInt64) async -> [Outcome] {
+        var random = plan.random(10_000_000 + number)
+        let way = Way.allCases[Int.random(in: 0..<Way.allCases.count, using: &random)]
+        let timeout = timeout(&random)
+        let (retry, tries) = retry(&random)
+        let options = CallOptions(
+            timeout: timeout,
+            retry: retry,
+            waitsForReady: Int.random(in: 0..<6, using: &random) != 0
+        )
+        // Without options a call has a path of its own.
+        let isPlain = way == .send && Bool.random(using: &random)
+        let mostTries = isPlain ? 1 : way == .hedge ? 2 * tries : tries
+        let limit = timeout.duration(orByDefault: ClusterPlan.requestTimeout) ?? .zero
+        let patience: Duration? =
+            Int.random(in: 0..<5, using: &random) == 0
+            ? .microseconds(Int.random(in: 0...20_000, using: &random)) : nil
+        let salt = random.next()
+        let began = world.now
+        world.callBegan(number)
+        world.count("call \(way)")
+        world.note("call \(number): \(way), \(limit), \(retry), plain \(isPlain), cancelled after \(patience as Any)")
+        let task = Task(executorPreference: world.network.executor) {
+            await perform(way, number, timeout, options, isPlain: isPlain, salt, mostTries)
+        }
+        async let watch: Void = cancel(task, after: patience)
+        let outcomes = await task.value
+        let took = world.now - began
+        _ = await watch
+        for outcome in outcomes { world.note("request \(String(outcome.body)): \(outcome.result.summary)") }
+        // In virtual time no call is late, not even by a nanosecond, unless its caller pauses.
+        if took > max(.zero, limit, way == .start ? Self.longestPause : .zero) {
+            world.violated("call \(number), \(way), took \(took) of \(limit)")
+        }
+        if let patience, took > patience {
+            world.violated("call \(number), \(way), was cancelled after \(patience) and took \(took)")
+        }
+        return outcomes
+    }
+
+    private func timeout(_ random: inout SeededGenerator) -> Timeout {
+        switch Int.random(in: 0..<10, using: &random) {
+        case 0: .after(.microseconds(Int.random(in: 1...20_000, using: &random)))
+        case 1: .after(.milliseconds(Int.random(in: 100...6000, using: &random)))
+        case 2: .after(Bool.random(using: &random) ? .zero : .milliseconds(50))
+        default: .default
+        }
+    }
+
+    private func retry(_ random: inout SeededGenerator) -> (RetryPolicy, tries: Int) {
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0: return (.never, 1)
+        case 1:
+            let backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(100))
+            return (.idempotent(tries: ClusterPlan.idempotentTries, backoff: backoff), ClusterPlan.idempotentTries)
+        case 2: return (.default, 1)
+        default: return (.ifUnsent, 1)
+        }
+    }
+
+    private func cancel(_ task: Task<[Outcome], Never>, after patience: Duration?) async {
+        guard let patience else { return }
+        try? await world.pass(patience)
+        task.cancel()
+    }
+
+    private func perform(
+        _ way: Way,
+        _ number: UInt64,
+        _ timeout: Timeout,
+        _ options: CallOptions,
+        isPlain: Bool,
+        _ salt: UInt64,
+        _ mostTries: Int
+    ) async -> [Outcome] {
+        var random = SeededGenerator(seed: salt)
+        let body = Bytes("\(number) ")
+        func outcome(_ result: Result<Response, ClientError>) -> [Outcome] {
+            [Outcome(body: body, mostTries: mostTries, result: result)]
+        }
+        switch way {
+        case .send:
+            return outcome(
+                await result { () throws(ClientError) in
+                    guard isPlain else { return try await cluster.send(ask(body), options: options) }
+                    return try await cluster.send(ask(body), timeout: timeout)
+                }
+            )
+        case .key:
+            let key = Int.random(in: 0..<10, using: &random)
+            return outcome(
+                await result { () throws(ClientError) in
+                    try await cluster.send(ask(body), key: key, timeout: timeout, options: options)
+                }
+            )
+        case .hedge:
+            let delay = Duration.milliseconds(Int.random(in: 0...15, using: &random))
+            let hedge = Bool.random(using: &random) ? Hedge.after(delay) : .after(percentile: 0.5)
+            return outcome(
+                await result { () throws(ClientError) in
+                    try await cluster.send(ask(body), hedge: hedge, options: options)
+                }
+            )
+        case .all:
+            let bodies = (0..<Int.random(in: 1...50, using: &random)).map { Bytes("\(number) \($0)") }
+            let results = await cluster.send(all: bodies.map { ask($0) }, timeout: timeout, options: options)
+            if results.count != bodies.count { world.violated("\(bodies.count) requests had \(results.count) results") }
+            return zip(bodies, results).map { Outcome(body: $0, mostTries: mostTries, result: $1) }
+        case .post:
+            let request = Request(type: SeedCalls.oneWayType, body: body)
+            let result = await result { () throws(ClientError) in
+                try await cluster.post(request, timeout: timeout, options: options)
+                return Response()
+            }
+            return [Outcome(body: body, isOneWay: true, mostTries: mostTries, result: result)]
+        case .start:
+            let handle = cluster.start(ask(body), timeout: timeout, options: options)
+            if Int.random(in: 0..<3, using: &random) == 0 {
+                try? await world.pass(upTo: Self.longestPause, &random)
+                handle.cancel()
+            }
+            return outcome(await result { () throws(ClientError) in try await handle.value })
+        case .stream:
+            let isAbandoned = Int.random(in: 0..<4, using: &random) == 0
+            return outcome(await stream(ask(body), timeout, options, isAbandoned: isAbandoned))
+        }
+    }
+
+    /// Reads a reply part by part, sometimes not to its end.
+    private func stream(
+        _ request: Request,
+        _ timeout: Timeout,
+        _ options: CallOptions,
+        isAbandoned: Bool
+    ) async -> Result<Response, ClientError> {
+        let stream = cluster.stream(
+            request,
+            timeout: timeout.or(.after(ClusterPlan.requestTimeout)),
+            options: options
+        )
+        var bodies: [UInt8] = []
+        do throws(ClientError) {
+            for try await part in stream {
+                bodies += part.body
+                if !part.isPart { return .success(Response(body: Bytes(bodies))) }
+                if isAbandoned { break }
+            }
+            if !isAbandoned, !Task.isCancelled { world.violated("a stream ended without its last part") }
+            return .failure(ClientError(.cancelled, .unknown, "read no further"))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func result(
+        _ body: nonisolated(nonsending) () async throws(ClientError) -> Response
+    ) async -> Result<Response, ClientError> {
+        do throws(ClientError) { return .success(try await body()) } catch { return .failure(error) }
+    }
+}
+
+extension Result where Success == Response, Failure == ClientError {
+    fileprivate var summary: String {
+        switch self {
+        case .success: "answered"
+        case .failure(let error): "\(error.code), \(error.fate): \(error.message)"
+        }
+    }
+}

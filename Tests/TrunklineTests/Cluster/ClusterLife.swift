@@ -1,0 +1,194 @@
+@testable import Trunkline
+@testable import TrunklineTesting
+
+/// One simulated life of a cluster and its servers.
+struct ClusterLife {
+    let world: ClusterWorld
+    private var plan: ClusterPlan { world.plan }
+    private static let time = Duration.seconds(20)
+
+    init(seed: UInt64, recordsTrace: Bool = false) {
+        world = ClusterWorld(ClusterPlan(seed: seed), recordsTrace: recordsTrace)
+    }
+
+    /// Runs the life. Afterwards `world` contains what happened.
+    func run() {
+        do {
+            let (outcomes, received) = try world.network.runBlocking { try await live() }
+            world.judge(outcomes, received)
+            if world.network.openLinks != 0 { world.violated("\(world.network.openLinks) links left over") }
+            let timers = world.network.loop.timers.armedCount
+            if timers != 0 { world.violated("\(timers) timers left over") }
+        } catch {
+            world.violated("\(error)")
+        }
+    }
+
+    private func live() async throws -> ([ClusterCalls.Outcome], [[Frame]]) {
+        try await world.startServers()
+        let cluster = Cluster(
+            discovering: Discovery(world.lists),
+            speaking: plan.codec,
+            options: plan.clientOptions,
+            on: world.network.loops
+        ) { $0 = plan.options }
+        world.watch(cluster)
+        let calls = ClusterCalls(world: world, cluster: cluster)
+        async let watching: Void = watch(cluster)
+        async let connecting: Void? = try? cluster.connect()
+        async let discovering: Void = world.discover()
+        async let trouble: Void = world.makeTrouble(3)
+        async let moreTrouble: Void = world.makeTrouble(4)
+        async let closing: Void = closeEarly(cluster)
+        let outcomes = await withTaskGroup(of: [ClusterCalls.Outcome].self) { group in
+            for caller in 1...UInt64(12) {
+                group.addTask { await calls.calls(of: caller, 8, within: Self.time) }
+            }
+            return await group.reduce(into: []) { $0 += $1 }
+        }
+        try await discovering
+        try await trouble
+        try await moreTrouble
+        try await closing
+        world.mendEverything()
+        world.note("everything is mended")
+        if !plan.closesEarly {
+            world.listAll()
+            try await recover(cluster)
+        }
+        // Requests that were cancelled or abandoned end by themselves.
+        try await world.pass(.seconds(1))
+        for left in await cluster.leftLoads { world.violated("left over: \(left)") }
+        await close(cluster)
+        _ = await connecting
+        world.end()
+        try await watching
+        for left in await cluster.leftLoads { world.violated("left over after the end: \(left)") }
+        let hedging = cluster.hedging.withLock { ($0.requests, $0.copies) }
+        world.count("hedged", hedging.0)
+        world.count("second copies", hedging.1)
+        world.forgetCluster()
+        for server in world.servers { await server.stop() }
+        try await world.pass(.seconds(2))
+        var received: [[Frame]] = []
+        for server in world.servers { received.append(await server.received) }
+        return (outcomes, received)
+    }
+
+    // MARK: Meanwhile
+
+    /// Looks at the cluster from time to time: an ejected server gets no requests, and no call waits while a server could
+    /// take it.
+    private func watch(_ cluster: Cluster) async throws {
+        var last: Cluster.Look?
+        var stuckSince: Duration?
+        while !world.isOver {
+            try await world.pass(.milliseconds(10))
+            let look = await cluster.look()
+            world.setEjected(Set(look.ejected.values.map(\.endpoint)))
+            if let last {
+                compare(last, look)
+                if last.table === look.table, look.waiting > 0, look.hasRoom {
+                    if let stuckSince, world.now - stuckSince >= .milliseconds(100) {
+                        world.violated("\(look.waiting) calls wait since \(stuckSince) although a server has room")
+                        return
+                    }
+                    stuckSince = stuckSince ?? world.now
+                } else {
+                    stuckSince = nil
+                }
+            }
+            last = look
+        }
+    }
+
+    private func compare(_ last: Cluster.Look, _ look: Cluster.Look) {
+        if look.isPanicking, !last.isPanicking { world.count("panic") }
+        if look.waiting > 0 { world.count("waiting calls") }
+        if look.links > last.links { world.count("more links") }
+        for id in look.ejected.keys where last.ejected[id] == nil { world.count("ejection") }
+        for id in last.ejected.keys where look.ejected[id] == nil { world.count("end of an ejection") }
+        guard last.table === look.table else { return }
+        for (id, server) in look.ejected {
+            guard let before = last.ejected[id], server.inFlight > before.inFlight else { continue }
+            world.violated("\(server.endpoint) is ejected and got a request")
+        }
+    }
+
+    private func closeEarly(_ cluster: Cluster) async throws {
+        guard plan.closesEarly else { return }
+        var random = plan.random(5)
+        try await world.pass(upTo: Self.time, &random)
+        await close(cluster)
+    }
+
+    /// Closes cleanly or at once. An orderly close is limited in time, closing at once takes no time.
+    private func close(_ cluster: Cluster) async {
+        let began = world.now
+        world.note("closing")
+        if plan.closesAtOnce { await cluster.closeNow() } else { await cluster.close() }
+        let (took, limit) = (world.now - began, plan.closesAtOnce ? .zero : plan.drainTimeout)
+        if took > limit { world.violated("closing took \(took) of \(limit)") }
+        world.note("closed")
+    }
+
+    // MARK: After the faults
+
+    /// All servers that the cluster uses must serve again, and it must use all.
+    private func recover(_ cluster: Cluster) async throws {
+        let began = world.now
+        world.beginCountingReceived()
+        var missing = [Endpoint]()
+        while world.now - began < ClusterPlan.recoveryBound {
+            await withTaskGroup(of: Void.self) { group in
+                for number in 0..<min(60, 3 * plan.hosts.count) {
+                    group.addTask { _ = try? await cluster.send(ask(Bytes("recovery \(number)"))) }
+                }
+            }
+            let (used, counts) = (await cluster.usedServers, world.receivedSinceEnd)
+            let isComplete = used.count == min(plan.options.subset.map { max(1, $0) } ?? .max, plan.hosts.count)
+            let served = Set(counts.filter { $0.value > 0 }.map { plan.endpoint($0.key).endpoint })
+            missing = await cluster.expectedServers.filter { !served.contains($0) }
+            if isComplete, missing.isEmpty {
+                world.count("recovered")
+                return world.note("recovered after \(world.now - began)")
+            }
+            try await world.pass(.milliseconds(100))
+        }
+        world.violated("\(missing) did not serve within \(ClusterPlan.recoveryBound)")
+    }
+}
+
+extension ClusterWorld {
+    /// Compares the results of the callers with what the servers received.
+    func judge(_ outcomes: [ClusterCalls.Outcome], _ received: [[Frame]]) {
+        let requests = received.joined().filter { $0.kind == .request }
+        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +)
+        var bodies: Set<Bytes> = []
+        for outcome in outcomes {
+            let (name, times) = ("request \(String(outcome.body))", seen[outcome.body] ?? 0)
+            if !bodies.insert(outcome.body).inserted { violated("\(name) has two outcomes") }
+            if times > outcome.mostTries { violated("\(name) was received \(times) times") }
+            if times > 1 { count("received several times") }
+            switch outcome.result {
+            case .success(let reply):
+                count("outcome success")
+                // A message that was written may be lost with its link.
+                if outcome.isOneWay { continue }
+                if times == 0 { violated("\(name) succeeded but was never received") }
+                if reply.body != outcome.body { violated("\(name) got another response: \(reply)") }
+            case .failure(let error):
+                count("outcome \(error.code) \(error.fate)")
+                switch error.fate {
+                case .notSent: if times > 0 { violated("\(name) was received, but its caller got \(error)") }
+                case .unknown: break
+                case .answered:
+                    if times == 0 { violated("\(name) was rejected but never received") }
+                    if let response = error.response, error.code == .rejected, response.body != outcome.body {
+                        violated("\(name) got another request's error: \(response)")
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// The servers of a simulated life of a cluster, its discovery, and what has happened so far.
+final class ClusterWorld: Sendable {
+    enum Mood: String, CaseIterable { case usual, slow, failing, resetting, hanging }
+
+    private struct State {
+        var servers: [LoopbackServer] = []
+        var moods: [Mood]
+        /// The servers of the latest correct list.
+        var listed: [Int]
+        /// Since when each server has been seen ejected without a panic.
+        var ejectedSince: [String: Duration] = [:]
+        /// When each call began.
+        var began: [UInt64: Duration] = [:]
+        /// The number of requests that each server has received since the faults ended.
+        var receivedSinceEnd: [Int: Int]?
+        var isOver = false
+        var tally: [String: Int] = [:]
+        var log: [String] = []
+        var violations: [String] = []
+    }
+
+    let plan: ClusterPlan
+    let network: SimulatedNetwork
+    let lists: ClusterLists
+    private let cluster = Lock<Cluster?>(nil)
+    private let state: Lock<State>
+
+    init(_ plan: ClusterPlan, recordsTrace: Bool) {
+        self.plan = plan
+        network = SimulatedNetwork(seed: plan.seed)
+        network.recordsTrace = recordsTrace
+        lists = ClusterLists()
+        state = Lock(
+            State(moods: plan.hosts.map { _ in .usual }, listed: Array(plan.hosts.indices))
+        )
+        network.host("nowhere")
+    }
+
+    // MARK: Facts
+
+    var now: Duration { network.clock.now.offset }
+    var tally: [String: Int] { state.withLock { $0.tally } }
+    var log: [String] { state.withLock { $0.log } }
+    var violations: [String] { state.withLock { $0.violations } }
+    var servers: [LoopbackServer] { state.withLock { $0.servers } }
+    var listed: [Int] { state.withLock { $0.listed } }
+    var isOver: Bool { state.withLock { $0.isOver } }
+    var receivedSinceEnd: [Int: Int] { state.withLock { $0.receivedSinceEnd ?? [:] } }
+
+    func count(_ name: String, _ number: Int = 1) { state.withLock { $0.tally[name, default: 0] += number } }
+
+    func note(_ line: @autoclosure () -> String) {
+        guard network.recordsTrace else { return }
+        let line = "\(now): \(line())"
+        state.withLock { $0.log.append(line) }
+    }
+
+    func violated(_ what: String) {
+        note("VIOLATION: \(what)")
+        state.withLock { $0.violations.append("\(now): \(what)") }
+    }
+
+    func callBegan(_ number: UInt64) {
+        let now = now
+        state.withLock { $0.began[number] = now }
+    }
+
+    // MARK: Commands
+
+    func pass(_ time: Duration) async throws { try await network.clock.sleep(for: time) }
+
+    func pass(upTo time: Duration, _ random: inout SeededGenerator) async throws {
+        try await pass(time * Double.random(in: 0...1, using: &random))
+    }
+
+    func watch(_ cluster: Cluster) { self.cluster.withLock { $0 = cluster } }
+
+    func forgetCluster() { cluster.withLock { $0 = nil } }
+
+    func end() { state.withLock { $0.isOver = true } }
+
+    func setMood(_ mood: Mood, _ index: Int) { state.withLock { $0.moods[index] = mood } }
+
+    func setListed(_ listed: [Int]) { state.withLock { $0.listed = listed } }
+
+    func setEjected(_ ejected: Set<String>) {
+        let now = now
+        state.withLock { state in
+            for endpoint in ejected where state.ejectedSince[endpoint] == nil { state.ejectedSince[endpoint] = now }
+            state.ejectedSince = state.ejectedSince.filter { ejected.contains($0.key) }
+        }
+    }
+
+    func beginCountingReceived() { state.withLock { $0.receivedSinceEnd = [:] } }
+
+    func startServers() async throws {
+        for index in plan.hosts.indices {
+            let server = try await network.startServer(
+                at: plan.endpoint(index).endpoint,
+                speaking: plan.codec,
+                options: plan.serverOptions,
+                // The world holds its servers.
+                handler: { [weak self] in self?.reaction(of: index, to: $0) ?? .noReply }
+            )
+            state.withLock { $0.servers.append(server) }
+        }
+    }
+
+    private func reaction(of index: Int, to request: Frame) -> Reaction {
+        let mood = state.withLock { state in
+            state.receivedSinceEnd?[index, default: 0] += 1
+            return state.moods[index]
+        }
+        guard let number = SeedPlan.number(in: request.body) else { return .echo }
+        checkEjection(of: index, number)
+        if request.type == SeedCalls.oneWayType { return .noReply }
+        var random = plan.random(1000 + number)
+        let delay = Duration.microseconds(Int.random(in: 500...10_000, using: &random))
+        let isInParts = Int.random(in: 0..<6, using: &random) == 0
+        switch mood {
+        case .usual, .slow:
+            let delay = mood == .slow ? delay * 10 : delay
+            if isInParts { return .after(delay, .parts([request.body], every: delay, then: .reply(empty))) }
+            return .after(delay, .echo)
+        case .failing: return .status(ClusterPlan.failureStatus, request.body)
+        case .resetting: return .reset
+        case .hanging: return .noReply
+        }
+    }
+
+    private var empty: Frame { Frame(.response, status: 200) }
+
+    /// A request of a call that began when its server was already ejected, and that is received during the same ejection,
+    /// was sent to an ejected server.
+    private func checkEjection(of index: Int, _ number: UInt64) {
+        let endpoint = plan.endpoint(index).endpoint
+        let (since, began) = state.withLock { ($0.ejectedSince["\(endpoint)"], $0.began[number]) }
+        guard let since, let began, began > since, let cluster = cluster.withLock({ $0 }) else { return }
+        let isEjected = cluster.assumeIsolated { $0.isEjected(endpoint) }
+        if isEjected { violated("\(endpoint), ejected since \(since), received request \(number), begun at \(began)") }
+    }
+}
+
+/// A discovery whose lists and errors a test decides.
+final class ClusterLists: AsyncSequence, Sendable {
+    struct LookupFailed: Error {}
+
+    typealias Element = [ClusterEndpoint]
+
+    struct AsyncIterator: AsyncIteratorProtocol {
+        fileprivate var base: AsyncStream<[ClusterEndpoint]?>.Iterator
+
+        mutating func next() async throws -> [ClusterEndpoint]? {
+            guard let list = await base.next(isolation: #isolation) else { return nil }
+            guard let list else { throw LookupFailed() }
+            return list
+        }
+    }
+
+    private let (stream, continuation) = AsyncStream<[ClusterEndpoint]?>.makeStream()
+
+    func makeAsyncIterator() -> AsyncIterator { AsyncIterator(base: stream.makeAsyncIterator()) }
+
+    func found(_ list: [ClusterEndpoint]) { continuation.yield(.some(list)) }
+
+    func fail() { continuation.yield([ClusterEndpoint]?.none) }
+}
+
+extension Cluster {
+    /// What a simulation looks at from time to time.
+    struct Look: Sendable {
+        let table: PickTable
+        let isPanicking: Bool
+        /// The requests in flight of the servers that are ejected, outside of a panic.
+        var ejected: [UInt64: (endpoint: String, inFlight: Int)] = [:]
+        let waiting: Int
+        /// Whether a server could take a request.
+        let hasRoom: Bool
+        /// The number of links that are used.
+        let links: Int
+    }
+
+    func look() -> Look {
+        var look = Look(
+            table: picker.table,
+            isPanicking: outliers.isPanicking,
+            waiting: waiting.waitingCount,
+            hasRoom: servers.all.contains { server in
+                let inFlight = server.links.reduce(0) { $0 + $1.link.inFlight }
+                return [.serves, .servesAndIsProbed].contains(use(of: server.member.id))
+                    && server.links.contains { $0.isReady && $0.link.isReady }
+                    && inFlight < server.member.maximumInFlight
+            },
+            links: servers.all.reduce(0) { $0 + $1.links.count }
+        )
+        for server in servers.all where isEjected(server.found.endpoint) {
+            let inFlight = server.links.reduce(0) { $0 + $1.link.inFlight }
+            look.ejected[server.member.id] = ("\(server.found.endpoint)", inFlight)
+        }
+        return look
+    }
+
+    func isEjected(_ endpoint: Endpoint) -> Bool {
+        guard !outliers.isPanicking, let server = servers.all.first(where: { $0.found.endpoint == endpoint }),
+            case .ejected = outliers.state(of: server.member.id)
+        else { return false }
+        return true
+    }
+
+    /// The servers that must serve when nothing is wrong.
+    var expectedServers: [Endpoint] {
+        let local = servers.all.filter { options.zone != nil && $0.found.zone == options.zone }
+        return (local.isEmpty ? servers.all : local).map(\.found.endpoint)
+    }
+
+    var usedServers: [Endpoint] { servers.all.map(\.found.endpoint) }
+
+    /// The loads that are left when no call is under way.
+    var leftLoads: [String] {
+        let links = servers.all.flatMap { $0.links.map(\.link) } + servers.draining.values.sorted { $0.id < $1.id }
+        var left = links.filter { $0.inFlight != 0 }.map { "\($0.inFlight) requests of \($0.member.endpoint)" }
+        if waiting.waitingCount != 0 { left.append("\(waiting.waitingCount) waiting calls") }
+        return left
+    }
+}
