@@ -7,7 +7,7 @@ import TrunklineTesting
 @Suite(.simulated)
 struct ClusterTests {
     /// Runs `body` with a cluster of servers that reply with their own name.
-    private func withServers(
+    private func withSimulatedServers(
         _ count: Int,
         seed: UInt64 = 1,
         options: ClientOptions = ClientOptions(),
@@ -51,7 +51,7 @@ struct ClusterTests {
     private static let request = Request(type: 0x402, body: "hello")
 
     @Test func requestsGoToAllServers() async throws {
-        try await withServers(3) { network, cluster, servers in
+        try await withSimulatedServers(3) { network, cluster, servers in
             try await cluster.connect()
             try await network.clock.sleep(for: .seconds(1))
             let counts = try await Self.shares(of: 300, of: cluster)
@@ -61,14 +61,14 @@ struct ClusterTests {
     }
 
     @Test func theFirstRequestWaitsForAServer() async throws {
-        try await withServers(3) { _, cluster, _ in
+        try await withSimulatedServers(3) { _, cluster, _ in
             let response = try await cluster.send(Self.request)
             #expect(response.body.count == 2)
         }
     }
 
     @Test func aLostServerCostsNoUnsentRequest() async throws {
-        try await withServers(3) { network, cluster, servers in
+        try await withSimulatedServers(3) { network, cluster, servers in
             try await cluster.connect()
             try await network.clock.sleep(for: .seconds(1))
             await servers[1].kill()
@@ -85,7 +85,7 @@ struct ClusterTests {
     }
 
     @Test func aRequestWithoutAnyServerNamesTheCauseOfEach() async throws {
-        try await withServers(2) { network, cluster, servers in
+        try await withSimulatedServers(2) { network, cluster, servers in
             for server in servers { await server.kill() }
             let error = await #expect(throws: ClientError.self) {
                 try await cluster.send(Self.request, timeout: .seconds(2))
@@ -104,7 +104,7 @@ struct ClusterTests {
     /// `send` gave a request to a client, and a timeout of zero, or `close()` in the meantime, then ended the call before
     /// the load of the server was counted down and its probe ended. The error of a request that was sent said `notSent`.
     @Test func aPlainCallThatFailsLeavesNoLoadBehind() async throws {
-        try await withServers(2, answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }) {
+        try await withSimulatedServers(2, answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }) {
             network,
             cluster,
             _ in
@@ -134,7 +134,7 @@ struct ClusterTests {
     /// Each request that ended woke one waiting call. So while calls waited, there were never more requests in flight than
     /// at the beginning, although the limit grew.
     @Test func callsThatWaitUseTheRoomOfAGrowingLimit() async throws {
-        try await withServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
+        try await withSimulatedServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
             $0.adaptiveLimit = 1...100
         } _: { network, cluster, _ in
             try await cluster.connect()
@@ -151,7 +151,7 @@ struct ClusterTests {
     @Test func linksAreAddedAgainAfterIdleOnesWereClosed() async throws {
         var options = ClientOptions()
         options.requests.maximumInFlight = 1
-        try await withServers(1, options: options, answering: { _, _ in .after(.seconds(1), .echo) }) {
+        try await withSimulatedServers(1, options: options, answering: { _, _ in .after(.seconds(1), .echo) }) {
             ($0.linksPerEndpoint, $0.linkIdleTime) = (1...3, .seconds(1))
         } _: { network, cluster, _ in
             try await cluster.connect()
