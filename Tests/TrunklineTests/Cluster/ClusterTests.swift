@@ -104,7 +104,10 @@ struct ClusterTests {
     /// `send` gave a request to a client, and a timeout of zero, or `close()` in the meantime, then ended the call before
     /// the load of the server was counted down and its probe ended. The error of a request that was sent said `notSent`.
     @Test func aPlainCallThatFailsLeavesNoLoadBehind() async throws {
-        try await withSimulatedServers(2, answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }) {
+        try await withSimulatedServers(
+            2,
+            answering: { number, _ in number == 0 ? .noReply : .after(.seconds(1), .reset) }
+        ) {
             network,
             cluster,
             _ in
