@@ -419,6 +419,8 @@ extension Cluster: RequestSender {
                         switch next(&rest, after: error, on: link, from: begun) {
                         case .elsewhere: unsent.append(index)
                         case .after(let wait):
+                            // Two calls with one place in the line would replace each other, and one would never end.
+                            rest.turn = nil
                             let (request, rest) = (requests[index], rest)
                             group.addTask { (index, await self.sendAgain(request, rest, after: wait)) }
                         case .failure(let error): results[index - requests.startIndex] = .failure(error)
