@@ -303,6 +303,16 @@ struct Orders<Sender: RequestSender> {
     }
 }
 
+func subscribe(on cluster: Cluster) async throws {
+    let prices = try await cluster.subscribe(Request(type: 0x410), on: .one)
+    let alarms = try await cluster.subscribe(Request(type: 0x412), on: .all)
+    for await case .message(let push) in cluster.pushes() {
+        log("\(push.endpoint, default: "?"): \(push.body)")
+    }
+    try await prices.end(sending: Request(type: 0x411))  // goes to the server that has the subscription
+    try await alarms.end(sending: Request(type: 0x413))  // goes to all servers
+}
+
 func follow(_ cluster: Cluster) async {
     for await change in cluster.changes {
         guard case .ejected(let endpoint, let time, let reason) = change else { continue }

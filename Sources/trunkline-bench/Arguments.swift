@@ -30,7 +30,7 @@ struct Arguments {
 
     static let usage = """
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
-                               | --paths]
+                               | --cluster | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--clients N] [--pinned] [--observed] [--recorded]
                               [--clustered]
@@ -63,6 +63,7 @@ struct Arguments {
           --pushes           pushes of 64 bytes to one consumer, about 80 s
           --large            the latency of small requests while 64 MiB travel on the same connection, about 150 s
           --idle             processor time and memory of 10,000 idle connections, about 100 s
+          --cluster          a cluster of 1, 4 and 16 servers by policy, beside a client, about 2 min
           --paths            code paths without a socket, about 15 s
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
@@ -177,6 +178,8 @@ enum Report: String, CaseIterable {
     case large
     /// Idle connections.
     case idle
+    /// A cluster of several servers.
+    case cluster
     /// Code paths without a socket.
     case paths
 
@@ -197,6 +200,7 @@ enum Report: String, CaseIterable {
         case .pushes: try await PushBench(isQuick: isQuick).run()
         case .large: try await LargeBodyBench(isQuick: isQuick).run()
         case .idle: try await IdleBench(isQuick: isQuick).run()
+        case .cluster: try await ClusterBench(isQuick: isQuick).run()
         case .paths: try PathsBench(isQuick: isQuick).run()
         }
     }

@@ -1,22 +1,3 @@
-/// A request that the client repeats on every new link until ``Subscription/end()``. See
-/// ``Client/subscribe(_:timeout:)-(Request,_)``.
-public struct Subscription: Sendable {
-    /// The server's response to the first request; `nil` for a subscription without a response
-    /// (``Client/subscribe(posting:timeout:)``).
-    public let response: Response?
-    /// Its number among those of the connection; `nil` if it is not repeated.
-    let number: UInt64?
-    let connection: Connection
-
-    /// Ends the subscription, so that no further link restores it.
-    ///
-    /// This sends nothing to the server. Call this method first, and then send the protocol's request to unsubscribe.
-    /// If a planned change has already restored the subscription on the next link, that link is discarded when its
-    /// handshake is complete, and the change starts again. So the request to unsubscribe goes out on a link on which
-    /// the server knows the subscription, and no later link restores it.
-    public func end() async { if let number { await connection.forget(number) } }
-}
-
 /// Subscriptions: requests that are repeated on every new link before it is ready.
 extension Client {
     /// Sends a request and, once the server has accepted it, repeats it on every new link, before that becomes `ready`
@@ -40,7 +21,7 @@ extension Client {
         _ request: Request,
         timeout: Timeout = .default
     ) async throws(ClientError) -> Subscription {
-        try await subscribe(request, timeout, expectsResponse: true).subscription
+        try await subscribe(request, timeout, expectsResponse: true)
     }
 
     /// Sends a one-way message that subscribes, and repeats it on every new link, so that pushes continue after a
@@ -66,22 +47,20 @@ extension Client {
         timeout: Timeout = .default
     ) async throws(ClientError) -> Subscription {
         guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        return try await subscribe(request, timeout, expectsResponse: false).subscription
+        return try await subscribe(request, timeout, expectsResponse: false)
     }
 
-    nonisolated func subscribe(
+    private nonisolated func subscribe(
         _ request: Request,
         _ timeout: Timeout,
         expectsResponse: Bool
-    ) async throws(ClientError) -> (subscription: Subscription, response: Response) {
+    ) async throws(ClientError) -> Subscription {
         let first = await connection.firstLinkToBeTold
         let resolved = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
         switch passInterceptors(.subscribe, request.frame, resolved) {
         case .ended(let outcome):
             let response = try outcome.get()
-            return (
-                Subscription(response: expectsResponse ? response : nil, number: nil, connection: connection), response
-            )
+            return Subscription(expectsResponse ? response : nil, nil, of: self)
         case .sends(let frame, let options, let completion):
             let (outcome, registered) = await subscribed(Request(frame), options, toldSince: first)
             let response: Response
@@ -96,12 +75,7 @@ extension Client {
                 number = await connection.remember(Request(frame), toldSince: first, expectsResponse, isLast: true)
                     .number
             }
-            let subscription = Subscription(
-                response: expectsResponse ? response : nil,
-                number: number,
-                connection: connection
-            )
-            return (subscription, response)
+            return Subscription(expectsResponse ? response : nil, number, of: self)
         }
     }
 
@@ -137,7 +111,40 @@ extension Client {
     }
 }
 
+extension Client: SubscriptionOwner {
+    nonisolated func end(_ subscription: UInt64?) async -> [Client] {
+        if let subscription { await connection.forget(subscription) }
+        return [self]
+    }
+}
+
+/// For a cluster, which decides which of its clients has a subscription.
+extension Client {
+    /// Registers a request for every following link, unless a link is ready, which does not know it. Returns its number.
+    nonisolated func rememberIfNotReady(_ request: Request, expectsResponse: Bool) async -> UInt64? {
+        await connection.rememberIfNotReady(request, expectsResponse)
+    }
+
+    /// Ends a subscription, unless a link is ready, which knows it. Returns whether it has ended.
+    nonisolated func endIfNotReady(_ subscription: UInt64) async -> Bool {
+        await connection.forgetIfNotReady(subscription)
+    }
+}
+
 extension Connection {
+    fileprivate func rememberIfNotReady(_ request: Request, _ expectsResponse: Bool) -> UInt64? {
+        guard ready == nil else { return nil }
+        let number = memory.nextNumber()
+        memory.subscriptions[number] = (request, expectsResponse)
+        return number
+    }
+
+    fileprivate func forgetIfNotReady(_ number: UInt64) -> Bool {
+        guard ready == nil else { return false }
+        forget(number)
+        return true
+    }
+
     /// The number of the earliest link on which a request made now can go out.
     fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? memory.linksBegun + 1 }
 
@@ -168,10 +175,10 @@ extension Connection {
     fileprivate func isReady(_ session: SessionID) -> Bool { ready?.session == session }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
-    /// next request goes out on the present link.
+    /// next request goes out on the present link. In a cluster every such link does: the request goes out on none.
     fileprivate func forget(_ number: UInt64) {
         guard memory.subscriptions.removeValue(forKey: number) != nil else { return }
-        guard ready != nil, let handshaking, let handshake = handshaking.handshake,
+        guard ready != nil || options.membership != nil, let handshaking, let handshake = handshaking.handshake,
             number <= handshake.restoredThrough
         else { return }
         handshaking.handshake?.hasRestoredTooMuch = true

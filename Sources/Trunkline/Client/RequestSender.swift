@@ -86,6 +86,20 @@ public protocol RequestSender: Sendable {
 
     /// Accepts a one-way message for sending and returns, usually immediately. See ``Client/enqueue(_:timeout:)``.
     nonisolated(nonsending) func enqueue(_ request: Request, timeout: Timeout) async throws(ClientError)
+
+    /// Sends a request that subscribes, and repeats it so that pushes continue. See
+    /// ``Client/subscribe(_:timeout:)-(Request,_)``.
+    nonisolated(nonsending) func subscribe(
+        _ request: Request,
+        timeout: Timeout
+    ) async throws(ClientError) -> Subscription
+
+    /// Sends a one-way message that subscribes, and repeats it so that pushes continue. See
+    /// ``Client/subscribe(posting:timeout:)``.
+    nonisolated(nonsending) func subscribe(
+        posting request: Request,
+        timeout: Timeout
+    ) async throws(ClientError) -> Subscription
 }
 
 // MARK: - Calls with the usual options
@@ -187,6 +201,28 @@ extension RequestSender {
     ) async throws(ClientError) {
         try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
             try await client.enqueue(request, timeout: timeout)
+        }
+    }
+
+    /// Sends a request that subscribes, and repeats it so that pushes continue. See
+    /// ``Client/subscribe(_:timeout:)-(Request,_)``.
+    public nonisolated(nonsending) func subscribe(
+        _ request: Request,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
+            try await client.subscribe(request, timeout: timeout)
+        }
+    }
+
+    /// Sends a one-way message that subscribes, and repeats it so that pushes continue. See
+    /// ``Client/subscribe(posting:timeout:)``.
+    public nonisolated(nonsending) func subscribe(
+        posting request: Request,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
+            try await client.subscribe(posting: request, timeout: timeout)
         }
     }
 

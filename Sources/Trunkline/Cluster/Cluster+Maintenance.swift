@@ -66,14 +66,14 @@ extension Cluster {
         return facts
     }
 
-    /// Closes links above the lower bound that had no request for long.
+    /// Closes links above the lower bound that had no request for long, and have no subscription.
     private func closeIdleLinks() {
         let (now, idleTime) = (loop.now, max(.seconds(1), options.linkIdleTime))
         var closed: [ClusterServers.Link] = []
         for index in servers.all.indices {
             for place in servers.all[index].links.indices.reversed() {
                 let link = servers.all[index].links[place]
-                guard link.link.inFlight == 0 else {
+                guard link.link.inFlight == 0, !subscriptions.use(link.link.id) else {
                     servers.all[index].links[place].idleSince = nil
                     continue
                 }

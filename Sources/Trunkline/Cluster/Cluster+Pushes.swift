@@ -66,6 +66,9 @@ final class ClusterListeners: PushChannelOwner {
         return PushStream(channel)
     }
 
+    /// Tells every stream that pushes may be missing, because a subscription has moved to another server.
+    func noteReconnected() { for channel in state.withLock({ $0.channels }) { channel.noteReconnected() } }
+
     func resumeReading() {
         for client in state.withLock({ $0.all }) { client.commandQueue.post(.resumeReading) }
     }

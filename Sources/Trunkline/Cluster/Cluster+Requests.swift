@@ -199,7 +199,7 @@ extension Cluster: RequestSender {
     // MARK: Choosing a server
 
     /// Chooses a link for a call, and waits for one if there is none.
-    private nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
+    nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
         // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call that
         // was cancelled meanwhile takes none.
         var isWoken = false
@@ -302,13 +302,13 @@ extension Cluster: RequestSender {
     }
 
     /// Ends a request on its link.
-    fileprivate nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
+    nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
         link.end(end, from: begun, at: loop.now)
         if options.adaptiveLimit != nil { waiting.requestEnded() }
     }
 
     /// What a failed try tells about its server.
-    private nonisolated func end(of error: ClientError) -> ClusterMember.End {
+    nonisolated func end(of error: ClientError) -> ClusterMember.End {
         switch error.code {
         case .rejected:
             guard let response = error.response else { return .answered }
@@ -350,10 +350,9 @@ extension Cluster: RequestSender {
             let reason = servers.discoveryError.map { ": \("\($0)".asMessage)" } ?? ""
             return "no server was found\(reason)"
         }
-        let ready = servers.all.count(where: \.isReady)
-        return ready == 0
-            ? "none of the \(servers.all.count) servers is ready"
-            : "the \(ready) servers that are ready take no further request"
+        let (ready, count) = (servers.all.count(where: \.isReady), servers.all.count)
+        if ready == 0 { return count == 1 ? "the only server is not ready" : "none of the \(count) servers is ready" }
+        return "\(ready) of \(LogText.count(count, "server")) can be reached, but can take no further request"
     }
 
     // MARK: Many requests

@@ -89,6 +89,7 @@ extension Cluster {
         servers.draining[link.id] = nil
         servers.past.add(metrics)
         listeners.remove(link.id)
+        subscriptions.forget(link.id)
     }
 
     // MARK: Links
@@ -116,7 +117,7 @@ extension Cluster {
         let link = MemberLink(number, of: server.member, client, watch.readiness, capacity: capacity)
         servers.all[index].links.append(ClusterServers.Link(link: link))
         listeners.add(client, number, of: source)
-        client.connectSoon()
+        connect(link, isFirst: servers.all[index].links.count == 1)
     }
 
     /// The options of the client of one link.
@@ -198,6 +199,7 @@ extension Cluster {
         let table = PickTable(seats, probes: probes, localShare: localShare, options, ring, turn: old.nextTurn)
         picker.use(table)
         waiting.tableChanged(isEmpty: table.isEmpty)
+        moveSubscriptions()
         if lifecycle == .open { noteAvailability(seats.first ?? probes.first, at: now) }
     }
 

@@ -57,6 +57,7 @@ public actor Cluster {
     var lifecycle = Lifecycle.open
     var closeWaiters: [Continuation<Void>] = []
     var streams = ClusterStreams()
+    var subscriptions = ClusterSubscriptions()
 
     /// The executor of this actor: an event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -120,6 +121,7 @@ public actor Cluster {
     deinit {
         discoveryTask?.cancel()
         maintenanceTask?.cancel()
+        subscriptions.cancelMoves()
         // A waiting caller keeps the cluster alive, so only streams are left.
         listeners.close()
         var streams = streams
@@ -163,6 +165,7 @@ public actor Cluster {
     func endDiscovery() {
         discoveryTask?.cancel()
         maintenanceTask?.cancel()
+        subscriptions.cancelMoves()
     }
 }
 

@@ -13,6 +13,8 @@ public enum ClusterChange: Sendable {
     case panicEnded
     /// The discovery failed, or found no server. The last list stays in use.
     case discoveryFailed(any Error)
+    /// A server did not accept a subscription that was to move to it. It is tried again, there or elsewhere.
+    case subscriptionFailed(Endpoint, any Error)
     /// No server takes requests any more.
     case unavailable
     /// A server takes requests, for the first time (`nil`) or again after this time.
@@ -34,6 +36,7 @@ extension ClusterChange {
         case .panicBegan: "cluster.panic"
         case .panicEnded: "cluster.panic_ended"
         case .discoveryFailed: "discovery.failed"
+        case .subscriptionFailed: "subscription.failed"
         case .unavailable: "cluster.unavailable"
         case .available: "cluster.ready"
         }
@@ -55,6 +58,8 @@ extension ClusterChange {
             return [("bad", .integer(Int64(bad))), ("servers", .integer(Int64(count)))]
         case .panicEnded, .unavailable: return []
         case .discoveryFailed(let error): return [("error", .text(LogText.of(error).asMessage))]
+        case .subscriptionFailed(let endpoint, let error):
+            return [("endpoint", .text("\(endpoint)")), ("error", .text(LogText.of(error).asMessage))]
         case .available(let endpoint, let outage):
             return [("endpoint", .text("\(endpoint)"))] + (outage.map { [("outage", .seconds($0.inSeconds))] } ?? [])
         }

@@ -44,6 +44,14 @@ struct ClusterServers {
 
     func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
 
+    /// A link that is not draining.
+    func link(_ id: UInt64) -> Link? {
+        for server in all {
+            if let link = server.links.first(where: { $0.link.id == id }) { return link }
+        }
+        return nil
+    }
+
     /// Every client that is not closed, oldest first.
     var clients: [Client] {
         (all.flatMap { $0.links.map(\.link) } + draining.values).sorted { $0.id < $1.id }.map(\.client)

@@ -1,14 +1,16 @@
 /// Decides what a cluster logs: its own changes, and what its clients log. A pure value; the time is a parameter.
 ///
 /// A hundred clients do not log a hundred times: of the lines of the clients with the same event, one is written, and the
-/// others are counted until the next summary. The lines of a healthy client are left out.
+/// others are counted until the next summary. So are failures of the cluster that repeat themselves. The lines of a
+/// healthy client are left out.
 struct ClusterLogRules: Sendable {
-    /// Lines of clients with the same event that were not written.
+    /// Lines with the same event that were not written.
     private struct Repeated: Sendable {
         var level: LogRecord.Level
         /// When the next line may be written.
         var nextLine: Instant
-        var counts: [Endpoint: Int] = [:]
+        /// By server, if the event belongs to one.
+        var counts: [Endpoint?: Int] = [:]
     }
 
     private var sheet: LogSheet
@@ -32,18 +34,36 @@ struct ClusterLogRules: Sendable {
     mutating func note(_ record: LogRecord, of endpoint: Endpoint, at now: Instant) {
         if isVerbose { return sheet.add(record) }
         if Self.usual.contains(record.event) { return }
-        guard var lines = repeated[record.event] else {
-            repeated[record.event] = Repeated(level: record.level, nextLine: now.advanced(by: interval))
-            return sheet.add(record)
+        if isFirst(record.event, record.level, endpoint, at: now) { sheet.add(record) }
+    }
+
+    /// Whether a line is the first one with its event since the latest summary. Counts it otherwise.
+    private mutating func isFirst(
+        _ event: String,
+        _ level: LogRecord.Level,
+        _ endpoint: Endpoint?,
+        at now: Instant
+    ) -> Bool {
+        guard var lines = repeated[event] else {
+            repeated[event] = Repeated(level: level, nextLine: now.advanced(by: interval))
+            return true
         }
-        lines.level = max(lines.level, record.level)
+        lines.level = max(lines.level, level)
         lines.counts[endpoint, default: 0] += 1
-        repeated[record.event] = lines
+        repeated[event] = lines
+        return false
     }
 
     /// Notes a change of the cluster.
     mutating func note(_ change: ClusterChange, at now: Instant) {
         let (level, text) = Self.line(of: change)
+        let isWritten =
+            switch change {
+            case .discoveryFailed: isVerbose || isFirst(change.name, level, nil, at: now)
+            case .subscriptionFailed(let endpoint, _): isVerbose || isFirst(change.name, level, endpoint, at: now)
+            default: true
+            }
+        guard isWritten else { return }
         sheet.add(level, change.name, at: now, text, change.fields)
     }
 
@@ -69,7 +89,9 @@ struct ClusterLogRules: Sendable {
         case .panicEnded: return (.info, "at most half of the servers are left out or not ready")
         case .discoveryFailed(let error):
             return (.warning, "the discovery failed, and the last list stays in use: \(LogText.of(error))")
-        case .unavailable: return (.error, "no server takes requests")
+        case .subscriptionFailed(let endpoint, let error):
+            return (.warning, "\(endpoint) did not accept a subscription, which is tried again: \(LogText.of(error))")
+        case .unavailable: return (.warning, "no server takes requests")
         case .available(let endpoint, let outage):
             let gap = outage.map { "; there was none for \(LogText.time($0))" } ?? ""
             return (.info, "\(endpoint) takes requests\(gap)")
@@ -81,17 +103,18 @@ struct ClusterLogRules: Sendable {
         for (event, lines) in repeated.sorted(by: { $0.key < $1.key }) where isLast || lines.nextLine <= now {
             repeated[event] = nil
             if lines.counts.isEmpty { continue }
-            let counts = lines.counts.sorted { ($1.value, "\($0.key)") < ($0.value, "\($1.key)") }
-            let first = counts.prefix(8).map { $0.value == 1 ? "\($0.key)" : "\($0.key) (\($0.value))" }
-            let sum = counts.reduce(0) { $0 + $1.value }
-            let text = "\(LogText.count(sum, "more line")) of \(LogText.count(counts.count, "server")): "
-            sheet.add(
-                lines.level,
-                event,
-                at: now,
-                text + first.joined(separator: ", ") + (counts.count > 8 ? ", …" : ""),
-                [("count", .integer(Int64(sum))), ("servers", .integer(Int64(counts.count)))]
-            )
+            let sum = lines.counts.values.reduce(0, +)
+            let counts = lines.counts.compactMap { endpoint, count in endpoint.map { ("\($0)", count) } }.sorted {
+                ($1.1, $0.0) < ($0.1, $1.0)
+            }
+            var text = LogText.count(sum, "more line")
+            var fields: LogSheet.Fields = [("count", .integer(Int64(sum)))]
+            if !counts.isEmpty {
+                let first = counts.prefix(8).map { $1 == 1 ? $0 : "\($0) (\($1))" }.joined(separator: ", ")
+                text += " of \(LogText.count(counts.count, "server")): \(first)\(counts.count > 8 ? ", …" : "")"
+                fields.append(("servers", .integer(Int64(counts.count))))
+            }
+            sheet.add(lines.level, event, at: now, text, fields)
             repeated[event] = Repeated(level: lines.level, nextLine: now.advanced(by: interval))
         }
     }

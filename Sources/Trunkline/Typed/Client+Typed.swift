@@ -27,29 +27,6 @@ extension Client {
         let options = try resolved(options.retrying(Typed.retry), timeout)
         return try request.read(try await outcome(of: frame, options, as: .send).get())
     }
-
-    /// Sends a typed request and, once the server has accepted it, repeats it on every new link.
-    ///
-    /// If the response cannot be decoded, the subscription ends on the client's side and the call throws. Otherwise the
-    /// method behaves like ``Client/subscribe(_:timeout:)-(Request,_)``.
-    ///
-    /// - Parameters:
-    ///   - request: The request that subscribes.
-    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s).
-    /// - Returns: The subscription, and the decoded response to the first request.
-    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Typed,_,_)`` does.
-    public nonisolated func subscribe<Typed: TypedRequest>(
-        _ request: Typed,
-        timeout: Timeout = .default
-    ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
-        let (subscription, response) = try await subscribe(Request(request), timeout, expectsResponse: true)
-        do throws(ClientError) {
-            return (subscription, try request.read(response))
-        } catch {
-            await subscription.end()
-            throw error
-        }
-    }
 }
 
 extension Handshaker {

@@ -106,4 +106,37 @@ extension RequestSender {
         )
         return responses.read(by: request)
     }
+
+    /// Sends a typed request and, once the server has accepted it, repeats it so that pushes continue.
+    ///
+    /// If the response cannot be decoded, the subscription ends on the client's side and the call throws. Otherwise the
+    /// method behaves like ``Client/subscribe(_:timeout:)-(Request,_)``.
+    ///
+    /// - Parameters:
+    ///   - request: The request that subscribes.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Returns: The subscription, and the decoded response to the first request.
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Typed,_,_)`` does.
+    public nonisolated(nonsending) func subscribe<Typed: TypedRequest>(
+        _ request: Typed,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
+        let subscription = try await subscribe(Request(request), timeout: timeout)
+        return (subscription, try await request.read(subscription))
+    }
+}
+
+extension TypedRequest {
+    /// Decodes the response to a subscription, and ends the subscription if that fails.
+    func read(_ subscription: Subscription) async throws(ClientError) -> Reply {
+        do throws(ClientError) {
+            guard let response = subscription.response else {
+                throw ClientError(.invalidResponse, .answered, "the subscription has no response")
+            }
+            return try read(response)
+        } catch {
+            await subscription.end()
+            throw error
+        }
+    }
 }

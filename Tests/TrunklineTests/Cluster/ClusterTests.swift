@@ -20,16 +20,16 @@ struct ClusterTests {
             var servers: [LoopbackServer] = []
             for number in 0..<count {
                 servers.append(
-                    try await network.startServer(at: Endpoint(stringLiteral: "s\(number):7000"), speaking: .standard) {
+                    try await network.serve(at: Endpoint(stringLiteral: "s\(number):7000"), speaking: .standard) {
                         reaction(number, $0)
                     }
                 )
             }
-            let found = servers.map { ClusterEndpoint($0.endpoint) }
+            let found = servers.map { ClusterEndpoint(Wire.endpoint($0.endpoint)) }
             let cluster = Cluster(
                 discovering: .static(found),
                 speaking: .standard,
-                options: options,
+                options: Wire.client(options),
                 on: network.loops,
                 change
             )

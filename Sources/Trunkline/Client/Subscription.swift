@@ -1,0 +1,83 @@
+/// A request that is repeated on every new link until ``end()``, so that pushes continue. See
+/// ``Client/subscribe(_:timeout:)-(Request,_)`` and ``Cluster/subscribe(_:on:timeout:)-(Request,_,_)``.
+///
+/// It keeps the client or the cluster alive.
+public struct Subscription: Sendable {
+    /// The server's response to the first request; `nil` for a subscription without a response
+    /// (``Client/subscribe(posting:timeout:)``).
+    public let response: Response?
+    /// Its number among those of the owner; `nil` if it is not repeated.
+    let number: UInt64?
+    private let owner: any SubscriptionOwner
+
+    init(_ response: Response?, _ number: UInt64?, of owner: any SubscriptionOwner) {
+        (self.response, self.number, self.owner) = (response, number, owner)
+    }
+
+    /// Ends the subscription, so that no further link restores it.
+    ///
+    /// This sends nothing to the server; ``end(sending:timeout:)`` does. If a planned change has already restored the
+    /// subscription on the next link, that link is discarded when its handshake is complete, and the change starts again.
+    /// So a request to unsubscribe that follows goes out on a link on which the server knows the subscription, and no
+    /// later link restores it.
+    public func end() async { _ = await owner.end(number) }
+
+    /// Ends the subscription and sends the protocol's request to unsubscribe to the server that knows it, or to all of
+    /// them.
+    ///
+    /// The subscription has ended even if this throws: no further link restores it. If no server knows it, because the
+    /// cluster had just lost its link, nothing is sent.
+    ///
+    /// - Parameters:
+    ///   - request: The request to unsubscribe.
+    ///   - timeout: The time for the request. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does. If several servers know
+    ///   the subscription, the request goes to all of them, and the error is the first one.
+    public func end(sending request: Request, timeout: Timeout = .default) async throws(ClientError) {
+        try await end { client in
+            do throws(ClientError) {
+                _ = try await client.send(request, timeout: timeout)
+                return nil
+            } catch {
+                return error
+            }
+        }
+    }
+
+    /// Ends the subscription and sends the protocol's one-way message to unsubscribe to the server that knows it, or to
+    /// all of them.
+    ///
+    /// Otherwise the method behaves like ``end(sending:timeout:)``.
+    ///
+    /// - Parameters:
+    ///   - request: The message to unsubscribe.
+    ///   - timeout: The time until the message is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, as ``Client/post(_:timeout:options:)`` does.
+    public func end(posting request: Request, timeout: Timeout = .default) async throws(ClientError) {
+        try await end { client in
+            do throws(ClientError) {
+                try await client.post(request, timeout: timeout)
+                return nil
+            } catch {
+                return error
+            }
+        }
+    }
+
+    private func end(_ unsubscribe: @escaping @Sendable (Client) async -> ClientError?) async throws(ClientError) {
+        let clients = await owner.end(number)
+        let errors = await withTaskGroup { group in
+            for client in clients { group.addTask { await unsubscribe(client) } }
+            return await group.reduce(into: [ClientError]()) { errors, error in
+                if let error { errors.append(error) }
+            }
+        }
+        if let error = errors.first { throw error }
+    }
+}
+
+/// What repeats subscriptions: a client or a cluster.
+protocol SubscriptionOwner: AnyObject, Sendable {
+    /// Ends a subscription. Returns the clients whose servers may know it.
+    nonisolated func end(_ subscription: UInt64?) async -> [Client]
+}

@@ -1,0 +1,348 @@
+/// Subscriptions: requests that make servers push, repeated when links and servers change.
+extension Cluster {
+    /// Which servers of a cluster receive a subscription.
+    @nonexhaustive
+    public enum SubscriptionScope: String, Sendable, Hashable {
+        /// One server. When its link is lost, or it goes away or is removed, the subscription moves to another one.
+        case one
+        /// All servers, also those that are found later.
+        case all
+    }
+
+    /// Sends a request and, once a server has accepted it, repeats it so that pushes continue.
+    ///
+    /// - With `.one`, a server that is ready receives the request. When that server goes away, another one that is ready
+    ///   receives it at once, and the push streams of the cluster have an element `.reconnected` after that: pushes may
+    ///   be missing. If no other server is ready, the next one to be ready receives it. While a server goes away in an
+    ///   orderly way, both may push for a moment. A server that is left out keeps the subscription as long as its link is
+    ///   ready.
+    /// - With `.all`, every server that is ready receives the request, and the call returns when all of them have accepted
+    ///   it. If one of them refuses it, the call throws, and nothing is repeated. A server that is not ready yet, or is
+    ///   found later, receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
+    ///
+    /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
+    /// ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.
+    ///
+    /// - Parameters:
+    ///   - request: The request that subscribes.
+    ///   - scope: Which servers receive it.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s). Later moves have the
+    ///     default.
+    /// - Returns: The subscription, with a server's response. Keep it to end the subscription; discarding it does not end
+    ///   it.
+    /// - Throws: A ``ClientError``, as ``send(_:timeout:options:)-(Request,_,_)`` does. With `.all`, its fate covers all
+    ///   servers.
+    public nonisolated func subscribe(
+        _ request: Request,
+        on scope: SubscriptionScope,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(ClusterSubscriptions.Wanted(request: request, expectsResponse: true), scope, timeout)
+    }
+
+    /// Sends a one-way message that subscribes, and repeats it so that pushes continue.
+    ///
+    /// Otherwise the method behaves like ``subscribe(_:on:timeout:)-(Request,_,_)``, and on each server like
+    /// ``Client/subscribe(posting:timeout:)``.
+    public nonisolated func subscribe(
+        posting request: Request,
+        on scope: SubscriptionScope,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(ClusterSubscriptions.Wanted(request: request, expectsResponse: false), scope, timeout)
+    }
+
+    /// Sends a typed request and, once a server has accepted it, repeats it so that pushes continue.
+    ///
+    /// If the response cannot be decoded, the subscription ends on the cluster's side and the call throws. Otherwise the
+    /// method behaves like ``subscribe(_:on:timeout:)-(Request,_,_)``.
+    public nonisolated func subscribe<Typed: TypedRequest>(
+        _ request: Typed,
+        on scope: SubscriptionScope,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
+        let subscription = try await subscribe(Request(request), on: scope, timeout: timeout)
+        return (subscription, try await request.read(subscription))
+    }
+
+    /// Subscribes on one server. See ``subscribe(_:on:timeout:)-(Request,_,_)``.
+    public nonisolated func subscribe(
+        _ request: Request,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(request, on: .one, timeout: timeout)
+    }
+
+    /// Subscribes on one server with a one-way message. See ``subscribe(posting:on:timeout:)``.
+    public nonisolated func subscribe(
+        posting request: Request,
+        timeout: Timeout = .default
+    ) async throws(ClientError) -> Subscription {
+        try await subscribe(posting: request, on: .one, timeout: timeout)
+    }
+
+    private nonisolated func subscribe(
+        _ wanted: ClusterSubscriptions.Wanted,
+        _ scope: SubscriptionScope,
+        _ timeout: Timeout
+    ) async throws(ClientError) -> Subscription {
+        switch scope {
+        case .one: try await subscribeOnOne(wanted, timeout)
+        case .all: try await subscribeOnAll(wanted, timeout)
+        }
+    }
+
+    // MARK: One server
+
+    private nonisolated func subscribeOnOne(
+        _ wanted: ClusterSubscriptions.Wanted,
+        _ timeout: Timeout
+    ) async throws(ClientError) -> Subscription {
+        let (place, link) = try await perform(timeout: timeout) { client, timeout, _ throws(ClientError) in
+            (try await wanted.subscribe(client, timeout), client.memberNumber)
+        }
+        let number = await keep(ClusterSubscriptions.Entry(wanted, .one, [link: place], on: loop))
+        return Subscription(place.response, number, of: self)
+    }
+
+    private func keep(_ entry: ClusterSubscriptions.Entry) -> UInt64 {
+        let number = servers.nextNumber()
+        subscriptions.all[number] = entry
+        // The server may have gone away meanwhile.
+        moveSubscriptions()
+        return number
+    }
+
+    /// Begins to move the subscriptions whose server has gone away, if there is another one.
+    func moveSubscriptions() {
+        guard lifecycle == .open, !subscriptions.all.isEmpty, servers.all.contains(where: \.isReady) else { return }
+        for (number, entry) in subscriptions.all.sorted(by: { $0.key < $1.key }) {
+            guard entry.scope == .one, entry.mover == nil, !entry.isEnding, !isPlaced(entry) else { continue }
+            // Ends when a server has the subscription, when no server is ready, or when the subscription or the cluster
+            // ends, which cancels it. It does not keep the cluster alive while it waits.
+            subscriptions.all[number]?.mover = Task(executorPreference: loop.taskExecutor) { [weak self, loop] in
+                let backoff = Backoff(base: .seconds(1))
+                var round = 0
+                while await self?.tryToMove(number) == false {
+                    await entry.retry.wait(until: loop.now.advanced(by: backoff.ceiling(round: round)))
+                    round += 1
+                }
+            }
+        }
+    }
+
+    /// Whether the link that has a subscription is ready.
+    private func isPlaced(_ entry: ClusterSubscriptions.Entry) -> Bool {
+        entry.places.keys.contains { servers.link($0)?.isReady == true }
+    }
+
+    /// Moves a subscription to a server that is ready. Returns whether there is nothing left to do, until the next change
+    /// of the servers.
+    private func tryToMove(_ number: UInt64) async -> Bool {
+        while true {
+            guard lifecycle == .open, let entry = subscriptions.all[number], !entry.isEnding, !isPlaced(entry),
+                servers.all.contains(where: \.isReady)
+            else {
+                subscriptions.all[number]?.mover = nil
+                return true
+            }
+            if let (id, place) = entry.places.first {
+                // A client that has its link again has repeated the subscription.
+                if let link = servers.link(id)?.link, let number = place.number,
+                    await !link.client.endIfNotReady(number)
+                {
+                    subscriptions.all[number]?.mover = nil
+                    return true
+                }
+                subscriptions.all[number]?.places = [:]
+                continue
+            }
+            let began = loop.now
+            guard let link = picker.pick(PickTable.Wish(now: began)) else { return false }
+            do throws(ClientError) {
+                let place = try await entry.wanted.subscribe(link.client, .default)
+                end(.answered, on: link, from: began)
+                subscriptions.all[number]?.places = [link.id: place]
+                listeners.noteReconnected()
+            } catch {
+                end(end(of: error), on: link, from: began)
+                if error.fate == .notSent, !link.isReady { continue }
+                if !Task.isCancelled { tell(.subscriptionFailed(link.member.endpoint, error)) }
+                return false
+            }
+        }
+    }
+
+    // MARK: All servers
+
+    private nonisolated func subscribeOnAll(
+        _ wanted: ClusterSubscriptions.Wanted,
+        _ timeout: Timeout
+    ) async throws(ClientError) -> Subscription {
+        var call = try call(timeout, CallOptions(), at: loop.now)
+        while true {
+            // Only waits: no request begins.
+            let first = try await nextLink(for: &call)
+            end(.notSent, on: first, from: loop.now)
+            let (number, links) = await beginOnAll(wanted)
+            let outcomes = await withTaskGroup { [call] group in
+                for link in links { group.addTask { await self.subscribe(number, wanted, on: link, within: call) } }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            var (response, accepted, failure): (Response?, Int, ClientError?) = (nil, 0, nil)
+            for outcome in outcomes {
+                switch outcome {
+                case .accepted(let answer): (response, accepted) = (response ?? answer, accepted + 1)
+                case .later: break
+                case .failed(let error): failure = failure ?? error
+                }
+            }
+            if failure == nil, accepted > 0 { return Subscription(response, number, of: self) }
+            _ = await end(number)
+            // Otherwise all links were lost meanwhile: the next ones have a response.
+            if let failure { throw accepted > 0 ? failure.after(.answered) : failure }
+        }
+    }
+
+    /// Registers a subscription on all servers. Returns its number and a link to each server.
+    private func beginOnAll(_ wanted: ClusterSubscriptions.Wanted) -> (UInt64, [MemberLink]) {
+        (keep(ClusterSubscriptions.Entry(wanted, .all, [:], on: loop)), servers.all.compactMap { $0.links.first?.link })
+    }
+
+    private enum Acceptance: Sendable {
+        case accepted(Response?)
+        /// The server was not ready. It receives the request in its next handshake.
+        case later
+        case failed(ClientError)
+    }
+
+    private nonisolated func subscribe(
+        _ number: UInt64,
+        _ wanted: ClusterSubscriptions.Wanted,
+        on link: MemberLink,
+        within call: ClusterCall
+    ) async -> Acceptance {
+        while true {
+            if await registerIfNotReady(number, wanted, on: link) { return .later }
+            do throws(ClientError) {
+                let place = try await wanted.subscribe(link.client, call.timeLeft(at: loop.now))
+                await add(place, of: link.id, to: number)
+                return .accepted(place.response)
+            } catch {
+                switch error.code {
+                // The link was lost: the next one receives the request. Or the server was removed.
+                case .connectionLost, .unavailable: await Task.yield()
+                case .closed: return .later
+                default: return .failed(error)
+                }
+            }
+        }
+    }
+
+    /// Registers a subscription with a client for its next link. Returns false if a link is ready.
+    private nonisolated func registerIfNotReady(
+        _ number: UInt64,
+        _ wanted: ClusterSubscriptions.Wanted,
+        on link: MemberLink
+    ) async -> Bool {
+        let client = link.client
+        guard
+            let registered = await client.rememberIfNotReady(wanted.request, expectsResponse: wanted.expectsResponse)
+        else { return false }
+        await add(Subscription(nil, registered, of: client), of: link.id, to: number)
+        return true
+    }
+
+    /// Notes that a client has a subscription, which may have ended meanwhile.
+    private func add(_ place: Subscription, of link: UInt64, to number: UInt64) async {
+        guard subscriptions.all[number] != nil else { return await place.end() }
+        subscriptions.all[number]?.places[link] = place
+    }
+
+    /// Connects the client of a new server, after it knows the subscriptions on all servers.
+    func connect(_ link: MemberLink, isFirst: Bool) {
+        let wanted = isFirst ? subscriptions.all.filter { $0.value.scope == .all }.sorted { $0.key < $1.key } : []
+        guard !wanted.isEmpty else { return link.client.connectSoon() }
+        // Takes two steps on the event loop of the client, which it does not keep alive longer than its server.
+        Task(executorPreference: loop.taskExecutor) {
+            for (number, entry) in wanted { _ = await self.registerIfNotReady(number, entry.wanted, on: link) }
+            link.client.connectSoon()
+        }
+    }
+}
+
+/// Ends of subscriptions.
+extension Cluster: SubscriptionOwner {
+    nonisolated func end(_ subscription: UInt64?) async -> [Client] {
+        guard let subscription else { return [] }
+        return await endKept(subscription)
+    }
+
+    private func endKept(_ number: UInt64) async -> [Client] {
+        subscriptions.all[number]?.isEnding = true
+        subscriptions.all[number]?.retry.ring()
+        // A move under way comes to its end: afterwards it is known which server has the subscription.
+        await subscriptions.all[number]?.mover?.value
+        guard let entry = subscriptions.all.removeValue(forKey: number) else { return [] }
+        var clients: [Client] = []
+        for (link, place) in entry.places.sorted(by: { $0.key < $1.key }) {
+            await place.end()
+            if let link = servers.link(link), link.isReady { clients.append(link.link.client) }
+        }
+        return clients
+    }
+}
+
+/// The subscriptions of a cluster.
+struct ClusterSubscriptions {
+    /// The request that subscribes.
+    struct Wanted: Sendable {
+        let request: Request
+        let expectsResponse: Bool
+
+        func subscribe(_ client: Client, _ timeout: Timeout) async throws(ClientError) -> Subscription {
+            try await expectsResponse
+                ? client.subscribe(request, timeout: timeout)
+                : client.subscribe(posting: request, timeout: timeout)
+        }
+    }
+
+    struct Entry {
+        let wanted: Wanted
+        let scope: Cluster.SubscriptionScope
+        /// The subscriptions of the clients, by link.
+        var places: [UInt64: Subscription]
+        /// Moves it to another server.
+        var mover: Task<Void, Never>?
+        /// Rung to end the wait between two moves that fail.
+        let retry: Alarm
+        /// Whether it is ended while a move is under way.
+        var isEnding = false
+
+        init(
+            _ wanted: Wanted,
+            _ scope: Cluster.SubscriptionScope,
+            _ places: [UInt64: Subscription],
+            on loop: any EventLoop
+        ) {
+            (self.wanted, self.scope, self.places) = (wanted, scope, places)
+            retry = Alarm(on: loop)
+        }
+    }
+
+    /// By their numbers.
+    var all: [UInt64: Entry] = [:]
+
+    /// Whether a link has a subscription.
+    func use(_ link: UInt64) -> Bool { all.values.contains { $0.places[link] != nil } }
+
+    /// Forgets a link that is closed.
+    mutating func forget(_ link: UInt64) { for number in all.keys { all[number]?.places[link] = nil } }
+
+    func cancelMoves() { for entry in all.values { entry.mover?.cancel() } }
+}
+
+extension Client {
+    /// The number of this client in its cluster.
+    fileprivate nonisolated var memberNumber: UInt64 { connection.options.membership?.client ?? 0 }
+}
