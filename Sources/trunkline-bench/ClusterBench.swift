@@ -87,7 +87,11 @@ struct ClusterBench {
         let loops = EventLoops(count: row.loops)
         guard let policy = row.policy else {
             let client = Client(to: endpoints[0], speaking: .standard, on: loops)
-            return try await measure { _, request in try await client.send(request) } end: { await client.close() }
+            return try await measure { _, request in
+                try await client.send(request)
+            } end: {
+                await client.close()
+            }
         }
         let cluster = Cluster(
             discovering: .static(endpoints.map { ClusterEndpoint($0) }),
@@ -106,7 +110,11 @@ struct ClusterBench {
                 await cluster.close()
             }
         }
-        return try await measure { _, request in try await cluster.send(request) } end: { await cluster.close() }
+        return try await measure { _, request in
+            try await cluster.send(request)
+        } end: {
+            await cluster.close()
+        }
     }
 
     private func measure(

@@ -213,7 +213,12 @@ extension Cluster: RequestSender {
             if Task.isCancelled { throw failed(call, .cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
-            let wish = PickTable.Wish(now: now, key: call.key, excluded: call.avoided + call.tried, isLarge: call.isLarge)
+            let wish = PickTable.Wish(
+                now: now,
+                key: call.key,
+                excluded: call.avoided + call.tried,
+                isLarge: call.isLarge
+            )
             if let link = picker.pick(wish) {
                 if let trace = call.trace { trace.withLock { $0 = link.member.id } }
                 call.timelines?.begin(on: link.member)

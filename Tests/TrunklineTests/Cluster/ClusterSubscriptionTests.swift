@@ -59,7 +59,9 @@ struct ClusterSubscriptionTests {
             var servers: [LoopbackServer] = []
             for number in 0..<count {
                 let push = Reaction.push(Frame(.push, type: 2, body: Bytes("s\(number)")))
-                let pushes = Reaction.sequence([.status(200, Self.subscribe.body), push] + (0..<300).map { _ in .after(.seconds(1), push) })
+                let pushes = Reaction.sequence(
+                    [.status(200, Self.subscribe.body), push] + (0..<300).map { _ in .after(.seconds(1), push) }
+                )
                 servers.append(
                     try await network.startServer(at: Setting.endpoint(number), speaking: SeedCodec.strict) { frame in
                         if frame.type != Self.subscribe.type { return .status(200) }
@@ -133,7 +135,9 @@ struct ClusterSubscriptionTests {
             try await setting.servers[first].resumeAccepting()
             let back = setting.now
             try await setting.pass(10)
-            #expect(setting.holder(since: back) == second && setting.received.counts(since: back).values.first ?? 0 >= 9)
+            #expect(
+                setting.holder(since: back) == second && setting.received.counts(since: back).values.first ?? 0 >= 9
+            )
             try await subscription.end(sending: Self.unsubscribe)
             #expect(await setting.requests(101)[second] == 1)
             #expect(await setting.requests(101).reduce(0, +) == 1)
@@ -284,7 +288,8 @@ struct ClusterSubscriptionTests {
     }
 
     /// Subscribes, again if it is not known whether the server has received the request.
-    private static func subscribed(_ setting: Setting, _ scope: Cluster.SubscriptionScope) async throws -> Subscription {
+    private static func subscribed(_ setting: Setting, _ scope: Cluster.SubscriptionScope) async throws -> Subscription
+    {
         while true {
             do throws(ClientError) {
                 return try await setting.cluster.subscribe(subscribe, on: scope)
