@@ -15,11 +15,16 @@
         /// Starts dnsmasq with the records that `options` describe, and those of `addHosts`.
         static func start(_ options: [String]) async throws -> Dnsmasq {
             try await ServerProcess.atFreePort { port in
-                let process = try await ServerProcess("dnsmasq", sign: "pid") { socketPath in
+                // dnsmasq closes every descriptor that it inherits. Foundation takes that for its end, and waits for it in
+                // the thread that notices the ends of all processes. So it is the child of a shell, and ends with it.
+                let process = try await ServerProcess("sh", sign: "pid") { socketPath in
                     let hosts = "\(socketPath.dropLast())hosts"
                     try FileManager.default.createDirectory(atPath: hosts, withIntermediateDirectories: true)
                     return [
-                        "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
+                        "-c", "setpriv --pdeathsig KILL dnsmasq \"$@\" & wait", "sh",
+                        // A change of the user or group would undo `--pdeathsig`.
+                        "--user=root", "--group=root",
+                        "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
                         "--port=\(port)", "--listen-address=127.0.0.1", "--bind-interfaces", "--local=/test/",
                         "--pid-file=\(socketPath.dropLast())pid", "--hostsdir=\(hosts)",
                     ] + options
