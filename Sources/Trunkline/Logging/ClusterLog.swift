@@ -1,8 +1,8 @@
 /// Decides what a cluster logs: its own changes, and what its clients log. A pure value; the time is a parameter.
 ///
 /// A hundred clients do not log a hundred times: of the lines of the clients with the same event, one is written, and the
-/// others are counted until the next summary. So are failures of the cluster that repeat themselves. The lines of a
-/// healthy client are left out.
+/// others are counted until the next summary. So are failures of the cluster that repeat themselves, and short outages:
+/// proxies that close idle links close all of them at the same time. The lines of a healthy client are left out.
 struct ClusterLogRules: Sendable {
     /// Lines with the same event that were not written.
     private struct Repeated: Sendable {
@@ -17,6 +17,11 @@ struct ClusterLogRules: Sendable {
     private let interval: Duration
     private let isVerbose: Bool
     private var repeated: [String: Repeated] = [:]
+    /// By event, outages that have begun and have no line, because another one had a line lately.
+    private var unwritten: [String: (outage: ClusterChange, begin: Instant)] = [:]
+
+    /// How long an outage lasts that has lines of its own, however many there are.
+    private static let longOutage = Duration.seconds(1)
 
     /// Lines of a healthy client.
     private static let usual: Set<String> = [
@@ -61,10 +66,16 @@ struct ClusterLogRules: Sendable {
             switch change {
             case .discoveryFailed: isVerbose || isFirst(change.name, level, nil, at: now)
             case .subscriptionFailed(let endpoint, _): isVerbose || isFirst(change.name, level, endpoint, at: now)
+            case .unavailable, .panicBegan: isVerbose || isFirst(change.name, level, nil, at: now)
+            case .available: unwritten.removeValue(forKey: ClusterChange.unavailable.name) == nil
+            case .panicEnded: unwritten.removeValue(forKey: ClusterChange.panicBegan(bad: 0, of: 0).name) == nil
             default: true
             }
-        guard isWritten else { return }
-        sheet.add(level, change.name, at: now, text, change.fields)
+        if isWritten { return sheet.add(level, change.name, at: now, text, change.fields) }
+        switch change {
+        case .unavailable, .panicBegan: unwritten[change.name] = (change, now)
+        default: break
+        }
     }
 
     /// The level and the text of a change.
@@ -98,8 +109,20 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// Writes the summaries that are due.
+    /// Writes the lines of outages that last, which are not counted then.
+    private mutating func writeLongOutages(at now: Instant, isLast: Bool) {
+        for (event, (outage, begin)) in unwritten.sorted(by: { $0.key < $1.key })
+        where isLast || begin.advanced(by: Self.longOutage) <= now {
+            unwritten[event] = nil
+            if let count = repeated[event]?.counts[nil] { repeated[event]?.counts[nil] = count > 1 ? count - 1 : nil }
+            let (level, text) = Self.line(of: outage)
+            sheet.add(level, event, at: now, text, outage.fields)
+        }
+    }
+
+    /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
+        writeLongOutages(at: now, isLast: isLast)
         for (event, lines) in repeated.sorted(by: { $0.key < $1.key }) where isLast || lines.nextLine <= now {
             repeated[event] = nil
             if lines.counts.isEmpty { continue }
@@ -120,7 +143,10 @@ struct ClusterLogRules: Sendable {
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
-    var nextFlush: Instant? { repeated.values.lazy.map(\.nextLine).min() }
+    var nextFlush: Instant? {
+        let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
+        return (repeated.values.map(\.nextLine) + outages).min()
+    }
 
     mutating func close(_ metrics: Cluster.Metrics, at now: Instant) {
         flush(at: now, isLast: true)

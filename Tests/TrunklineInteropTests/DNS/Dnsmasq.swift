@@ -1,5 +1,5 @@
 #if canImport(Glibc)
-    import Glibc
+    import Foundation
     import Testing
 
     @testable import Trunkline
@@ -12,14 +12,21 @@
         nonisolated(unsafe) private let process: ServerProcess
         private let port: UInt16
 
-        /// Starts dnsmasq with the records that `options` describe.
+        /// Starts dnsmasq with the records that `options` describe, and those of `addHosts`.
         static func start(_ options: [String]) async throws -> Dnsmasq {
             try await ServerProcess.atFreePort { port in
-                let process = try await ServerProcess("dnsmasq", sign: "pid") { socketPath in
-                    [
-                        "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
+                // dnsmasq closes every descriptor that it inherits. Foundation takes that for its end, and waits for it in
+                // the thread that notices the ends of all processes. So it is the child of a shell, and ends with it.
+                let process = try await ServerProcess("sh", sign: "pid") { socketPath in
+                    let hosts = "\(socketPath.dropLast())hosts"
+                    try FileManager.default.createDirectory(atPath: hosts, withIntermediateDirectories: true)
+                    return [
+                        "-c", "setpriv --pdeathsig KILL dnsmasq \"$@\" & wait", "sh",
+                        // A change of the user or group would undo `--pdeathsig`.
+                        "--user=root", "--group=root",
+                        "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
                         "--port=\(port)", "--listen-address=127.0.0.1", "--bind-interfaces", "--local=/test/",
-                        "--pid-file=\(socketPath.dropLast())pid",
+                        "--pid-file=\(socketPath.dropLast())pid", "--hostsdir=\(hosts)",
                     ] + options
                 }
                 return Dnsmasq(process, port)
@@ -29,6 +36,13 @@
         private init(_ process: ServerProcess, _ port: UInt16) { unsafe (self.process, self.port) = (process, port) }
 
         func stop() { unsafe process.stop() }
+
+        /// Adds addresses to a name while the server runs. The server notices a new file soon afterwards.
+        func addHosts(_ addresses: [String], of name: String) throws {
+            let file = unsafe process.directory.appendingPathComponent("hosts/\(UUID().uuidString)")
+            let lines = addresses.map { "\($0) \(name)\n" }
+            try Data(lines.joined().utf8).write(to: file)
+        }
 
         /// Whether the server is installed, and the state of the resolver has a known format.
         static var isAvailable: Bool { MemoryLayout<Int>.size == 8 && ServerProcess.isAvailable("dnsmasq") }

@@ -134,5 +134,101 @@
                 }
             }
         }
+
+        // MARK: A list that changes
+
+        /// The answer changes from three to six addresses. The cluster asks again when a link is lost, but at least 5 s
+        /// after the last answer. Otherwise it asks again after 24 s to 36 s.
+        @Test(.enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed"))
+        func aClusterUsesServersThatAppearUnderLoad() async throws {
+            let addresses = (2...7).map { "127.0.0.\($0)" }
+            let (redis, port) = try await ServerProcess.atFreePort { port in
+                var servers: [ServerProcess] = []
+                for address in addresses { servers.append(try await Self.redis(address, port)) }
+                return (servers, port)
+            }
+            defer { for server in redis { server.stop() } }
+            let server = try await Dnsmasq.start([])
+            defer { server.stop() }
+            try server.addHosts(Array(addresses[..<3]), of: "redis.test")
+            let discovery = Discovery.dns("redis.test", port: port)
+            try await withCluster(discovering: discovery, speaking: RESPCodec(version: 2), on: server.loops) {
+                try await Self.waitForServers(3, in: $0)
+                let before = try await Self.homes(in: $0)
+                #expect(Set(before.values) == Set(addresses[..<3]))
+                let began = ContinuousClock.now
+                try await Self.whileCallersRead($0) { seen in
+                    try server.addHosts(Array(addresses[3...]), of: "redis.test")
+                    await redis[0].kill()
+                    try await redis[0].start()
+                    while seen.withLock({ $0.count }) < 6 { try await Task.sleep(for: .milliseconds(10)) }
+                }
+                print("Cluster by DNS: six servers took requests after \(milliseconds(.now - began))")
+                try await Self.waitForServers(6, in: $0)
+                let after = try await Self.homes(in: $0)
+                let moved = before.filter { after[$0.key] != $0.value }
+                #expect(moved.keys.allSatisfy { addresses[3...].contains(after[$0] ?? "") })
+                print("Cluster by DNS: \(moved.count) of \(before.count) keys moved")
+                // Half of them, on average. The shares of six servers differ by about 8 %.
+                #expect(Set(after.values) == Set(addresses) && moved.count < before.count * 3 / 4)
+            }
+        }
+
+        private static func redis(_ address: String, _ port: UInt16) async throws -> ServerProcess {
+            try await ServerProcess("redis-server") { socketPath in
+                [
+                    "--bind", address, "--port", "\(port)", "--unixsocket", socketPath, "--save", "", "--appendonly",
+                    "no", "--protected-mode", "no", "--loglevel", "warning", "--logfile", "\(socketPath.dropLast())log",
+                ]
+            }
+        }
+
+        /// The address of the server that answers.
+        private static func address(
+            in cluster: Cluster,
+            key: RoutingKey? = nil
+        ) async throws(ClientError) -> String {
+            let options = CallOptions(timeout: .after(.seconds(60)), retry: .idempotent(tries: 10), key: key)
+            let reply = try await cluster.send(Command("CONFIG", "GET", "bind"), options: options)
+            return reply.elements.last?.text ?? ""
+        }
+
+        private static func waitForServers(_ count: Int, in cluster: Cluster) async throws {
+            try await cluster.connect()
+            while await cluster.metrics.servers.count(where: { $0.state == .serving }) < count {
+                try await Task.sleep(for: .milliseconds(10))
+            }
+        }
+
+        /// The address of the server of each of 300 keys. No other requests are in flight, so no server has more than
+        /// its share.
+        private static func homes(in cluster: Cluster) async throws -> [String: String] {
+            var homes: [String: String] = [:]
+            for number in 0..<300 {
+                homes["key-\(number)"] = try await address(in: cluster, key: RoutingKey("key-\(number)"))
+            }
+            return homes
+        }
+
+        /// Runs `body` while callers send requests, and tells it the addresses of the servers that have answered.
+        private static func whileCallersRead(
+            _ cluster: Cluster,
+            _ body: nonisolated(nonsending) (Lock<Set<String>>) async throws -> Void
+        ) async throws {
+            let (seen, isOver) = (Lock(Set<String>()), Lock(false))
+            try await withThrowingTaskGroup { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        while !isOver.withLock({ $0 }) {
+                            let address = try await address(in: cluster)
+                            seen.withLock { _ = $0.insert(address) }
+                            try await Task.sleep(for: .milliseconds(5))
+                        }
+                    }
+                }
+                defer { isOver.withLock { $0 = true } }
+                try await body(seen)
+            }
+        }
     }
 #endif
