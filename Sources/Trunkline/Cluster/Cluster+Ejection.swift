@@ -23,11 +23,11 @@ extension Cluster {
         change { $0.noteFailuresInARow(member, count: count, at: $1, using: &$2) }
     }
 
-    func probeBegan(_ member: UInt64) { change { outliers, _, _ in outliers.probeBegan(member) } }
-
     /// - Parameter succeeded: Whether the probe succeeded; `nil` if it ended without an outcome.
     func probeEnded(_ member: UInt64, _ succeeded: Bool?) {
         change { outliers, now, generator in
+            // Told only now: a fact of its own could arrive after that of the end, if another thread tells that.
+            _ = outliers.probeBegan(member)
             guard let succeeded else { return outliers.probeCancelled(member) }
             return outliers.probeEnded(member, succeeded: succeeded, at: now, using: &generator)
         }

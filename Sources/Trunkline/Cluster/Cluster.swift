@@ -184,7 +184,6 @@ extension Cluster: LoopActor {
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)
-        case .probeBegan(let member): probeBegan(member)
         case .probeEnded(let member, let succeeded): probeEnded(member, succeeded)
         case .isFull(let member, let isLarge): addLink(to: member, isLarge: isLarge)
         }

@@ -12,8 +12,6 @@ enum ClusterFact: Sendable {
     case linkEnded(member: UInt64, DisconnectReport)
     /// A server has failed this many times in a row.
     case failedInARow(UInt64, Int)
-    /// A request was chosen as the probe of an ejected server.
-    case probeBegan(UInt64)
     /// The probe of an ejected server has ended, perhaps without an outcome.
     case probeEnded(UInt64, Bool?)
     /// All links of a server for ordinary requests are at their limit, or all those for large ones are in use.

@@ -84,7 +84,6 @@ final class ClusterMember: Sendable {
     func takeProbe() -> Bool {
         guard mayProbe.load(ordering: .relaxed), mayProbe.exchange(false, ordering: .acquiring) else { return false }
         isProbed.store(true, ordering: .relaxed)
-        facts.tell(.probeBegan(id))
         return true
     }
 

@@ -157,7 +157,10 @@ struct ClusterLife {
             }
             try await world.pass(.milliseconds(100))
         }
-        world.violated("\(missing) did not serve within \(ClusterPlan.recoveryBound)")
+        let states = await cluster.metrics.servers.filter { missing.contains($0.endpoint) }.map {
+            "\($0.endpoint): \($0.state), \($0.inFlight) of \($0.links) links in flight, average \($0.averageLatency)"
+        }
+        world.violated("did not serve within \(ClusterPlan.recoveryBound): \(states)")
     }
 }
 

@@ -190,10 +190,10 @@ extension Cluster {
             isPanicking: outliers.isPanicking,
             waiting: waiting.waitingCount,
             hasRoom: servers.all.contains { server in
-                let inFlight = server.links.reduce(0) { $0 + $1.link.inFlight }
+                let links = server.links.filter { !$0.link.isLarge }
                 return [.serves, .servesAndIsProbed].contains(use(of: server.member.id))
-                    && server.links.contains { $0.isReady && $0.link.isReady }
-                    && inFlight < server.member.maximumInFlight
+                    && links.contains { $0.isReady && $0.link.isReady }
+                    && links.reduce(0) { $0 + $1.link.inFlight } < server.member.maximumInFlight
             },
             links: servers.all.reduce(0) { $0 + $1.links.count }
         )
