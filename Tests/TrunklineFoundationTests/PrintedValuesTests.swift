@@ -259,7 +259,7 @@ private let secret = "s3cr3t-T0k3n"
         "TLSCertificate",
         "TLSFailure", "TLSSession", "TLSVersion", "Timeout", "TransportError", "TransportError.Code",
         "UnknownContentType", "HTTPTunnel.Metrics", "HTTPTunnel.Policy", "HTTPTunnel.Route", "HTTPGateway.Metrics",
-        "HTTPGateway.Options", "HTTPOrigin", "HTTP1Request.Method", "ClientSnapshot", "PrometheusText",
+        "HTTPGateway.Options", "HTTPOrigin", "HTTP1Request.Method", "ClientSnapshot", "ClusterSnapshot", "PrometheusText",
         "CodecConformance.Report", "CodecConformance.Side", "CodecConformance.Violation",
         "LoopbackServer.WaitError.Reason", "NameAnswer", "NetworkConditions", "SimulatedClock",
         "SimulatedClock.Instant", "SimulationError", "SimulationLimits", "TestAuthority.Usage",
