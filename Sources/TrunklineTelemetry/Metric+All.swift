@@ -288,7 +288,8 @@ extension Metric {
             by: ["trunkline.server.state"],
             "Servers that the cluster uses, by state"
         ) { metrics in states(of: metrics.servers).map { ([$0.name], .integer($0.count)) } },
-        Metric(cluster: "trunkline.cluster.calls.waiting", .gauge, "{call}", "Calls that wait for a server") { metrics in
+        Metric(cluster: "trunkline.cluster.calls.waiting", .gauge, "{call}", "Calls that wait for a server") {
+            metrics in
             [([], .integer(metrics.waiting))]
         },
         Metric(

@@ -122,7 +122,10 @@ struct MetricsMergeTests {
         let table = Self.table(of: metrics)
         for property in Self.properties(of: metrics) {
             let values = table.filter { $0.key == property || $0.key.hasPrefix("\(property)[") }.values
-            #expect(!values.isEmpty && !values.contains(.count(0)) && !values.contains(.durations(0, .zero)), "\(property)")
+            #expect(
+                !values.isEmpty && !values.contains(.count(0)) && !values.contains(.durations(0, .zero)),
+                "\(property)"
+            )
         }
         #expect(table.count > 45)
     }
