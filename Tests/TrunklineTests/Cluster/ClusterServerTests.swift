@@ -131,7 +131,11 @@ struct ClusterServerTests {
                 }
             }
             for _ in 0..<3 {
-                let calls = (0..<8).map { _ in cluster.start(Self.request) }
+                var calls: [PendingRequest<Response>] = []
+                for _ in 0..<8 {
+                    calls.append(cluster.start(Self.request))
+                    try await network.clock.sleep(for: .milliseconds(50))
+                }
                 try await watch(for: 10)
                 for call in calls { _ = try await call.value }
                 try await watch(for: 20)
