@@ -291,6 +291,11 @@ func sendByKey(_ cluster: Cluster, _ request: Request, customer: Int) async thro
     _ = cluster.stream(request, options: CallOptions(key: RoutingKey(customer)))
 }
 
+func sendLarge(_ cluster: Cluster, _ export: Request) async throws {
+    let report = try await cluster.send(export, options: CallOptions(timeout: .seconds(60), isLarge: true))
+    _ = report
+}
+
 func sendHedged(_ cluster: Cluster, _ request: Request) async throws {
     _ = try await cluster.send(request, hedge: .after(percentile: 0.95))
 }

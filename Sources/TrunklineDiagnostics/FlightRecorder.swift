@@ -270,3 +270,19 @@ extension ClientDiagnostics {
         }
     }
 }
+
+extension ClusterDiagnostics {
+    /// What the flight recorders hold at present, one of each link that is not closed, oldest first; empty without
+    /// `options.recorder`.
+    ///
+    /// Each link has a recorder of its own, with the memory that its options name. See ``ClientDiagnostics/recording``.
+    public var recordings: [Recording] {
+        get async {
+            var recordings: [Recording] = []
+            for (_, client) in await clients {
+                if let recording = await client.diagnostics.recording { recordings.append(recording) }
+            }
+            return recordings
+        }
+    }
+}

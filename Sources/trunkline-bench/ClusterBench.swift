@@ -37,14 +37,15 @@ struct ClusterBench {
     }
 
     /// Measures everything and returns the table.
-    func run() async throws -> String {
-        let servers = try (0..<16).map { _ in try ChildProcess(["serve"]) }
-        defer { for server in servers { server.finish(killing: true) } }
-        let ports = try servers.map { server in
-            guard let port = UInt16(server.readLine()) else { throw BenchError("an echo server did not start") }
-            return port
+    func run() async throws -> String { try await run([]) }
+
+    /// Starts one server after the other, and measures when there are 16.
+    private func run(_ ports: [UInt16]) async throws -> String {
+        guard ports.count < 16 else { return try await table(ports) }
+        return try await ChildProcess.withServer("serve") { line in
+            guard let port = UInt16(line) else { throw BenchError("an echo server did not start") }
+            return try await run(ports + [port])
         }
-        return try await table(ports)
     }
 
     private func table(_ ports: [UInt16]) async throws -> String {
@@ -86,7 +87,11 @@ struct ClusterBench {
         let loops = EventLoops(count: row.loops)
         guard let policy = row.policy else {
             let client = Client(to: endpoints[0], speaking: .standard, on: loops)
-            return try await measure { _, request in try await client.send(request) } end: { await client.close() }
+            return try await measure { _, request in
+                try await client.send(request)
+            } end: {
+                await client.close()
+            }
         }
         let cluster = Cluster(
             discovering: .static(endpoints.map { ClusterEndpoint($0) }),
@@ -105,7 +110,11 @@ struct ClusterBench {
                 await cluster.close()
             }
         }
-        return try await measure { _, request in try await cluster.send(request) } end: { await cluster.close() }
+        return try await measure { _, request in
+            try await cluster.send(request)
+        } end: {
+            await cluster.close()
+        }
     }
 
     private func measure(

@@ -13,6 +13,7 @@ struct ClusterValueTests {
     static let cases = [
         option("ClusterOptions.linksPerEndpoint: ClosedRange<Int>", \.linksPerEndpoint),
         option("ClusterOptions.linkIdleTime: Duration", \.linkIdleTime),
+        option("ClusterOptions.largeLinks: Int", \.largeLinks),
         option("ClusterOptions.subset: Int?", \.subset),
         option("ClusterOptions.slowStart: Duration", \.slowStart),
         option("ClusterOptions.hedgeBudget: Double", \.hedgeBudget),

@@ -20,6 +20,7 @@ public struct CallOptions: Sendable, Hashable {
         var waitsForReady = true
         var recorder: TimelineRecorder?
         var key: RoutingKey?
+        var isLarge = false
     }
 
     private var storage: Storage
@@ -70,6 +71,15 @@ public struct CallOptions: Sendable, Hashable {
         set { values.key = newValue }
     }
 
+    /// Whether the request or its response is large, about 1 MiB or more. Default: false.
+    ///
+    /// A ``Cluster`` sends it on a link that small requests do not use, so that it does not delay them: see
+    /// ``ClusterOptions/largeLinks``. A ``Client`` ignores it.
+    public var isLarge: Bool {
+        get { values.isLarge }
+        set { values.isLarge = newValue }
+    }
+
     /// Whether all options are omitted.
     var areOmitted: Bool { if case .omitted = storage { true } else { false } }
 
@@ -82,15 +92,24 @@ public struct CallOptions: Sendable, Hashable {
     ///   - waitsForReady: Whether the request may wait for a link. Default: true.
     ///   - recorder: Receives the timeline of each request of the call. Default: none.
     ///   - key: The key of the request, which decides the server of a cluster. Default: none.
+    ///   - isLarge: Whether a cluster sends the request on a link for large transfers. Default: false.
     public init(
         timeout: Timeout = .default,
         retry: RetryPolicy = .default,
         waitsForReady: Bool = true,
         recorder: TimelineRecorder? = nil,
-        key: RoutingKey? = nil
+        key: RoutingKey? = nil,
+        isLarge: Bool = false
     ) {
         storage = .omitted
-        values = Values(timeout: timeout, retry: retry, waitsForReady: waitsForReady, recorder: recorder, key: key)
+        values = Values(
+            timeout: timeout,
+            retry: retry,
+            waitsForReady: waitsForReady,
+            recorder: recorder,
+            key: key,
+            isLarge: isLarge
+        )
     }
 
     /// Returns the same options, with `policy` (that of a request type) in place of a default retry policy.

@@ -65,6 +65,7 @@ extension Cluster {
         case .ejected(let id, let until, let reason):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = (until, reason)
+            servers.all[index].member.isEjected = true
             servers.all[index].slowStart = nil
             let endpoint = servers.all[index].found.endpoint
             tell(.ejected(endpoint, for: until.since(loop.now), reason: reason.text))
@@ -72,6 +73,7 @@ extension Cluster {
         case .returned(let id):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = nil
+            servers.all[index].member.isEjected = false
             servers.all[index].slowStart = loop.now
             servers.all[index].member.forgetFailures()
             tell(.returned(servers.all[index].found.endpoint))

@@ -66,7 +66,8 @@ extension Cluster {
         return facts
     }
 
-    /// Closes links above the lower bound that had no request for long, and have no subscription.
+    /// Closes links above the lower bound, and links for large requests, that had no request for long and have no
+    /// subscription.
     private func closeIdleLinks() {
         let (now, idleTime) = (loop.now, max(.seconds(1), options.linkIdleTime))
         var closed: [ClusterServers.Link] = []
@@ -81,9 +82,10 @@ extension Cluster {
                     servers.all[index].links[place].idleSince = now
                     continue
                 }
-                guard now.since(since) >= idleTime, servers.all[index].links.count > linkBounds.lowerBound else {
-                    continue
-                }
+                let isLarge = link.link.isLarge
+                guard now.since(since) >= idleTime,
+                    isLarge || servers.all[index].count(large: false) > linkBounds.lowerBound
+                else { continue }
                 closed.append(servers.all[index].links.remove(at: place))
                 servers.all[index].member.forgetFull()
             }

@@ -186,13 +186,18 @@ extension Cluster: RequestSender {
         within timeout: Duration?,
         at now: Instant
     ) -> ClusterCall {
-        ClusterCall(
+        let timelines = call.recorder.map { CallTimelines($0, since: now) }
+        return ClusterCall(
             begun: now,
             deadline: timeout.map { now.advanced(by: $0) },
             policy: call.retry.or(callOptions.requests.retry).or(.ifUnsent),
             waitsForReady: call.waitsForReady,
-            tryOptions: call.forOneTry,
-            key: call.key?.hash
+            // The usual ones, unless the caller records timelines.
+            tryOptions: timelines.map { CallOptions(recorder: TimelineRecorder(capacity: 1, forwardingTo: $0)) }
+                ?? CallOptions(),
+            timelines: timelines,
+            key: call.key?.hash,
+            isLarge: call.isLarge
         )
     }
 
@@ -205,18 +210,24 @@ extension Cluster: RequestSender {
         var isWoken = false
         defer { if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() } }
         while true {
-            if Task.isCancelled { throw call.amended(.cancelledUnsent) }
+            if Task.isCancelled { throw failed(call, .cancelledUnsent) }
             let now = loop.now
-            if let deadline = call.deadline, deadline <= now { throw await call.amended(timedOutWaiting(call)) }
-            let wish = PickTable.Wish(now: now, key: call.key, excluded: call.avoided + call.tried)
+            if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
+            let wish = PickTable.Wish(
+                now: now,
+                key: call.key,
+                excluded: call.avoided + call.tried,
+                isLarge: call.isLarge
+            )
             if let link = picker.pick(wish) {
                 if let trace = call.trace { trace.withLock { $0 = link.member.id } }
+                call.timelines?.begin(on: link.member)
                 return link
             }
             begin()
             let table = picker.table
             guard call.waitsForReady, !call.isExtra else {
-                throw await call.amended(notReady(ClientError.mayNotWaitMessage))
+                throw failed(call, await notReady(ClientError.mayNotWaitMessage))
             }
             if !call.tried.isEmpty {
                 // Every server that is ready has failed: they may be ready again soon, or others.
@@ -227,14 +238,21 @@ extension Cluster: RequestSender {
             isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, isFull: !table.isEmpty) {
             case .ready: isWoken = true
-            case .cancelled: throw call.amended(.cancelledUnsent)
-            case .expired: throw await call.amended(timedOutWaiting(call))
-            case .closed: throw call.amended(.clusterWasClosed)
+            case .cancelled: throw failed(call, .cancelledUnsent)
+            case .expired: throw failed(call, await timedOutWaiting())
+            case .closed: throw failed(call, .clusterWasClosed)
             case .full:
                 let text = "\(waiting.waitingCount) calls are waiting for a server (maximumWaiting is reached)"
-                throw await call.amended(notReady(text, .overloaded))
+                throw failed(call, await notReady(text, .overloaded))
             }
         }
+    }
+
+    /// Returns the error of a call that no server took.
+    private nonisolated func failed(_ call: ClusterCall, _ error: ClientError) -> ClientError {
+        let error = call.amended(error, at: loop.now)
+        call.timelines?.end(error.timeline)
+        return error
     }
 
     /// Waits a little before the servers that have not taken the request are tried again.
@@ -267,7 +285,9 @@ extension Cluster: RequestSender {
         switch next(&call, after: error, on: link, from: begun) {
         case .elsewhere: break
         case .after(let wait): await loop.sleep(until: loop.now.advanced(by: wait))
-        case .failure(let error): throw error
+        case .failure(let error):
+            call.timelines?.end(error.timeline)
+            throw error
         }
     }
 
@@ -281,6 +301,7 @@ extension Cluster: RequestSender {
         let (now, end) = (loop.now, end(of: error))
         if error.code == .rejected, end == .failed { link.member.markFailure() }
         self.end(end, on: link, from: begun)
+        call.noteTry(error, on: link.member)
         if error.fate == .notSent, error.mayBeSentElsewhere, call.policy != .never {
             if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
             return .elsewhere
@@ -325,7 +346,7 @@ extension Cluster: RequestSender {
     }
 
     /// The deadline of a call passed while no server could take it.
-    private nonisolated func timedOutWaiting(_ call: ClusterCall) async -> ClientError {
+    private nonisolated func timedOutWaiting() async -> ClientError {
         await notReady("deadline exceeded", .timedOut)
     }
 
@@ -398,6 +419,8 @@ extension Cluster: RequestSender {
             var unsent = Array(requests.indices)
             do throws(ClientError) {
                 var call = try self.call(timeout, options, at: loop.now)
+                // The recorder receives the timeline of each try.
+                call.tryOptions = options.recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
                 while !unsent.isEmpty {
                     let link = try await nextLink(for: &call)
                     link.begin(unsent.count - 1)
@@ -451,13 +474,6 @@ extension Cluster: RequestSender {
         } catch {
             return .failure(error)
         }
-    }
-}
-
-extension CallOptions {
-    /// The options of one try of a cluster's call. They are the usual ones, unless the caller records timelines.
-    var forOneTry: CallOptions {
-        recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
     }
 }
 

@@ -57,7 +57,7 @@ extension Cluster {
         )
         servers.all.append(ClusterServers.Server(member: member, found: found))
         memberAdded(id)
-        for _ in 0..<linkBounds.lowerBound { addLink(at: servers.all.count - 1) }
+        for _ in 0..<linkBounds.lowerBound { addLink(at: servers.all.count - 1, isLarge: false) }
     }
 
     private func remove(at index: Int) {
@@ -100,22 +100,31 @@ extension Cluster {
         return lower...min(max(lower, options.linksPerEndpoint.upperBound), 64)
     }
 
-    /// Adds a link to a server all of whose links are at their limit.
-    func addLink(to member: UInt64) {
+    private var mostLargeLinks: Int { min(max(0, options.largeLinks), 64) }
+
+    /// Adds a link to a server all of whose links of this kind are in use.
+    func addLink(to member: UInt64, isLarge: Bool) {
         guard lifecycle == .open, let index = servers.index(of: member),
-            servers.all[index].links.count < linkBounds.upperBound
+            servers.all[index].count(large: isLarge) < (isLarge ? mostLargeLinks : linkBounds.upperBound)
         else { return }
-        addLink(at: index)
+        addLink(at: index, isLarge: isLarge)
     }
 
-    private func addLink(at index: Int) {
+    private func addLink(at index: Int, isLarge: Bool) {
         let (server, number) = (servers.all[index], servers.nextNumber())
         let watch = LinkWatch(facts, member: server.member.id, link: number)
         let source = ClusterSource(server.found.endpoint)
         let membership = ClusterMembership(client: number, source: source)
         let client = makeClient(server.found, clientOptions(of: server.found, membership, watchedBy: watch))
         let capacity = max(1, callOptions.requests.maximumInFlight)
-        let link = MemberLink(number, of: server.member, client, watch.readiness, capacity: capacity)
+        let link = MemberLink(
+            number,
+            of: server.member,
+            client,
+            watch.readiness,
+            capacity: isLarge ? 1 : capacity,
+            isLarge: isLarge
+        )
         servers.all[index].links.append(ClusterServers.Link(link: link))
         listeners.add(client, number, of: source)
         connect(link, isFirst: servers.all[index].links.count == 1)
@@ -182,12 +191,14 @@ extension Cluster {
         guard lifecycle < .closing else { return picker.use(PickTable()) }
         var (seats, probes): ([PickTable.Seat], [PickTable.Seat]) = ([], [])
         for server in servers.all {
-            let links = server.links.filter(\.isReady).map(\.link)
+            let ready = server.links.filter(\.isReady).map(\.link)
+            let links = ready.filter { !$0.isLarge }
             guard let link = links.first else { continue }
             let seat = PickTable.Seat(
                 server.member,
                 link,
                 others: Array(links.dropFirst()),
+                large: ready.filter(\.isLarge),
                 weight: server.found.weight,
                 isLocal: server.found.zone == options.zone,
                 slowStart: server.slowStart.flatMap { now.since($0) < options.slowStart ? $0 : nil }

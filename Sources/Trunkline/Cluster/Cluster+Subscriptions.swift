@@ -16,8 +16,8 @@ extension Cluster {
     ///   be missing. If no other server is ready, the next one to be ready receives it. While a server goes away in an
     ///   orderly way, both may push for a moment. A server that is left out keeps the subscription as long as its link is
     ///   ready.
-    /// - With `.all`, every server that is ready receives the request, and the call returns when all of them have accepted
-    ///   it. If one of them refuses it, the call throws, and nothing is repeated. A server that is not ready yet, or is
+    /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The call
+    ///   returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is repeated. A server that is not ready yet, or is
     ///   found later, receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
     ///
     /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
@@ -98,9 +98,7 @@ extension Cluster {
         _ wanted: ClusterSubscriptions.Wanted,
         _ timeout: Timeout
     ) async throws(ClientError) -> Subscription {
-        let (place, link) = try await perform(timeout: timeout) { client, timeout, _ throws(ClientError) in
-            (try await wanted.subscribe(client, timeout), client.memberNumber)
-        }
+        let (place, link) = try await subscribeOnFirst(wanted, call(timeout, CallOptions(), at: loop.now))
         let number = await keep(ClusterSubscriptions.Entry(wanted, .one, [link: place], on: loop))
         return Subscription(place.response, number, of: self)
     }
@@ -179,61 +177,63 @@ extension Cluster {
         _ wanted: ClusterSubscriptions.Wanted,
         _ timeout: Timeout
     ) async throws(ClientError) -> Subscription {
-        var call = try call(timeout, CallOptions(), at: loop.now)
-        while true {
-            // Only waits: no request begins.
-            let first = try await nextLink(for: &call)
-            end(.notSent, on: first, from: loop.now)
-            let (number, links) = await beginOnAll(wanted)
-            let outcomes = await withTaskGroup { [call] group in
-                for link in links { group.addTask { await self.subscribe(number, wanted, on: link, within: call) } }
-                return await group.reduce(into: []) { $0.append($1) }
+        let call = try call(timeout, CallOptions(), at: loop.now)
+        // One server first: without a response, it is not known whether servers accept the request at all.
+        let (place, first) = try await subscribeOnFirst(wanted, call)
+        let (number, links) = await beginOnAll(wanted, place, first)
+        let failures = await withTaskGroup { group in
+            for link in links { group.addTask { await self.subscribe(number, wanted, on: link, within: call) } }
+            return await group.reduce(into: [ClientError]()) { failures, failure in
+                if let failure { failures.append(failure) }
             }
-            var (response, accepted, failure): (Response?, Int, ClientError?) = (nil, 0, nil)
-            for outcome in outcomes {
-                switch outcome {
-                case .accepted(let answer): (response, accepted) = (response ?? answer, accepted + 1)
-                case .later: break
-                case .failed(let error): failure = failure ?? error
-                }
-            }
-            if failure == nil, accepted > 0 { return Subscription(response, number, of: self) }
-            _ = await end(number)
-            // Otherwise all links were lost meanwhile: the next ones have a response.
-            if let failure { throw accepted > 0 ? failure.after(.answered) : failure }
+        }
+        guard let failure = failures.first else { return Subscription(place.response, number, of: self) }
+        _ = await end(number)
+        throw failure.after(.answered)
+    }
+
+    private nonisolated func subscribeOnFirst(
+        _ wanted: ClusterSubscriptions.Wanted,
+        _ call: ClusterCall
+    ) async throws(ClientError) -> (Subscription, link: UInt64) {
+        var call = call
+        return try await perform(&call) { client, timeout, _ throws(ClientError) in
+            (try await wanted.subscribe(client, timeout), client.memberNumber)
         }
     }
 
-    /// Registers a subscription on all servers. Returns its number and a link to each server.
-    private func beginOnAll(_ wanted: ClusterSubscriptions.Wanted) -> (UInt64, [MemberLink]) {
-        (keep(ClusterSubscriptions.Entry(wanted, .all, [:], on: loop)), servers.all.compactMap { $0.links.first?.link })
+    /// Registers a subscription on all servers, of which one has it already. Returns its number and a link to each of the
+    /// others.
+    private func beginOnAll(
+        _ wanted: ClusterSubscriptions.Wanted,
+        _ place: Subscription,
+        _ first: UInt64
+    ) -> (UInt64, [MemberLink]) {
+        let number = keep(ClusterSubscriptions.Entry(wanted, .all, [first: place], on: loop))
+        let others = servers.all.filter { server in !server.links.contains { $0.link.id == first } }
+        return (number, others.compactMap { $0.links.first?.link })
     }
 
-    private enum Acceptance: Sendable {
-        case accepted(Response?)
-        /// The server was not ready. It receives the request in its next handshake.
-        case later
-        case failed(ClientError)
-    }
-
+    /// Subscribes on one of all servers. If its link is not ready, it receives the request in its next handshake. Returns
+    /// the error with which the server refused it.
     private nonisolated func subscribe(
         _ number: UInt64,
         _ wanted: ClusterSubscriptions.Wanted,
         on link: MemberLink,
         within call: ClusterCall
-    ) async -> Acceptance {
+    ) async -> ClientError? {
         while true {
-            if await registerIfNotReady(number, wanted, on: link) { return .later }
+            if await registerIfNotReady(number, wanted, on: link) { return nil }
             do throws(ClientError) {
                 let place = try await wanted.subscribe(link.client, call.timeLeft(at: loop.now))
                 await add(place, of: link.id, to: number)
-                return .accepted(place.response)
+                return nil
             } catch {
                 switch error.code {
                 // The link was lost: the next one receives the request. Or the server was removed.
                 case .connectionLost, .unavailable: await Task.yield()
-                case .closed: return .later
-                default: return .failed(error)
+                case .closed: return nil
+                default: return error
                 }
             }
         }

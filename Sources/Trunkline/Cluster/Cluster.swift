@@ -186,7 +186,7 @@ extension Cluster: LoopActor {
         case .failedInARow(let member, let count): failedInARow(member, count)
         case .probeBegan(let member): probeBegan(member)
         case .probeEnded(let member, let succeeded): probeEnded(member, succeeded)
-        case .isFull(let member): addLink(to: member)
+        case .isFull(let member, let isLarge): addLink(to: member, isLarge: isLarge)
         }
     }
 }

@@ -16,8 +16,8 @@ enum ClusterFact: Sendable {
     case probeBegan(UInt64)
     /// The probe of an ejected server has ended, perhaps without an outcome.
     case probeEnded(UInt64, Bool?)
-    /// All links of a server are at their limit.
-    case isFull(UInt64)
+    /// All links of a server for ordinary requests are at their limit, or all those for large ones are in use.
+    case isFull(UInt64, ofLarge: Bool)
 }
 
 /// The way from callers and clients to their cluster.

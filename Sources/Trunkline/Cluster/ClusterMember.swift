@@ -17,6 +17,7 @@ final class ClusterMember: Sendable {
     private let mayProbe = Atomic<Bool>(false)
     /// Whether a probe is under way.
     private let isProbed = Atomic<Bool>(false)
+    private let ejection = Atomic<Bool>(false)
     /// The largest number of requests in flight; `Int.max` for no limit.
     private let limit: Atomic<Int>
     private let adaptive: Lock<InFlightLimit>?
@@ -45,16 +46,31 @@ final class ClusterMember: Sendable {
 
     /// The number of error responses that the user counts as failures, since `takeMarkedFailures`.
     private let markedFailures = Atomic<Int>(0)
-    /// Whether the cluster knows that all links are at their limit.
+    /// Whether the cluster knows that all links of a kind are in use.
     private let isFull = Atomic<Bool>(false)
+    private let isFullOfLarge = Atomic<Bool>(false)
 
-    /// Tells the cluster, once until `forgetFull`, that all links are at their limit.
-    func noteFull() {
-        if !isFull.load(ordering: .relaxed), !isFull.exchange(true, ordering: .relaxed) { facts.tell(.isFull(id)) }
+    /// Tells the cluster, once until `forgetFull`, that all links for ordinary requests are at their limit, or that all
+    /// links for large ones are in use.
+    func noteFull(ofLarge isLarge: Bool) {
+        if isLarge {
+            if !isFullOfLarge.exchange(true, ordering: .relaxed) { facts.tell(.isFull(id, ofLarge: true)) }
+        } else if !isFull.load(ordering: .relaxed), !isFull.exchange(true, ordering: .relaxed) {
+            facts.tell(.isFull(id, ofLarge: false))
+        }
     }
 
     /// Lets `noteFull` tell the cluster again.
-    func forgetFull() { isFull.store(false, ordering: .relaxed) }
+    func forgetFull() {
+        isFull.store(false, ordering: .relaxed)
+        isFullOfLarge.store(false, ordering: .relaxed)
+    }
+
+    /// Whether the cluster leaves it out.
+    var isEjected: Bool {
+        get { ejection.load(ordering: .relaxed) }
+        set { ejection.store(newValue, ordering: .relaxed) }
+    }
 
     // MARK: Probes
 
@@ -94,7 +110,8 @@ final class ClusterMember: Sendable {
         case notSent
     }
 
-    func ended(_ end: End, after nanoseconds: Int64, inFlight: Int, at now: Instant) {
+    /// - Parameter nanoseconds: The time that it took; `nil` if it tells nothing about the server.
+    func ended(_ end: End, after nanoseconds: Int64?, inFlight: Int, at now: Instant) {
         switch end {
         case .answered:
             note(nanoseconds, isAnswer: true, at: now)
@@ -139,7 +156,8 @@ final class ClusterMember: Sendable {
         if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
     }
 
-    private func note(_ nanoseconds: Int64, isAnswer: Bool, at now: Instant) {
+    private func note(_ nanoseconds: Int64?, isAnswer: Bool, at now: Instant) {
+        guard let nanoseconds else { return }
         var old = latency.load(ordering: .relaxed)
         while true {
             let average = LatencyAverage(bits: old)
@@ -161,10 +179,19 @@ final class MemberLink: CancellationReceiver {
     private let inFlightCount = Atomic<Int>(0)
     /// The number of requests from which on the cluster may add a link.
     let capacity: Int
+    /// Whether it is for large requests, whose durations are not compared with those of others.
+    let isLarge: Bool
 
-    init(_ id: UInt64, of member: ClusterMember, _ client: Client, _ readiness: LinkReadiness, capacity: Int) {
+    init(
+        _ id: UInt64,
+        of member: ClusterMember,
+        _ client: Client,
+        _ readiness: LinkReadiness,
+        capacity: Int,
+        isLarge: Bool
+    ) {
         (self.id, self.member, self.client, self.capacity) = (id, member, client, capacity)
-        self.readiness = readiness
+        (self.readiness, self.isLarge) = (readiness, isLarge)
     }
 
     // MARK: Plain calls
@@ -206,7 +233,8 @@ final class MemberLink: CancellationReceiver {
     @inline(__always)
     func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
         let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
-        member.ended(end, after: now.nanoseconds &- begun.nanoseconds, inFlight: inFlight, at: now)
+        let nanoseconds = isLarge ? nil : now.nanoseconds &- begun.nanoseconds
+        member.ended(end, after: nanoseconds, inFlight: inFlight, at: now)
     }
 }
 

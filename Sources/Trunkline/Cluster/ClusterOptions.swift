@@ -31,8 +31,16 @@ public struct ClusterOptions: Sendable {
     /// ``linkIdleTime``. The links are spread over the event loops.
     public var linksPerEndpoint: ClosedRange<Int> = 1...1
 
-    /// How long a link above the lower bound of ``linksPerEndpoint`` may be without a request before it is closed.
-    /// Default 60 s, at least 1 s.
+    /// The largest number of further links to each server, for requests with ``CallOptions/isLarge``. Default 1. At least
+    /// 0, at most 64.
+    ///
+    /// Without them, a large request or response delays the small ones behind it on its link. The first one is added by
+    /// the first large request to a server, which itself uses an ordinary link, and another one when all of them are in
+    /// use. A link that had no request for ``linkIdleTime`` is closed. With 0, large requests use the ordinary links.
+    public var largeLinks = 1
+
+    /// How long a link above the lower bound of ``linksPerEndpoint``, or one of ``largeLinks``, may be without a request
+    /// before it is closed. Default 60 s, at least 1 s.
     public var linkIdleTime: Duration = .seconds(60)
 
     /// The largest number of servers that this cluster uses; `nil` for all. Default `nil`. At least 1.

@@ -30,9 +30,13 @@ struct ClusterCall: Sendable {
     let policy: RetryPolicy
     let waitsForReady: Bool
     /// The options of each try: the cluster retries, not the client.
-    let tryOptions: CallOptions
+    var tryOptions: CallOptions
+    /// Receives the timelines of the tries; `nil` if the caller does not record the call.
+    let timelines: CallTimelines?
     /// The hash of the key of the request; `nil` without a key.
     var key: UInt64?
+    /// Whether the request wants a link for large ones.
+    let isLarge: Bool
     /// Servers that must not be chosen: another copy of the request is with them.
     var avoided: [UInt64] = []
     /// Whether this is a second copy, which waits for nothing.
@@ -45,16 +49,32 @@ struct ClusterCall: Sendable {
     var tried: [UInt64] = []
     /// The fate of the earlier tries.
     var earlierFate = ClientError.Fate.notSent
+    /// The timeline of the earlier tries.
+    var timeline: Timeline?
     /// The number of waits because no server could take the request although some were ready.
     var rests = 0
     /// The place of the call among those that wait.
     var turn: UInt64?
 
-    /// Returns the error as the caller must see it.
+    /// Notes that a try on a server has failed.
+    mutating func noteTry(_ error: ClientError, on member: ClusterMember) {
+        guard let latest = error.timeline else { return }
+        timeline = latest.joined(to: timeline, since: begun, isServerEjected: member.isEjected)
+    }
+
+    /// Returns the error of the latest try as the caller must see it.
     func amended(_ error: ClientError) -> ClientError {
-        let error = error.after(earlierFate)
-        guard tryNumber > 1 else { return error }
-        return error.changed { $0.tries = tryNumber }
+        error.after(earlierFate).changed {
+            if tryNumber > 1 { $0.tries = tryNumber }
+            if $0.timeline != nil { $0.timeline = timeline }
+        }
+    }
+
+    /// Returns the error of a call that no server took, as the caller must see it.
+    func amended(_ error: ClientError, at now: Instant) -> ClientError {
+        let error = amended(error)
+        let failure = Client.Metrics.Failure(error.code, error.fate)
+        return error.with(.waited(after: timeline, since: begun, until: now, failure))
     }
 
     /// The time that is left; `.never` for no limit.

@@ -12,7 +12,11 @@ struct ClusterServers {
         /// The latest ejection; `nil` if the server serves.
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
 
-        var isReady: Bool { links.contains(where: \.isReady) }
+        /// Whether a link for ordinary requests is ready.
+        var isReady: Bool { links.contains { $0.isReady && !$0.link.isLarge } }
+
+        /// The number of links of one kind, ready or not.
+        func count(large: Bool) -> Int { links.count { $0.link.isLarge == large } }
     }
 
     /// A link to a server.
@@ -62,8 +66,9 @@ struct ClusterServers {
         return nil
     }
 
+    /// Every link whose client is not closed, oldest first.
+    var links: [MemberLink] { (all.flatMap { $0.links.map(\.link) } + draining.values).sorted { $0.id < $1.id } }
+
     /// Every client that is not closed, oldest first.
-    var clients: [Client] {
-        (all.flatMap { $0.links.map(\.link) } + draining.values).sorted { $0.id < $1.id }.map(\.client)
-    }
+    var clients: [Client] { links.map(\.client) }
 }

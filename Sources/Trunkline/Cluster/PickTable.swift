@@ -11,6 +11,8 @@ final class PickTable: Sendable {
         let link: MemberLink
         /// Its other ready links.
         let others: [MemberLink]
+        /// Its ready links for large requests.
+        let large: [MemberLink]
         let weight: Double
         /// Whether it is in the zone of this process.
         let isLocal: Bool
@@ -21,11 +23,12 @@ final class PickTable: Sendable {
             _ member: ClusterMember,
             _ link: MemberLink,
             others: [MemberLink],
+            large: [MemberLink],
             weight: Double,
             isLocal: Bool,
             slowStart: Instant?
         ) {
-            (self.member, self.link, self.others) = (member, link, others)
+            (self.member, self.link, self.others, self.large) = (member, link, others, large)
             (self.weight, self.isLocal, self.slowStart) = (weight, isLocal, slowStart)
         }
     }
@@ -37,6 +40,8 @@ final class PickTable: Sendable {
         var key: UInt64?
         /// The servers that are not to be chosen.
         var excluded: [UInt64] = []
+        /// Whether the request wants a link for large ones.
+        var isLarge = false
     }
 
     /// The servers of this zone come first.
@@ -58,12 +63,14 @@ final class PickTable: Sendable {
     private let slowStart: Duration
     /// Whether servers have adaptive limits.
     private let isLimited: Bool
+    /// Whether servers may have links for large requests.
+    private let hasLargeLinks: Bool
 
     /// An empty table.
     init() {
         (seats, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
         turn = Atomic(0)
-        (ring, places, slowStart, isLimited) = (ClusterRing([]), [], .zero, false)
+        (ring, places, slowStart, isLimited, hasLargeLinks) = (ClusterRing([]), [], .zero, false, false)
         only = nil
     }
 
@@ -104,6 +111,7 @@ final class PickTable: Sendable {
         places = ring.members.map { byHash[$0.hash] ?? -1 }
         slowStart = options.slowStart
         isLimited = options.adaptiveLimit != nil
+        hasLargeLinks = options.largeLinks > 0
         let mayGrow = options.linksPerEndpoint.upperBound > 1
         let hasChoice = seats.count != 1 || !probes.isEmpty || isLimited || mayGrow
         only = hasChoice ? nil : seats[0].link
@@ -126,7 +134,8 @@ final class PickTable: Sendable {
             link.begin(count)
             return link
         }
-        guard let link = choose(wish, using: &generator)?.leastLoadedLink else { return nil }
+        guard let seat = choose(wish, using: &generator) else { return nil }
+        guard let link = wish.isLarge && hasLargeLinks ? seat.linkForLarge : seat.leastLoadedLink else { return nil }
         link.begin(count)
         return link
     }
@@ -302,7 +311,7 @@ extension PickTable.Seat {
     var leastLoadedLink: MemberLink? {
         guard !others.isEmpty else {
             guard link.isReady else { return nil }
-            if link.inFlight >= link.capacity { member.noteFull() }
+            if link.inFlight >= link.capacity { member.noteFull(ofLarge: false) }
             return link
         }
         return leastLoadedOfSeveral
@@ -310,8 +319,16 @@ extension PickTable.Seat {
 
     private var leastLoadedOfSeveral: MemberLink? {
         let best = ([link] + others).filter(\.isReady).min { $0.inFlight < $1.inFlight }
-        if let best, best.inFlight >= best.capacity { member.noteFull() }
+        if let best, best.inFlight >= best.capacity { member.noteFull(ofLarge: false) }
         return best
+    }
+
+    /// The link for large requests with the fewest of them. Tells the cluster if all are in use. Before the first one is
+    /// ready, this is an ordinary link.
+    fileprivate var linkForLarge: MemberLink? {
+        let best = large.filter(\.isReady).min { $0.inFlight < $1.inFlight }
+        if best.map({ $0.inFlight >= $0.capacity }) ?? true { member.noteFull(ofLarge: true) }
+        return best ?? leastLoadedLink
     }
 }
 

@@ -9,17 +9,21 @@ public struct Timeline: Sendable, Hashable {
     /// All durations are counted from the call, unless they say otherwise.
     public struct Try: Sendable, Hashable {
         /// When the request was made.
-        fileprivate let accepted: Instant
+        fileprivate var accepted: Instant
         /// When the try before failed; for the first try, when the request was made.
-        let started: Instant
+        fileprivate(set) var started: Instant
         /// The end of the back-off before this try.
         let rested: Instant?
         let admitted: Instant?
         /// How long no link was ready while the request waited, in nanoseconds.
-        let withoutLink: Int64
+        fileprivate(set) var withoutLink: Int64
         let onLink: TryOnLink?
         let firstPartAt: Instant?
         let endedAt: Instant
+
+        /// Whether the cluster had left out the server when the try ended: the request was its probe, or the server was
+        /// ejected meanwhile. Always false for a client.
+        public internal(set) var isServerEjected = false
 
         /// Why the try failed; `nil` if the request was answered or, for a one-way message, written.
         public let failure: Client.Metrics.Failure?
@@ -112,7 +116,8 @@ public struct Timeline: Sendable, Hashable {
         public let othersInFlight: Int
     }
 
-    /// The number of the request among all requests of the client.
+    /// The number of the request among all requests of the client, in a cluster of the client of the last try; 0 if a call
+    /// of a cluster ended before it reached a client.
     public let id: RequestID
     /// The type number of the request; 0 if the protocol has none.
     public let type: UInt32
@@ -131,6 +136,59 @@ public struct Timeline: Sendable, Hashable {
 
     init(id: RequestID, type: UInt32, tryCount: Int, tries: [Try]) {
         (self.id, self.type, self.tryCount, self.tries) = (id, type, tryCount, tries)
+    }
+
+    /// Returns the timeline of a cluster's call that began at `begun`: these tries follow `earlier` ones. Until a client
+    /// took the request, no link was ready.
+    func joined(to earlier: Timeline?, since begun: Instant, isServerEjected: Bool) -> Timeline {
+        var later = tries
+        for index in later.indices {
+            if index == 0 {
+                let started = earlier?.tries.last?.endedAt ?? begun
+                later[index].withoutLink += later[index].started.since(started).clampedNanoseconds
+                later[index].started = started
+            }
+            later[index].accepted = begun
+            later[index].isServerEjected = isServerEjected
+        }
+        var joined = Timeline(
+            id: id,
+            type: type,
+            tryCount: (earlier?.tryCount ?? 0) + tryCount,
+            tries: ((earlier?.tries ?? []) + later).suffix(9)
+        )
+        joined.resumption = resumption.flatMap { duration in
+            tries.first.map { duration + $0.accepted.since(begun) }
+        }
+        return joined
+    }
+
+    /// Returns the timeline of a cluster's call that reached no further client: after the `earlier` tries, it waited until
+    /// `now`.
+    static func waited(
+        after earlier: Timeline?,
+        since begun: Instant,
+        until now: Instant,
+        _ failure: Client.Metrics.Failure
+    ) -> Timeline {
+        let started = earlier?.tries.last?.endedAt ?? begun
+        let last = Try(
+            begun,
+            started: started,
+            rested: nil,
+            withoutLink: now.since(started).clampedNanoseconds,
+            admitted: nil,
+            nil,
+            firstPart: nil,
+            ended: now,
+            failure
+        )
+        return Timeline(
+            id: earlier?.id ?? RequestID(0),
+            type: earlier?.type ?? 0,
+            tryCount: (earlier?.tryCount ?? 0) + 1,
+            tries: ((earlier?.tries ?? []) + [last]).suffix(9)
+        )
     }
 
     /// Notes that the task of the caller continued at `now`.
@@ -175,7 +233,8 @@ extension Timeline.Try: CustomStringConvertible {
             if admission != nil { phrases.append("on a link that has ended") }
             return phrases.isEmpty ? "not on a link" : phrases.joined(separator: ", ")
         }
-        let place = "on session \(link.session) to \(link.address ?? link.endpoint.description)"
+        let server = (link.address ?? link.endpoint.description) + (isServerEjected ? " (left out)" : "")
+        let place = "on session \(link.session) to \(server)"
         if let lastByteWritten {
             phrases.append("written \(place) after \(lastByteWritten.text)")
         } else if let firstByteWritten {

@@ -8,10 +8,10 @@
 ///
 /// A recorder can be passed to any number of calls. The timeline of a request is added when the request ends: before
 /// the call returns, or before the stream or the handle reports the end.
-public final class TimelineRecorder: Sendable {
+public final class TimelineRecorder: TimelineReceiver {
     private let recorded = Lock(Deque<Timeline>())
     private let capacity: Int
-    private let next: TimelineRecorder?
+    private let next: (any TimelineReceiver)?
 
     /// Creates a recorder.
     ///
@@ -20,7 +20,7 @@ public final class TimelineRecorder: Sendable {
     public convenience init(capacity: Int = 1000) { self.init(capacity: capacity, forwardingTo: nil) }
 
     /// Creates a recorder that passes every timeline on to `next`.
-    init(capacity: Int, forwardingTo next: TimelineRecorder?) {
+    init(capacity: Int, forwardingTo next: (any TimelineReceiver)?) {
         self.capacity = max(1, capacity)
         self.next = next
     }
@@ -38,6 +38,11 @@ public final class TimelineRecorder: Sendable {
         }
         next?.add(timeline)
     }
+}
+
+/// Receives the timelines of requests when they end.
+protocol TimelineReceiver: Sendable {
+    func add(_ timeline: Timeline)
 }
 
 extension TimelineRecorder: Hashable {

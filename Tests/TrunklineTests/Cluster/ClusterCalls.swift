@@ -42,7 +42,8 @@ struct ClusterCalls: Sendable {
         let options = CallOptions(
             timeout: timeout,
             retry: retry,
-            waitsForReady: Int.random(in: 0..<6, using: &random) != 0
+            waitsForReady: Int.random(in: 0..<6, using: &random) != 0,
+            isLarge: Int.random(in: 0..<6, using: &random) == 0
         )
         // Without options a call has a path of its own.
         let isPlain = way == .send && Bool.random(using: &random)

@@ -33,11 +33,11 @@ struct ClusterChurnTests {
                 )
                 let readiness = LinkReadiness()
                 readiness.set(true)
-                let link = MemberLink(id, of: member, client, readiness, capacity: 1000)
+                let link = MemberLink(id, of: member, client, readiness, capacity: 1000, isLarge: false)
                 links.append(link)
             }
             let seats = links.map {
-                PickTable.Seat($0.member, $0, others: [], weight: 1, isLocal: false, slowStart: nil)
+                PickTable.Seat($0.member, $0, others: [], large: [], weight: 1, isLocal: false, slowStart: nil)
             }
             let ring = ClusterRing(links.map { ($0.member.hash, 1) })
             return (PickTable(seats, probes: [], localShare: nil, ClusterOptions(), ring, turn: 0), links)

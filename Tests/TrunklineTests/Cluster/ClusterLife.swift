@@ -59,11 +59,13 @@ struct ClusterLife {
         // Requests that were cancelled or abandoned end by themselves.
         try await world.pass(.seconds(1))
         for left in await cluster.leftLoads { world.violated("left over: \(left)") }
+        for contradiction in await cluster.diagnostics.audit() { world.violated(contradiction) }
         await close(cluster)
         _ = await connecting
         world.end()
         try await watching
         for left in await cluster.leftLoads { world.violated("left over after the end: \(left)") }
+        for contradiction in await cluster.diagnostics.audit() { world.violated("after the end: \(contradiction)") }
         let hedging = cluster.hedging.withLock { ($0.requests, $0.copies) }
         world.count("hedged", hedging.0)
         world.count("second copies", hedging.1)

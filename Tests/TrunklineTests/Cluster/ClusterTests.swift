@@ -149,6 +149,68 @@ struct ClusterTests {
         }
     }
 
+    @Test func largeRequestsHaveALinkOfTheirOwn() async throws {
+        try await withSimulatedServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
+            $0.linkIdleTime = .seconds(1)
+        } _: { network, cluster, servers in
+            try await cluster.connect()
+            let large = CallOptions(isLarge: true)
+            _ = try await cluster.send(Self.request, options: large)
+            #expect(await cluster.look().links == 2, "the first large request adds a link, and uses an ordinary one")
+            try await network.clock.sleep(for: .seconds(1))
+            await withTaskGroup(of: Void.self) { group in
+                for number in 0..<20 {
+                    group.addTask {
+                        _ = try? await cluster.send(Self.request, options: number % 2 == 0 ? large : CallOptions())
+                    }
+                }
+                group.addTask {
+                    try? await network.clock.sleep(for: .milliseconds(50))
+                    let counts = await cluster.metrics.servers[0].clients.map(\.pending)
+                    #expect(counts == [10, 10])
+                }
+            }
+            #expect(await cluster.metrics.servers[0].clients.map(\.responses) == [11, 10])
+            try await network.clock.sleep(for: .seconds(25))
+            #expect(await cluster.look().links == 1)
+        }
+    }
+
+    /// The timeline of a call has its tries on all servers, and its wait for one.
+    @Test func aTimelineCoversAllServersOfACall() async throws {
+        try await withSimulatedServers(2, answering: { _, _ in .after(.milliseconds(100), .reset) }) {
+            network,
+            cluster,
+            servers in
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            let recorder = TimelineRecorder()
+            let options = CallOptions(retry: .idempotent(tries: 2), recorder: recorder)
+            let error = await #expect(throws: ClientError.self) {
+                try await cluster.send(Self.request, options: options)
+            }
+            let timeline = try #require(error?.timeline)
+            #expect(recorder.timelines == [timeline])
+            #expect(timeline.tryCount == 2 && timeline.tries.count == 2)
+            #expect(Set(timeline.tries.compactMap { $0.link?.endpoint }) == Set(servers.map(\.endpoint)))
+            #expect(timeline.tries.allSatisfy { $0.failure?.code == .connectionLost && !$0.isServerEjected })
+            let (first, second) = (timeline.tries[0], timeline.tries[1])
+            #expect(first.begin == .zero && second.begin == first.end && timeline.duration == second.end)
+            #expect(second.lastByteWritten ?? .zero >= second.begin)
+
+            for server in servers { await server.kill() }
+            try await network.clock.sleep(for: .seconds(1))
+            let late = await #expect(throws: ClientError.self) {
+                try await cluster.send(Self.request, timeout: .seconds(2), options: CallOptions(recorder: recorder))
+            }
+            let waited = try #require(late?.timeline)
+            #expect(waited.tryCount == 1 && waited.tries[0].link == nil && waited.failure?.code == .timedOut)
+            #expect(waited.tries[0].timeWithoutLink == .seconds(2) && waited.duration == .seconds(2))
+            #expect(recorder.takeAll() == [timeline, waited])
+            for server in servers { try await server.resumeAccepting() }
+        }
+    }
+
     /// All links of a server were full again when it had as many as it may have. That stayed noted, so that no link was
     /// added after the additional ones had been closed.
     @Test func linksAreAddedAgainAfterIdleOnesWereClosed() async throws {
