@@ -1,4 +1,4 @@
-// Exports the metrics of a client: as a page for Prometheus, and to a collector of OpenTelemetry.
+// Exports the metrics of a client and a cluster: as a page for Prometheus, and to a collector of OpenTelemetry.
 
 import Trunkline
 import TrunklineHTTP
@@ -13,10 +13,14 @@ let collector = try await LoopbackServer.start(speaking: HTTP1Codec(host: "colle
 let endpointOfCollector = collector.endpoint  // usually "localhost:4318"
 
 let client = Client(to: server.endpoint, speaking: .standard)
+let cluster = Cluster(discovering: .static([ClusterEndpoint(server.endpoint)]), speaking: .standard)
 
 /// The content of the page `/metrics`, to be served with the content type `PrometheusText.contentType`.
 @Sendable func metricsPage() async -> String {
-    PrometheusText.page(of: [ClientSnapshot(of: await client.metrics, named: "users")])
+    PrometheusText.page(of: [
+        ClientSnapshot(of: await client.metrics, named: "users"),
+        ClusterSnapshot(of: await cluster.metrics, named: "orders"),
+    ])
 }
 
 let exporter = OTLPExporter(
@@ -24,14 +28,20 @@ let exporter = OTLPExporter(
     resource: ["service.name": "shop"],
     onFailure: { failure in print(failure) }
 ) {
-    [ClientSnapshot(of: await client.metrics, named: "users")]
+    [
+        ClientSnapshot(of: await client.metrics, named: "users"),
+        ClusterSnapshot(of: await cluster.metrics, named: "orders"),
+    ]
 }
 
 try await withThrowingTaskGroup { tasks in
     tasks.addTask { await exporter.run() }
 
     // The program.
-    for number in 1...100 { _ = try await client.send(Request(type: 0x402, body: Bytes("\(number)"))) }
+    for number in 1...100 {
+        _ = try await client.send(Request(type: 0x402, body: Bytes("\(number)")))
+        _ = try await cluster.send(Request(type: 0x402, body: Bytes("\(number)")))
+    }
 
     // Ends the exporter, which reports one last time.
     tasks.cancelAll()
@@ -42,6 +52,7 @@ let report = try await collector.waitForRequest { _ in true }
 print("the collector has received a report: \(report.body.count > 1000)")
 
 await client.close()
+await cluster.close()
 await server.stop()
 await collector.stop()
 print("ExportedMetrics: done")

@@ -5,9 +5,9 @@ public import Trunkline
 /// ```swift
 /// let snapshot = ClientSnapshot(of: await client.metrics, named: "users")
 /// ```
-public struct ClientSnapshot: Sendable, Hashable {
+public struct ClientSnapshot: MetricsSnapshot, Hashable {
     /// The name of the client: the attribute `trunkline.client.name` of all its metrics. It must differ from the names
-    /// of the other clients that are exported together.
+    /// of the other clients and clusters that are exported together.
     public var name: String
     /// The metrics of the client.
     public var metrics: Client.Metrics
@@ -27,33 +27,5 @@ public struct ClientSnapshot: Sendable, Hashable {
     ///   - attributes: Further attributes of all metrics.
     public init(of metrics: Client.Metrics, named name: String, attributes: [String: String] = [:]) {
         (self.metrics, self.name, self.attributes) = (metrics, name, attributes)
-    }
-
-    /// The attributes of all metrics of the client, in a fixed order.
-    var common: [Attribute] {
-        [Attribute("trunkline.client.name", name)]
-            + attributes.sorted { $0.key < $1.key }.map { Attribute($0.key, $0.value) }
-    }
-}
-
-/// A name and a value that tell the points of one metric apart.
-package struct Attribute: Sendable, Hashable {
-    package enum Value: Sendable, Hashable {
-        case text(String)
-        case integer(Int)
-    }
-
-    package let name: String
-    package let value: Value
-
-    init(_ name: String, _ value: String) { (self.name, self.value) = (name, .text(value)) }
-    init(_ name: String, _ value: Int) { (self.name, self.value) = (name, .integer(value)) }
-
-    /// The value as text.
-    package var text: String {
-        switch value {
-        case .text(let text): text
-        case .integer(let integer): "\(integer)"
-        }
     }
 }

@@ -3,14 +3,14 @@ import Trunkline
 /// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
 extension Metric {
     /// All metrics, in the order of the pages that the exporters make.
-    package static let all: [Metric] = calls + requests + pushes + cache + links + frames + connection
+    package static let all: [Metric] = calls + requests + pushes + cache + links + frames + connection + cluster
 
     private static let calls = [
         Metric(
             "rpc.client.call.duration",
             .histogram,
             "s",
-            by: ["server.address", "server.port", "error.type"],
+            by: server + ["error.type"],
             "The time from a call to its end, with waiting and retries; without error.type, the calls that succeeded"
         ) { metrics in
             // Endpoints that differ only in TLS have the same attributes.
@@ -189,9 +189,10 @@ extension Metric {
             .gauge,
             "{state}",
             by: ["trunkline.link.state"],
-            "1 for the present state of the connection, 0 for the other states"
+            "1 for the present state of the connection, 0 for the other states; of a server of a cluster, its links by state"
         ) { metrics in
-            ConnectionState.names.map { ([$0], .integer(metrics.connection.state.name == $0 ? 1 : 0)) }
+            let counts = metrics.connection.stateCounts
+            return ConnectionState.names.map { ([$0], .integer(counts[$0] ?? 0)) }
         },
     ]
 
@@ -238,7 +239,8 @@ extension Metric {
         },
     ]
 
-    private static let server = ["server.address", "server.port", "network.peer.address"]
+    /// The attributes of an endpoint.
+    static let server = ["server.address", "server.port"]
 
     private static let connection = [
         tcp("trunkline.tcp.rtt", "s", "The smoothed round-trip time that the kernel measures") {
@@ -268,7 +270,7 @@ extension Metric {
         _ help: String,
         _ value: @escaping @Sendable (TCPInformation) -> Value?
     ) -> Metric {
-        Metric(name, .gauge, unit, by: server, help) { metrics in
+        Metric(name, .gauge, unit, by: server + ["network.peer.address"], help) { metrics in
             guard let tcp = metrics.connection.tcp, let value = value(tcp), let link = metrics.connection.link else {
                 return []
             }
@@ -276,8 +278,84 @@ extension Metric {
         }
     }
 
+    // MARK: Clusters
+
+    private static let cluster = [
+        Metric(
+            cluster: "trunkline.cluster.servers",
+            .gauge,
+            "{server}",
+            by: ["trunkline.server.state"],
+            "Servers that the cluster uses, by state"
+        ) { metrics in states(of: metrics.servers).map { ([$0.name], .integer($0.count)) } },
+        Metric(cluster: "trunkline.cluster.calls.waiting", .gauge, "{call}", "Calls that wait for a server") {
+            metrics in
+            [([], .integer(metrics.waiting))]
+        },
+        Metric(
+            cluster: "trunkline.cluster.request.accepted",
+            .counter,
+            "{request}",
+            "Requests and one-way messages that the clients of all servers accepted, removed servers included"
+        ) { metrics in [([], .integer(metrics.requests))] },
+        Metric(
+            cluster: "trunkline.cluster.request.ended",
+            .counter,
+            "{request}",
+            by: ["trunkline.outcome"],
+            "Those that ended: with a response, written (one-way messages), or failed"
+        ) { metrics in
+            [
+                (["response"], .integer(metrics.responses)), (["written"], .integer(metrics.written)),
+                (["failed"], .integer(metrics.failed)),
+            ]
+        },
+        Metric(
+            cluster: "trunkline.cluster.request.hedges",
+            .counter,
+            "{request}",
+            "Second copies of hedged requests"
+        ) { metrics in [([], .integer(metrics.hedges))] },
+        Metric(
+            cluster: "trunkline.cluster.server.state",
+            .gauge,
+            "{state}",
+            by: server + ["trunkline.server.state"],
+            "1 for the present state of the server, 0 for the other states"
+        ) { metrics in
+            metrics.serversByAddress.flatMap { address, servers in
+                states(of: servers).map { (address + [$0.name], .integer($0.count)) }
+            }
+        },
+        server("trunkline.cluster.server.links", "{link}", "Links to the server, ready or not") { servers in
+            .integer(servers.reduce(0) { $0.addingClamped($1.links) })
+        },
+        server("trunkline.cluster.server.in_flight", "{request}", "Requests in flight to the server") { servers in
+            .integer(servers.reduce(0) { $0.addingClamped($1.inFlight) })
+        },
+        server("trunkline.cluster.server.latency", "s", "The average latency by which servers are chosen") { servers in
+            .number((servers.map(\.averageLatency).max() ?? .zero).inSeconds)
+        },
+    ]
+
+    /// A current value of each server.
+    private static func server(
+        _ name: String,
+        _ unit: String,
+        _ help: String,
+        _ value: @escaping @Sendable ([Cluster.ServerMetrics]) -> Value
+    ) -> Metric {
+        Metric(cluster: name, .gauge, unit, by: server, help) { metrics in
+            metrics.serversByAddress.map { ($0.address, value($0.servers)) }
+        }
+    }
+
+    private static func states(of servers: [Cluster.ServerMetrics]) -> [(name: String, count: Int)] {
+        Cluster.ServerMetrics.State.all.map { state in (state.rawValue, servers.count { $0.state == state }) }
+    }
+
     /// The values of `server.address` and `server.port`.
-    private static func attributes(of endpoint: Endpoint?) -> [String?] {
+    static func attributes(of endpoint: Endpoint?) -> [String?] {
         [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
     }
 

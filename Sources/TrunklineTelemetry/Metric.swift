@@ -1,10 +1,10 @@
 package import Trunkline
 
-/// A metric of a client, for all exporters.
+/// A metric of a client or a cluster, for all exporters.
 package struct Metric: Sendable {
     /// What the values mean.
     package enum Kind: String, Sendable {
-        /// A count since the client was created.
+        /// A count since the client or the cluster was created.
         case counter
         /// A current value.
         case gauge
@@ -31,9 +31,18 @@ package struct Metric: Sendable {
     package let unit: String
     /// A sentence without a full stop.
     package let help: String
-    /// The names of the attributes, without those of all metrics of a client.
+    /// The names of the attributes, without those that all metrics have.
     package let attributes: [String]
-    private let read: @Sendable (Client.Metrics) -> [(values: [String?], value: Value)]
+    private let reader: Reader
+
+    /// A value, with those of the attributes.
+    typealias Reading = (values: [String?], value: Value)
+
+    /// Reads the values of a metric.
+    private enum Reader {
+        case client(@Sendable (Client.Metrics) -> [Reading])
+        case cluster(@Sendable (Cluster.Metrics) -> [Reading])
+    }
 
     init(
         _ name: String,
@@ -41,10 +50,23 @@ package struct Metric: Sendable {
         _ unit: String,
         by attributes: [String] = [],
         _ help: String,
-        _ read: @escaping @Sendable (Client.Metrics) -> [(values: [String?], value: Value)]
+        _ read: @escaping @Sendable (Client.Metrics) -> [Reading]
     ) {
         (self.name, self.kind, self.unit, self.attributes, self.help) = (name, kind, unit, attributes, help)
-        self.read = read
+        reader = .client(read)
+    }
+
+    /// Creates a metric of a cluster.
+    init(
+        cluster name: String,
+        _ kind: Kind,
+        _ unit: String,
+        by attributes: [String] = [],
+        _ help: String,
+        _ read: @escaping @Sendable (Cluster.Metrics) -> [Reading]
+    ) {
+        (self.name, self.kind, self.unit, self.attributes, self.help) = (name, kind, unit, attributes, help)
+        reader = .cluster(read)
     }
 
     /// Creates a metric that has one value.
@@ -59,25 +81,30 @@ package struct Metric: Sendable {
     }
 
     /// The values of this metric in `snapshot`, in a fixed order.
+    package func points(of snapshot: any MetricsSnapshot) -> [Point] { snapshot.sources.flatMap { points(of: $0) } }
+
+    /// The values of this metric in `source`, in a fixed order.
     ///
-    /// Attributes of the snapshot whose label is already taken are left out.
+    /// Attributes of the source whose label is already taken are left out.
     ///
     /// - Parameters:
     ///   - label: Returns what the format makes of the name of an attribute.
     ///   - reserved: Further labels that the format itself uses.
-    package func points(
-        of snapshot: ClientSnapshot,
+    func points(
+        of source: MetricSource,
         labeledBy label: (String) -> String = { $0 },
         reserving reserved: Set<String> = []
     ) -> [Point] {
+        let readings: [Reading]
+        switch (reader, source.content) {
+        case (.client(let read), .client(let metrics)): readings = read(metrics)
+        case (.cluster(let read), .cluster(let metrics)): readings = read(metrics)
+        case (.client, .cluster), (.cluster, .client): return []
+        }
         var taken = reserved.union(attributes.map(label))
-        let common = snapshot.common.filter { taken.insert(label($0.name)).inserted }
-        return read(snapshot.metrics).map { values, value in
-            let own = zip(attributes, values).compactMap { name, value -> Attribute? in
-                // The conventions make this one a number.
-                if name == "server.port", let port = value.flatMap({ Int($0) }) { return Attribute(name, port) }
-                return value.map { Attribute(name, $0) }
-            }
+        let common = source.attributes.filter { taken.insert(label($0.name)).inserted }
+        return readings.map { values, value in
+            let own = zip(attributes, values).compactMap { name, value in value.map { Attribute(naming: name, $0) } }
             return Point(attributes: common + own, value: value)
         }
     }

@@ -1,7 +1,7 @@
 public import Trunkline
 import TrunklineHTTP
 
-/// Sends the metrics of clients to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in JSON.
+/// Sends the metrics of clients and clusters to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in JSON.
 ///
 /// ```swift
 /// let exporter = OTLPExporter(to: "localhost:4318", resource: ["service.name": "shop"]) {
@@ -44,7 +44,7 @@ public struct OTLPExporter: Sendable {
     private let collector: Client
     private let clock: any Clock<Duration>
     private let now: @Sendable () -> Int64
-    private let snapshots: @Sendable () async -> [ClientSnapshot]
+    private let snapshots: @Sendable () async -> [any MetricsSnapshot]
     private let onFailure: @Sendable (Failure) -> Void
 
     /// Creates an exporter. It does nothing before ``run()``.
@@ -68,7 +68,7 @@ public struct OTLPExporter: Sendable {
         options: ClientOptions = ClientOptions(),
         on loops: EventLoops = .shared,
         onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
-        snapshots: @escaping @Sendable () async -> [ClientSnapshot]
+        snapshots: @escaping @Sendable () async -> [any MetricsSnapshot]
     ) {
         self.init(
             to: endpoint,
@@ -97,7 +97,7 @@ public struct OTLPExporter: Sendable {
         clock: any Clock<Duration>,
         now: @escaping @Sendable () -> Int64,
         onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
-        snapshots: @escaping @Sendable () async -> [ClientSnapshot]
+        snapshots: @escaping @Sendable () async -> [any MetricsSnapshot]
     ) {
         self.interval = min(max(.milliseconds(1), interval), .century)
         (self.path, self.headers, self.resource) = (path, headers, resource)

@@ -12,7 +12,7 @@ package enum OTLPRequest {
     ///   - start: When the counts began, in nanoseconds since 1970.
     ///   - now: When the snapshots were made, in nanoseconds since 1970.
     package static func json(
-        of snapshots: [ClientSnapshot],
+        of snapshots: [any MetricsSnapshot],
         resource: [String: String],
         from start: Int64,
         at now: Int64
@@ -21,8 +21,9 @@ package enum OTLPRequest {
         let times = [
             ("startTimeUnixNano", JSON.string("\(start)")), ("timeUnixNano", JSON.string("\(now)")),
         ]
+        let sources = snapshots.flatMap { $0.sources }
         let metrics = Metric.all.compactMap { metric -> JSON? in
-            let points = snapshots.flatMap { metric.points(of: $0) }
+            let points = sources.flatMap { metric.points(of: $0) }
             return points.isEmpty ? nil : json(of: metric, points, times)
         }
         let scope = JSON.object([

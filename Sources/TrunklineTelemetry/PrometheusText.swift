@@ -12,15 +12,16 @@ public enum PrometheusText {
     /// The content type of the page.
     public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-    /// Returns a page with the metrics of one or several clients.
+    /// Returns a page with the metrics of clients and clusters.
     ///
-    /// The label `trunkline_client_name` names the client of each value. The names must differ. The time and the size of
-    /// the page do not depend on the number of requests.
-    public static func page(of snapshots: [ClientSnapshot]) -> String {
+    /// The label `trunkline_client_name` names the client or the cluster of each value. The names must differ. The time and
+    /// the size of the page depend on the number of clients and servers, not on that of requests.
+    public static func page(of snapshots: [any MetricsSnapshot]) -> String {
+        let sources = snapshots.flatMap { $0.sources }
         var page = ""
         for metric in Metric.all {
             let reserved: Set<String> = metric.kind == .histogram ? ["le"] : []
-            let points = snapshots.flatMap { metric.points(of: $0, labeledBy: Self.label, reserving: reserved) }
+            let points = sources.flatMap { metric.points(of: $0, labeledBy: Self.label, reserving: reserved) }
             guard !points.isEmpty else { continue }
             let name = name(of: metric)
             page += "# HELP \(name) \(escaped(metric.help, quotes: false)).\n"

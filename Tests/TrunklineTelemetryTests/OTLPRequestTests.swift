@@ -4,7 +4,7 @@ import Trunkline
 import TrunklineTelemetry
 
 @Suite struct OTLPRequestTests {
-    private func metrics(of snapshots: [ClientSnapshot]) throws -> [String: [String: Any]] {
+    private func metrics(of snapshots: [any MetricsSnapshot]) throws -> [String: [String: Any]] {
         let json = OTLPRequest.json(of: snapshots, resource: ["service.name": "shop \"1\"\u{1}"], from: 1, at: 2)
         let request = try #require(JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])
         let resources = try #require(request["resourceMetrics"] as? [[String: Any]])
@@ -63,5 +63,22 @@ import TrunklineTelemetry
         let found = try metrics(of: [sampleSnapshot(), sampleSnapshot(named: "orders")])
         let sum = try #require(found["trunkline.push.received"]?["sum"] as? [String: Any])
         #expect((sum["dataPoints"] as? [[String: Any]])?.count == 2)
+    }
+
+    @Test func theServerOfAClusterIsAnAttribute() throws {
+        let found = try metrics(of: [sampleSnapshot(), sampleCluster()])
+        let sum = try #require(found["trunkline.request.accepted"]?["sum"] as? [String: Any])
+        let points = try #require(sum["dataPoints"] as? [[String: Any]])
+        #expect(points.map { $0["asInt"] as? String } == ["9", "11", "4"])
+        let expected: NSArray = [
+            ["key": "trunkline.client.name", "value": ["stringValue": "orders"]],
+            ["key": "server.address", "value": ["stringValue": "b.example"]],
+            ["key": "server.port", "value": ["intValue": "7000"]],
+        ]
+        #expect(points.last?["attributes"] as? NSArray == expected)
+        let hedges = try #require(found["trunkline.cluster.request.hedges"]?["sum"] as? [String: Any])
+        #expect((hedges["dataPoints"] as? [[String: Any]])?.first?["asInt"] as? String == "5")
+        let latency = try #require(found["trunkline.cluster.server.latency"]?["gauge"] as? [String: Any])
+        #expect((latency["dataPoints"] as? [[String: Any]])?.first?["asDouble"] as? Double == 0.03)
     }
 }

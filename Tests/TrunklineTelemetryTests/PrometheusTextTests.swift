@@ -3,7 +3,7 @@ import Trunkline
 import TrunklineTelemetry
 
 @Suite struct PrometheusTextTests {
-    private func lines(of snapshots: [ClientSnapshot], with prefix: String) -> [String] {
+    private func lines(of snapshots: [any MetricsSnapshot], with prefix: String) -> [String] {
         PrometheusText.page(of: snapshots).split(separator: "\n").map(String.init).filter { $0.hasPrefix(prefix) }
     }
 
@@ -111,6 +111,98 @@ import TrunklineTelemetry
         #expect(
             page.contains("trunkline_push_received_total{trunkline_client_name=\"users\",le=\"x\",quantile=\"y\"} 20\n")
         )
+    }
+
+    // MARK: Clusters
+
+    private static let first = #"trunkline_client_name="orders",server_address="a.example",server_port="7000""#
+    private static let second = #"trunkline_client_name="orders",server_address="b.example",server_port="7000""#
+
+    @Test func metricsOfAClientHaveAValueForEachServer() {
+        let (name, first, second) = ("trunkline_request_ended_total", Self.first, Self.second)
+        #expect(
+            lines(of: [sampleCluster()], with: name) == [
+                "\(name){\(first),trunkline_outcome=\"response\"} 10",
+                "\(name){\(first),trunkline_outcome=\"written\"} 0",
+                "\(name){\(first),trunkline_outcome=\"failed\"} 0",
+                "\(name){\(second),trunkline_outcome=\"response\"} 3",
+                "\(name){\(second),trunkline_outcome=\"written\"} 0",
+                "\(name){\(second),trunkline_outcome=\"failed\"} 0",
+            ]
+        )
+    }
+
+    /// Those that ended on no link too: without attributes, there would be one series for all servers.
+    @Test func everyCallOfAClusterBelongsToAServer() {
+        let name = "rpc_client_call_duration_seconds_count"
+        let expected = [Self.first, Self.second].map { "\(name){\($0)} 2" }
+        #expect(lines(of: [sampleCluster()], with: name) == expected)
+    }
+
+    @Test func aClusterHasMetricsOfItsOwn() {
+        let (name, first, second) = ("trunkline_client_name=\"orders\"", Self.first, Self.second)
+        #expect(
+            lines(of: [sampleCluster()], with: "trunkline_cluster_") == [
+                "trunkline_cluster_servers{\(name),trunkline_server_state=\"serving\"} 1",
+                "trunkline_cluster_servers{\(name),trunkline_server_state=\"connecting\"} 0",
+                "trunkline_cluster_servers{\(name),trunkline_server_state=\"ejected\"} 1",
+                "trunkline_cluster_servers{\(name),trunkline_server_state=\"probing\"} 0",
+                "trunkline_cluster_calls_waiting{\(name)} 4",
+                "trunkline_cluster_request_accepted_total{\(name)} 20",
+                "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"response\"} 14",
+                "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"written\"} 3",
+                "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"failed\"} 2",
+                "trunkline_cluster_request_hedges_total{\(name)} 5",
+                "trunkline_cluster_server_state{\(first),trunkline_server_state=\"serving\"} 1",
+                "trunkline_cluster_server_state{\(first),trunkline_server_state=\"connecting\"} 0",
+                "trunkline_cluster_server_state{\(first),trunkline_server_state=\"ejected\"} 0",
+                "trunkline_cluster_server_state{\(first),trunkline_server_state=\"probing\"} 0",
+                "trunkline_cluster_server_state{\(second),trunkline_server_state=\"serving\"} 0",
+                "trunkline_cluster_server_state{\(second),trunkline_server_state=\"connecting\"} 0",
+                "trunkline_cluster_server_state{\(second),trunkline_server_state=\"ejected\"} 1",
+                "trunkline_cluster_server_state{\(second),trunkline_server_state=\"probing\"} 0",
+                "trunkline_cluster_server_links{\(first)} 2", "trunkline_cluster_server_links{\(second)} 1",
+                "trunkline_cluster_server_in_flight{\(first)} 7", "trunkline_cluster_server_in_flight{\(second)} 7",
+                "trunkline_cluster_server_latency_seconds{\(first)} 0.03",
+                "trunkline_cluster_server_latency_seconds{\(second)} 0.03",
+            ]
+        )
+    }
+
+    /// A page with a series twice is invalid as a whole.
+    @Test func noSeriesIsThereTwice() {
+        var cluster = sampleCluster(attributes: ["server.address": "mine", "server_port": "1", "team": "a"])
+        // Endpoints that differ only in TLS have the same attributes.
+        cluster.metrics.servers.append(sampleServer("tls://a.example:7000", .serving, responses: 5, links: 1))
+        cluster.metrics.servers.append(sampleServer("unix:/run/orders", .probing, responses: 1, links: 1))
+        let page = PrometheusText.page(of: [sampleSnapshot(), cluster, sampleCluster(named: "prices")])
+        let series = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
+            .map { $0.prefix { $0 != "}" } }
+        #expect(series.count == Set(series).count)
+        for line in series {
+            let names = (line.split(separator: "{").last ?? "").split(separator: ",")
+                .compactMap { $0.split(separator: "=").first }
+            #expect(names.count == Set(names).count, "\(line)")
+        }
+        let first = Self.first + ",team=\"a\""
+        #expect(page.contains("trunkline_request_ended_total{\(first),trunkline_outcome=\"response\"} 15\n"))
+        #expect(page.contains("trunkline_cluster_server_links{trunkline_client_name=\"orders\",team=\"a\",server_add"))
+        #expect(page.contains("trunkline_cluster_server_state{") && page.contains("server_address=\"/run/orders\""))
+    }
+
+    @Test func clientsAndClustersShareAFamily() {
+        let page = PrometheusText.page(of: [sampleSnapshot(), sampleCluster()])
+        let types = page.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }
+        #expect(types.count == Set(types).count)
+        #expect(lines(of: [sampleSnapshot(), sampleCluster()], with: "trunkline_request_accepted_total{").count == 3)
+    }
+
+    @Test func aClusterWithoutServersHasOnlyItsOwnMetrics() {
+        var cluster = sampleCluster()
+        cluster.metrics.servers = []
+        let page = PrometheusText.page(of: [cluster])
+        let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 10)
     }
 
     @Test func aNewClientHasNoErrorsAndNoLink() {

@@ -1,5 +1,6 @@
-import Trunkline
 import TrunklineTelemetry
+
+@testable import Trunkline
 
 /// A snapshot in which every metric has a value, except those of the present link.
 func sampleSnapshot(named name: String = "users", attributes: [String: String] = [:]) -> ClientSnapshot {
@@ -20,4 +21,42 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     metrics.connection.losses = [.reset: 1]
     (metrics.connection.bytesSent, metrics.connection.bytesReceived) = (1000, 2000)
     return ClientSnapshot(of: metrics, named: name, attributes: attributes)
+}
+
+/// A snapshot of a cluster with two servers: one with two links, which has answered 10 requests, and one that is ejected.
+func sampleCluster(named name: String = "orders", attributes: [String: String] = [:]) -> ClusterSnapshot {
+    var metrics = Cluster.Metrics()
+    (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (20, 14, 3, 2)
+    (metrics.waiting, metrics.hedges) = (4, 5)
+    metrics.servers = [
+        sampleServer("a.example:7000", .serving, responses: 10, links: 2),
+        sampleServer("b.example:7000", .ejected, responses: 3, links: 1),
+    ]
+    return ClusterSnapshot(of: metrics, named: name, attributes: attributes)
+}
+
+/// A server with the values that tests compare.
+func sampleServer(
+    _ endpoint: Endpoint,
+    _ state: Cluster.ServerMetrics.State,
+    responses: Int,
+    links: Int
+) -> Cluster.ServerMetrics {
+    var total = Client.Metrics()
+    (total.requests, total.responses) = (responses + 1, responses)
+    total.failures = [.init(.timedOut, .unknown): 1]
+    // One call ended before it was on a link.
+    for ended in [endpoint, nil] {
+        total.durationsByEndpoint[ended, default: Client.Metrics.CallDurations()].all.record(.milliseconds(1))
+    }
+    return Cluster.ServerMetrics(
+        endpoint: endpoint,
+        state: state,
+        links: links,
+        inFlight: 7,
+        averageLatency: .milliseconds(30),
+        zone: nil,
+        clients: Array(repeating: Client.Metrics(), count: links),
+        total: total
+    )
 }

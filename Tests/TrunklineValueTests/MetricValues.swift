@@ -1,6 +1,7 @@
 import Testing
-import Trunkline
 import TrunklineTelemetry
+
+@testable import Trunkline
 
 /// Counters that users can set, for tests of their own: no exporter traps.
 extension ArgumentValueTests {
@@ -39,6 +40,12 @@ extension ArgumentValueTests {
             counter("Connection.Metrics.links: Int", \.connection.links),
             counter("Connection.Metrics.pings: Int", \.connection.pings),
             counter("Connection.Metrics.unencodableFrames: Int", \.connection.unencodableFrames),
+            clusterCounter("Cluster.Metrics.failed: Int", \.failed),
+            clusterCounter("Cluster.Metrics.hedges: Int", \.hedges),
+            clusterCounter("Cluster.Metrics.requests: Int", \.requests),
+            clusterCounter("Cluster.Metrics.responses: Int", \.responses),
+            clusterCounter("Cluster.Metrics.waiting: Int", \.waiting),
+            clusterCounter("Cluster.Metrics.written: Int", \.written),
         ] + [
             ValueCase(
                 "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
@@ -80,10 +87,29 @@ extension ArgumentValueTests {
         }
     }
 
-    private static func export(_ metrics: Client.Metrics) {
-        let snapshot = ClientSnapshot(of: metrics, named: "a")
+    private static func clusterCounter(
+        _ name: String,
+        _ path: any WritableKeyPath<Cluster.Metrics, Int> & Sendable
+    ) -> ValueCase {
+        ValueCase(name) {
+            for number in Int.extremes {
+                var metrics = Cluster.Metrics()
+                metrics[keyPath: path] = number
+                export(ClusterSnapshot(of: metrics, named: "a"))
+            }
+        }
+    }
+
+    private static func export(_ snapshot: any MetricsSnapshot) {
         _ = PrometheusText.page(of: [snapshot])
         _ = OTLPRequest.json(of: [snapshot], resource: [:], from: 0, at: 1)
+    }
+
+    private static func export(_ metrics: Client.Metrics) {
+        export(ClientSnapshot(of: metrics, named: "a"))
+        var merged = metrics
+        merged.merge(metrics)
+        export(ClientSnapshot(of: merged, named: "a"))
         _ = (metrics.waiting.total, metrics.connection.disconnects, metrics.connection.bytesToWrite)
         _ = "\(metrics)"
     }

@@ -73,7 +73,6 @@ enum ReadOnlyValues {
         "Push.dropped": "an element of a stream",
         "Recording.Field.Value": "the content of a recording, which is read from text",
         "Recording.Outcome": "an outcome in a recording",
-        "Cluster.Metrics": "counters, which nothing reads back",
         "ClusterChange": "what a cluster reports",
         "RequestSender.perform": "it returns what its closure returns",
         "HTTPTunnel.Metrics": "counters, which nothing reads back",

@@ -103,6 +103,15 @@ extension Client {
         public var byteCount = 0
 
         init() {}
+
+        mutating func merge(_ other: CacheMetrics) {
+            hits.addClamped(other.hits)
+            misses.addClamped(other.misses)
+            shares.addClamped(other.shares)
+            staleHits.addClamped(other.staleHits)
+            count.addClamped(other.count)
+            byteCount.addClamped(other.byteCount)
+        }
     }
 
     // MARK: Performing a call

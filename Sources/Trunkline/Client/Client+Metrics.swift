@@ -122,6 +122,55 @@ extension Client {
         /// Creates metrics in which every count is zero.
         public init() {}
 
+        /// Adds the metrics of `other`, which are those of another client. The result describes both clients together.
+        ///
+        /// Counts and current values are added, durations are merged. The few values that cannot be added:
+        ///
+        /// - `connection.state`, `link` and `tcp` are those of this client, or those of `other` if only `other` has a ready
+        ///   link.
+        /// - `connection.turnDurations` counts each event loop once, even if both clients run on it.
+        /// - `connection.lastEncodingFailure` is that of `other` if there is one.
+        ///
+        /// Metrics that were created by ``init()`` add nothing.
+        public mutating func merge(_ other: Metrics) {
+            requests.addClamped(other.requests)
+            responses.addClamped(other.responses)
+            written.addClamped(other.written)
+            failed.addClamped(other.failed)
+            failures.addClamped(other.failures)
+            refusals.addClamped(other.refusals)
+            for (endpoint, durations) in other.durationsByEndpoint {
+                durationsByEndpoint[endpoint, default: CallDurations()].merge(durations)
+            }
+            queueDurations.merge(other.queueDurations)
+            tryDurations.merge(other.tryDurations)
+            retries.addClamped(other.retries)
+            retriesRefused.addClamped(other.retriesRefused)
+            failedMessages.addClamped(other.failedMessages)
+            pending.addClamped(other.pending)
+            waiting.merge(other.waiting)
+            waitingBytes.addClamped(other.waitingBytes)
+            abandoned.addClamped(other.abandoned)
+            heldSerials.addClamped(other.heldSerials)
+            parts.addClamped(other.parts)
+            lateResponses.addClamped(other.lateResponses)
+            unknownResponses.addClamped(other.unknownResponses)
+            pushes.addClamped(other.pushes)
+            pushesDelivered.addClamped(other.pushesDelivered)
+            pushesDropped.addClamped(other.pushesDropped)
+            unexpectedFrames.addClamped(other.unexpectedFrames)
+            cache.merge(other.cache)
+            connection.merge(other.connection)
+        }
+
+        /// Removes the current values, for the metrics of a client that is closed. Counts and durations remain.
+        mutating func removeCurrentValues() {
+            (pending, waiting, waitingBytes) = (0, Waiting(), 0)
+            (abandoned, heldSerials) = (0, 0)
+            (cache.count, cache.byteCount) = (0, 0)
+            connection.removeCurrentValues()
+        }
+
         /// The code and the fate of an error.
         public struct Failure: Sendable, Hashable, CustomStringConvertible {
             /// The kind of failure.
@@ -178,6 +227,12 @@ extension Client {
             public var total: Int { forLink.addingClamped(forTurn).addingClamped(forBackOff) }
 
             init() {}
+
+            fileprivate mutating func merge(_ other: Waiting) {
+                forLink.addClamped(other.forLink)
+                forTurn.addClamped(other.forTurn)
+                forBackOff.addClamped(other.forBackOff)
+            }
         }
     }
 

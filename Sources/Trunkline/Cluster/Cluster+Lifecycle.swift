@@ -93,8 +93,7 @@ extension Cluster {
         lifecycle = .closed
         voice.close(metrics)
         servers.past = metrics
-        servers.past.servers = []
-        (servers.all, servers.draining) = ([], [:])
+        (servers.all, servers.draining, servers.closed) = ([], [:], [:])
         listeners.close()
         endStreams()
         await withContinuation { caller in

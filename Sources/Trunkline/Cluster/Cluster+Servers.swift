@@ -63,6 +63,7 @@ extension Cluster {
     private func remove(at index: Int) {
         let server = servers.all.remove(at: index)
         memberRemoved(server.member.id)
+        if let closed = servers.closed.removeValue(forKey: server.member.id) { servers.past.add(closed) }
         for link in server.links { link.link.retire() }
         drain(server.links.map(\.link))
     }
@@ -86,8 +87,8 @@ extension Cluster {
     }
 
     private func forget(_ link: MemberLink, _ metrics: Client.Metrics) {
-        servers.draining[link.id] = nil
-        servers.past.add(metrics)
+        // After the end of the cluster, it is among the last metrics.
+        if servers.draining.removeValue(forKey: link.id) != nil { servers.count(metrics, of: link.member.id) }
         listeners.remove(link.id)
         subscriptions.forget(link.id)
     }

@@ -15,7 +15,8 @@ extension Cluster {
         public var waiting = 0
         /// The number of second copies of hedged requests.
         public var hedges = 0
-        /// The servers that the cluster uses now, in the order in which they were found.
+        /// The servers that the cluster uses now, in the order in which they were found. After `close()`, those that it
+        /// used last.
         public var servers: [ServerMetrics] = []
 
         init() {}
@@ -34,6 +35,9 @@ extension Cluster {
             case ejected
             /// Its time is over, and one request may try it.
             case probing
+
+            /// All states.
+            package static let all: [State] = [.serving, .connecting, .ejected, .probing]
         }
 
         /// The server.
@@ -51,31 +55,44 @@ extension Cluster {
         public let zone: String?
         /// What its clients count and measure, by link.
         public let clients: [Client.Metrics]
+        /// What all its clients count and measure together, as by ``Client/Metrics-swift.struct/merge(_:)``.
+        ///
+        /// Counts and durations include links that are closed, since the cluster began to use the server, so they never
+        /// decrease. Current values include links that are draining. A server that was removed and is found again begins
+        /// with zero.
+        public let total: Client.Metrics
     }
 
     /// The metrics of this cluster at the time of the call. Those of each client are a consistent snapshot.
     public var metrics: Metrics {
         get async {
-            var metrics = Metrics()
-            let present = servers.all
+            // All at once, before the first `await`: a link that is closed meanwhile is counted once.
+            let (present, draining, closed) = (servers.all, servers.draining.values, servers.closed)
+            var metrics = servers.past
             for server in present {
                 var clients: [Client.Metrics] = []
                 for link in server.links { clients.append(await link.link.client.metrics) }
+                var total = closed[server.member.id] ?? Client.Metrics()
+                for client in clients { total.merge(client) }
+                for link in draining where link.member === server.member { total.merge(await link.client.metrics) }
+                let isClosed = lifecycle >= .closing
                 metrics.servers.append(
                     ServerMetrics(
                         endpoint: server.found.endpoint,
-                        state: state(of: server),
-                        links: server.links.count,
+                        state: isClosed ? .connecting : state(of: server),
+                        links: isClosed ? 0 : server.links.count,
                         inFlight: server.links.reduce(0) { $0 + $1.link.inFlight },
                         averageLatency: .microseconds(Int(server.member.average.microseconds)),
                         zone: server.found.zone,
-                        clients: clients
+                        clients: clients,
+                        total: total
                     )
                 )
-                for client in clients { metrics.add(client) }
+                metrics.add(total)
             }
-            for link in servers.draining.values { metrics.add(await link.client.metrics) }
-            metrics.add(servers.past)
+            for link in draining where !present.contains(where: { $0.member === link.member }) {
+                metrics.add(await link.client.metrics)
+            }
             metrics.waiting = waiting.waitingCount
             metrics.hedges = hedging.withLock { $0.copies }
             return metrics
@@ -98,12 +115,5 @@ extension Cluster.Metrics {
         responses += client.responses
         written += client.written
         failed += client.failed
-    }
-
-    fileprivate mutating func add(_ past: Cluster.Metrics) {
-        requests += past.requests
-        responses += past.responses
-        written += past.written
-        failed += past.failed
     }
 }

@@ -37,7 +37,9 @@ struct ClusterServers {
     var found: [ClusterEndpoint] = []
     /// Why the discovery failed last; `nil` if it has succeeded since.
     var discoveryError: (any Error)?
-    /// What closed clients have counted.
+    /// What closed clients of the servers in use have counted, by the number of the server.
+    var closed: [UInt64: Client.Metrics] = [:]
+    /// What clients of removed servers have counted. After the end of the cluster, its last metrics.
     var past = Cluster.Metrics()
     private var lastNumber: UInt64 = 0
 
@@ -47,6 +49,14 @@ struct ClusterServers {
     }
 
     func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
+
+    /// Counts what a client of `member` has counted, which is closed now.
+    mutating func count(_ metrics: Client.Metrics, of member: UInt64) {
+        guard index(of: member) != nil else { return past.add(metrics) }
+        var counts = metrics
+        counts.removeCurrentValues()
+        closed[member, default: Client.Metrics()].merge(counts)
+    }
 
     /// A link that is not draining.
     func link(_ id: UInt64) -> Link? {

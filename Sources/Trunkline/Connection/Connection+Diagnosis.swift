@@ -60,6 +60,9 @@ extension Connection {
         /// The state of the connection.
         public var state: ConnectionState { present?.values.state ?? .idle }
 
+        /// The number of connections in each state, by its name: several if the metrics of several were merged.
+        package var stateCounts: [String: Int] { present?.values.stateCounts ?? [ConnectionState.idle.name: 1] }
+
         /// The present link, which takes requests: its endpoint, address and session number. `nil` without a ready
         /// link.
         public var link: Timeline.Link? { present?.values.link }
@@ -86,13 +89,42 @@ extension Connection {
         /// started. Clients that share a loop return the same durations. Empty in a simulated network, where code takes
         /// no time.
         public var turnDurations: LatencyHistogram {
-            present?.values.turnDurations ?? LatencyHistogram()
+            present?.values.turnDurations.values.reduce(into: LatencyHistogram()) { $0.merge($1) } ?? LatencyHistogram()
         }
 
         init() {}
 
         /// Adds the values of the present.
-        fileprivate mutating func add(_ values: PresentValues) { present = Present(values) }
+        mutating func add(_ values: PresentValues) { present = Present(values) }
+
+        /// Adds the metrics of another connection: see ``Client/Metrics-swift.struct/merge(_:)``.
+        mutating func merge(_ other: Metrics) {
+            attempts.addClamped(other.attempts)
+            failedAttempts.addClamped(other.failedAttempts)
+            links.addClamped(other.links)
+            pings.addClamped(other.pings)
+            unencodableFrames.addClamped(other.unencodableFrames)
+            lastEncodingFailure = other.lastEncodingFailure ?? lastEncodingFailure
+            attemptFailures.addClamped(other.attemptFailures)
+            losses.addClamped(other.losses)
+            connectDurations.merge(other.connectDurations)
+            handshakeDurations.merge(other.handshakeDurations)
+            pingDurations.merge(other.pingDurations)
+            bytesReceived.addClamped(other.bytesReceived)
+            bytesSent.addClamped(other.bytesSent)
+            framesReceived.addClamped(other.framesReceived)
+            framesSent.addClamped(other.framesSent)
+            guard let added = other.present else { return }
+            guard var values = present?.values else { return present = added }
+            values.merge(added.values)
+            present = Present(values)
+        }
+
+        /// Removes the current values. Counts and durations remain, those of turns included.
+        mutating func removeCurrentValues() {
+            guard let values = present?.values else { return }
+            present = Present(PresentValues(state: nil, turnDurations: values.turnDurations))
+        }
 
         /// The share of `cause` in all ends, from 0 to 1.
         package func share(of cause: DisconnectCause) -> Double {
@@ -107,7 +139,7 @@ extension Connection {
     /// Reading them costs a system call if a link is ready.
     public var metrics: Metrics {
         var metrics = counts
-        var values = PresentValues(state: state, turnDurations: loop.turnDurations)
+        var values = PresentValues(state: state, turnDurations: [ObjectIdentifier(loop): loop.turnDurations])
         for link in links.all {
             values.bytesToWrite += link.state.machine.outbound.byteCount + (link.secured?.heldByteCount ?? 0)
         }
@@ -120,15 +152,30 @@ extension Connection {
     }
 
     /// What is read from a connection when its metrics are asked for.
-    fileprivate struct PresentValues: Sendable, Hashable {
-        let state: ConnectionState
-        let turnDurations: LatencyHistogram
+    struct PresentValues: Sendable, Hashable {
+        /// `nil` if the connection is closed and forgotten.
+        private(set) var state: ConnectionState?
+        /// The number of connections in each state.
+        private(set) var stateCounts: [String: Int] = [:]
+        /// By loop, so that connections that share a loop count it once.
+        private(set) var turnDurations: [ObjectIdentifier: LatencyHistogram]
         var link: Timeline.Link?
         var tcp: TCPInformation?
         var bytesToWrite = 0
 
-        init(state: ConnectionState, turnDurations: LatencyHistogram) {
+        init(state: ConnectionState?, turnDurations: [ObjectIdentifier: LatencyHistogram]) {
             (self.state, self.turnDurations) = (state, turnDurations)
+            if let state { stateCounts[state.name] = 1 }
+        }
+
+        mutating func merge(_ other: PresentValues) {
+            if state == nil || link == nil && other.link != nil {
+                (state, link, tcp) = (other.state, other.link, other.tcp)
+            }
+            stateCounts.addClamped(other.stateCounts)
+            // Both were read from the same loop, so the one with more turns was read later, and contains the other.
+            turnDurations.merge(other.turnDurations) { $1.count > $0.count ? $1 : $0 }
+            bytesToWrite.addClamped(other.bytesToWrite)
         }
     }
 

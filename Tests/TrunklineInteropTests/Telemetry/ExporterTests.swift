@@ -8,7 +8,7 @@ import TrunklineTesting
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
 struct ExporterTests {
     /// The metrics of a client that has done something of everything, and has a link.
-    private func snapshots() async throws -> [ClientSnapshot] {
+    private func snapshots() async throws -> [any MetricsSnapshot] {
         let handler: LoopbackServer.Handler = { request in
             switch request.body {
             case "silent": .noReply
@@ -27,9 +27,17 @@ struct ExporterTests {
                 let attributes = ["team": "a \"quoted\" \\ name,\nin two lines"]
                 let metrics = await client.metrics
                 withExtendedLifetime(pushes) {}
+                let cluster = try await withCluster(
+                    discovering: .static([ClusterEndpoint(server.endpoint), "127.0.0.1:1"]),
+                    speaking: .standard
+                ) { cluster in
+                    for _ in 0..<10 { _ = try await cluster.send(Request(type: 0x402)) }
+                    return await cluster.metrics
+                }
                 return [
                     ClientSnapshot(of: metrics, named: "users", attributes: attributes),
                     ClientSnapshot(of: Client.Metrics(), named: "unused"),
+                    ClusterSnapshot(of: cluster, named: "orders", attributes: attributes),
                 ]
             }
         }
@@ -39,6 +47,7 @@ struct ExporterTests {
     func promtoolAcceptsThePage() async throws {
         let page = PrometheusText.page(of: try await snapshots())
         #expect(page.contains("trunkline_request_errors_total") && page.contains("trunkline_push_received_total"))
+        #expect(page.contains("trunkline_cluster_servers"))
         let (status, complaints) = try await Self.check(page)
         #expect(status == 0 && complaints == "", "\(complaints)\n\(page)")
         // It does read the page.

@@ -97,6 +97,86 @@ struct ClusterServerTests {
         }
     }
 
+    /// Links that are closed, because they were idle or because the server left the list, keep their counts.
+    @Test func countsOfAServerNeverDecrease() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: Self.endpoint(0), speaking: Self.codec) { _ in
+                .after(.seconds(1), .reply("s0"))
+            }
+            let (lists, list) = AsyncStream.makeStream(of: [ClusterEndpoint].self)
+            list.yield([ClusterEndpoint(server.endpoint)])
+            let cluster = Cluster(
+                discovering: Discovery(lists),
+                speaking: Self.codec,
+                options: ClientOptions { $0.requests.maximumInFlight = 1 },
+                on: network.loops
+            ) { ($0.linksPerEndpoint, $0.linkIdleTime) = (1...3, .seconds(1)) }
+            try await cluster.connect()
+            var (latest, links) = (Client.Metrics(), Set<Int>())
+            /// Reads the metrics of the server again and again for `seconds`.
+            func watch(for seconds: Int) async throws {
+                for _ in 0..<(10 * seconds) {
+                    try await network.clock.sleep(for: .milliseconds(100))
+                    let metrics = try #require(await cluster.metrics.servers.first)
+                    let (total, connection) = (metrics.total, metrics.total.connection)
+                    links.insert(metrics.links)
+                    #expect(total.requests >= latest.requests && total.responses >= latest.responses)
+                    #expect(total.callDurations.count >= latest.callDurations.count)
+                    #expect(connection.bytesSent >= latest.connection.bytesSent)
+                    #expect(connection.links >= latest.connection.links)
+                    #expect(total.requests == total.responses + total.written + total.failed + total.pending)
+                    #expect(connection.stateCounts.values.reduce(0, +) >= metrics.links)
+                    latest = total
+                }
+            }
+            for _ in 0..<3 {
+                var calls: [PendingRequest<Response>] = []
+                for _ in 0..<8 {
+                    calls.append(cluster.start(Self.request))
+                    try await network.clock.sleep(for: .milliseconds(50))
+                }
+                try await watch(for: 10)
+                for call in calls { _ = try await call.value }
+                try await watch(for: 20)
+            }
+            #expect(links == [1, 2, 3] && latest.responses == 24 && latest.pending == 0)
+            #expect(latest.connection.links > 3 && latest.connection.losses == [.closedLocally: 6])
+            #expect(latest.connection.stateCounts == ["ready": 1])
+            // Found again, the server begins with zero. The cluster still counts what it did before.
+            let other = try await network.startServer(at: Self.endpoint(1), speaking: Self.codec) { _ in .reply("s1") }
+            for endpoint in [other.endpoint, server.endpoint] {
+                list.yield([ClusterEndpoint(endpoint)])
+                try await network.clock.sleep(for: .seconds(5))
+                let metrics = await cluster.metrics
+                #expect(metrics.servers.map(\.total.responses) == [0] && metrics.responses == 24)
+            }
+            await cluster.close()
+            await server.stop()
+            await other.stop()
+        }
+    }
+
+    /// So that the last report of an exporter has all counts.
+    @Test func theLastMetricsContainTheServers() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: Self.endpoint(0), speaking: Self.codec) { _ in .reply("s0") }
+            let found = [ClusterEndpoint(server.endpoint)]
+            let cluster = Cluster(discovering: .static(found), speaking: Self.codec, on: network.loops)
+            _ = try await cluster.send(Self.request)
+            let before = await cluster.metrics
+            await cluster.close()
+            let metrics = await cluster.metrics
+            let last = try #require(metrics.servers.first)
+            #expect(metrics.servers.count == 1 && metrics.responses == 1 && last.total.responses == 1)
+            #expect(before.servers.first?.state == .serving && before.servers.first?.links == 1)
+            #expect(last.state == .connecting && last.links == 0 && last.inFlight == 0)
+            #expect(last.total.connection.stateCounts == ["closed": 1] && last.total.connection.link == nil)
+            await server.stop()
+        }
+    }
+
     @Test func anEmptyListAndAnErrorKeepTheLastList() async throws {
         struct Broken: Error {}
         let network = SimulatedNetwork(seed: 1)

@@ -65,4 +65,12 @@ extension FixedWidthInteger {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? (other < 0 ? .min : .max) : sum
     }
+
+    /// Adds `other`. The sum is clamped to the range of the type.
+    package mutating func addClamped(_ other: Self) { self = addingClamped(other) }
+}
+
+extension Dictionary where Value == Int {
+    /// Adds each count of `other` to that of the same key.
+    package mutating func addClamped(_ other: Self) { merge(other) { $0.addingClamped($1) } }
 }

@@ -1,0 +1,76 @@
+import Trunkline
+
+/// The metrics of a client or a cluster at one time, for an exporter: a ``ClientSnapshot`` or a ``ClusterSnapshot``.
+///
+/// Exporters leave out values of other types.
+public protocol MetricsSnapshot: Sendable {
+    /// The name of the client or the cluster: the attribute `trunkline.client.name` of all its metrics.
+    var name: String { get }
+    /// Further attributes of all metrics, by their names.
+    var attributes: [String: String] { get }
+}
+
+extension MetricsSnapshot {
+    /// What the exporters read, in a fixed order.
+    var sources: [MetricSource] {
+        switch self {
+        case let client as ClientSnapshot: [MetricSource(.client(client.metrics), attributes: common())]
+        case let cluster as ClusterSnapshot:
+            [MetricSource(.cluster(cluster.metrics), attributes: common())]
+                + cluster.metrics.serversByAddress.map { address, servers in
+                    let server = zip(Metric.server, address).compactMap { name, value in
+                        value.map { Attribute(naming: name, $0) }
+                    }
+                    return MetricSource(.client(cluster.total(of: servers)), attributes: common(server))
+                }
+        default: []
+        }
+    }
+
+    /// The attributes of all metrics, in a fixed order.
+    private func common(_ server: [Attribute] = []) -> [Attribute] {
+        [Attribute("trunkline.client.name", name)] + server
+            + attributes.sorted { $0.key < $1.key }.map { Attribute($0.key, $0.value) }
+    }
+}
+
+/// What values of metrics are read from: a client, a cluster, or the clients of one of its servers.
+struct MetricSource {
+    enum Content {
+        case client(Client.Metrics)
+        case cluster(Cluster.Metrics)
+    }
+
+    let content: Content
+    /// The attributes of all values.
+    let attributes: [Attribute]
+
+    init(_ content: Content, attributes: [Attribute]) { (self.content, self.attributes) = (content, attributes) }
+}
+
+/// A name and a value that tell the points of one metric apart.
+package struct Attribute: Sendable, Hashable {
+    package enum Value: Sendable, Hashable {
+        case text(String)
+        case integer(Int)
+    }
+
+    package let name: String
+    package let value: Value
+
+    init(_ name: String, _ value: String) { (self.name, self.value) = (name, .text(value)) }
+    init(_ name: String, _ value: Int) { (self.name, self.value) = (name, .integer(value)) }
+
+    /// Creates an attribute of a metric. The conventions make `server.port` a number.
+    init(naming name: String, _ text: String) {
+        if name == "server.port", let port = Int(text) { self.init(name, port) } else { self.init(name, text) }
+    }
+
+    /// The value as text.
+    package var text: String {
+        switch value {
+        case .text(let text): text
+        case .integer(let integer): "\(integer)"
+        }
+    }
+}

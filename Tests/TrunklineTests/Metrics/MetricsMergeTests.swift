@@ -1,0 +1,212 @@
+import Testing
+
+@testable import Trunkline
+
+/// The metrics of several clients as one.
+struct MetricsMergeTests {
+    /// Metrics in which every value differs from that of new metrics.
+    private static func sample(_ endpoint: Endpoint = "db:7000", on loop: AnyObject) -> Client.Metrics {
+        var (metrics, durations) = (Client.Metrics(), LatencyHistogram())
+        durations.record(.milliseconds(3))
+        (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (10, 4, 3, 2)
+        (metrics.failures, metrics.refusals) = ([.init(.timedOut, .unknown): 2], [.overloaded: 5])
+        metrics.durationsByEndpoint[endpoint] = Client.Metrics.CallDurations()
+        metrics.durationsByEndpoint[endpoint]?.all = durations
+        metrics.durationsByEndpoint[endpoint]?.failures = [.timedOut: durations]
+        (metrics.queueDurations, metrics.tryDurations) = (durations, durations)
+        (metrics.retries, metrics.retriesRefused, metrics.failedMessages) = (6, 7, 8)
+        (metrics.pending, metrics.waitingBytes) = (9, 100)
+        (metrics.waiting.forLink, metrics.waiting.forTurn, metrics.waiting.forBackOff) = (1, 2, 3)
+        (metrics.abandoned, metrics.heldSerials) = (11, 12)
+        (metrics.parts, metrics.lateResponses, metrics.unknownResponses) = (13, 14, 15)
+        (metrics.pushes, metrics.pushesDelivered, metrics.pushesDropped) = (16, 17, 18)
+        metrics.unexpectedFrames = 19
+        (metrics.cache.hits, metrics.cache.misses, metrics.cache.shares) = (20, 21, 22)
+        (metrics.cache.staleHits, metrics.cache.count, metrics.cache.byteCount) = (23, 24, 25)
+        metrics.connection = connection(endpoint, durations, on: loop)
+        return metrics
+    }
+
+    private static func connection(
+        _ endpoint: Endpoint,
+        _ durations: LatencyHistogram,
+        on loop: AnyObject
+    ) -> Connection.Metrics {
+        var metrics = Client.Metrics().connection
+        (metrics.attempts, metrics.failedAttempts, metrics.links, metrics.pings) = (1, 2, 3, 4)
+        (metrics.unencodableFrames, metrics.lastEncodingFailure) = (5, FrameError(.illegalLength, "\(endpoint)"))
+        (metrics.attemptFailures, metrics.losses) = ([.refused: 6], [.reset: 7])
+        (metrics.connectDurations, metrics.handshakeDurations) = (durations, durations)
+        metrics.pingDurations = durations
+        (metrics.bytesReceived, metrics.bytesSent) = (8, 9)
+        (metrics.framesReceived, metrics.framesSent) = (10, 11)
+        let session = SessionID(1)
+        var values = Connection.PresentValues(
+            state: .ready(endpoint, session: session),
+            turnDurations: [ObjectIdentifier(loop): durations]
+        )
+        values.link = Timeline.Link(endpoint, nil, session: session, nil)
+        values.tcp = TCPInformation(
+            smoothedRoundTripTime: .milliseconds(1),
+            roundTripTimeVariation: .milliseconds(2),
+            retransmissions: 3,
+            unacknowledgedSegments: 4,
+            congestionWindow: 5,
+            unsentBytes: 6
+        )
+        values.bytesToWrite = 12
+        metrics.add(values)
+        return metrics
+    }
+
+    // MARK: Every stored value
+
+    private enum Value: Equatable {
+        case count(Int)
+        case durations(Int, Duration)
+        case other(String)
+
+        init?(_ value: Any) {
+            switch value {
+            case let count as Int: self = .count(count)
+            case let histogram as LatencyHistogram: self = .durations(histogram.count, histogram.sum)
+            case is ConnectionState, is Timeline.Link, is TCPInformation, is FrameError: self = .other("\(value)")
+            default: return nil
+            }
+        }
+
+        var doubled: Value {
+            switch self {
+            case .count(let count): .count(2 * count)
+            case .durations(let count, let sum): .durations(2 * count, sum * 2)
+            case .other: self
+            }
+        }
+    }
+
+    /// Every value of `metrics`, also those that are private, by its path. Empty optionals and dictionaries have none.
+    private static func values(of metrics: Any, at path: String = "") -> [(path: String, value: Value)] {
+        if let value = Value(metrics) { return [(path, value)] }
+        let mirror = Mirror(reflecting: metrics)
+        return mirror.children.enumerated().flatMap { index, child in
+            if mirror.displayStyle == .dictionary {
+                let pair = Array(Mirror(reflecting: child.value).children)
+                return values(of: pair[1].value, at: "\(path)[\(pair[0].value)]")
+            }
+            // The only value of an optional has the path of the optional.
+            let name = mirror.displayStyle == .optional ? "" : ".\(child.label ?? "\(index)")"
+            return values(of: child.value, at: path + name)
+        }
+    }
+
+    private static func table(of metrics: Client.Metrics) -> [String: Value] {
+        Dictionary(uniqueKeysWithValues: values(of: metrics).map { ($0.path, $0.value) })
+    }
+
+    /// The paths of all stored properties that contain no others. A dictionary is one.
+    private static func properties(of value: Any, at path: String = "") -> [String] {
+        if Value(value) != nil { return [path] }
+        let mirror = Mirror(reflecting: value)
+        switch mirror.displayStyle {
+        case .dictionary: return [path]
+        case .optional: return mirror.children.first.map { properties(of: $0.value, at: path) } ?? [path]
+        default: return mirror.children.flatMap { properties(of: $0.value, at: "\(path).\($0.label ?? "?")") }
+        }
+    }
+
+    private final class Loop {}
+
+    /// The sample must have a value for each property, so a property that is new fails here first.
+    @Test func theSampleHasAValueForEveryProperty() {
+        let metrics = Self.sample(on: Loop())
+        let table = Self.table(of: metrics)
+        for property in Self.properties(of: metrics) {
+            let values = table.filter { $0.key == property || $0.key.hasPrefix("\(property)[") }.values
+            #expect(
+                !values.isEmpty && !values.contains(.count(0)) && !values.contains(.durations(0, .zero)),
+                "\(property)"
+            )
+        }
+        #expect(table.count > 45)
+    }
+
+    @Test func everyCountAndEveryDurationIsAdded() {
+        let loop = Loop()
+        let metrics = Self.sample(on: loop)
+        var merged = metrics
+        merged.merge(metrics)
+        let (table, sums) = (Self.table(of: metrics), Self.table(of: merged))
+        #expect(Set(table.keys) == Set(sums.keys))
+        for (path, value) in table {
+            // Both clients run on the same loop.
+            let expected = path.contains(".turnDurations") ? value : value.doubled
+            #expect(sums[path] == expected, "\(path)")
+        }
+    }
+
+    @Test func newMetricsAddNothing() {
+        let metrics = Self.sample(on: Loop())
+        var (first, second) = (Client.Metrics(), metrics)
+        first.merge(metrics)
+        second.merge(Client.Metrics())
+        #expect(first == metrics && second == metrics)
+    }
+
+    @Test func keysOfBothAreKept() throws {
+        let (first, second) = (Loop(), Loop())
+        var metrics = Self.sample(on: first)
+        var other = Self.sample("other:7000", on: second)
+        (other.refusals, other.connection.losses) = ([.closed: 3], [.reset: 1, .goAway: 2])
+        metrics.merge(other)
+        #expect(metrics.refusals == [.overloaded: 5, .closed: 3])
+        #expect(metrics.connection.losses == [.reset: 8, .goAway: 2])
+        #expect(metrics.durationsByEndpoint.count == 2 && metrics.callDurations.count == 2)
+        #expect(metrics.connection.turnDurations.count == 2, "the loops differ")
+        #expect(try #require(metrics.connection.lastEncodingFailure).message == "other:7000")
+    }
+
+    /// Present values of a link cannot be added.
+    @Test func thePresentLinkIsThatOfTheFirstClientThatIsReady() {
+        let loop = Loop()
+        let (ready, other) = (Self.sample(on: loop), Self.sample("other:7000", on: loop))
+        var waiting = Client.Metrics()
+        waiting.connection.add(Connection.PresentValues(state: .suspended, turnDurations: [:]))
+        var metrics = waiting
+        metrics.merge(ready)
+        metrics.merge(other)
+        metrics.merge(waiting)
+        #expect(metrics.connection.link?.endpoint == "db:7000" && metrics.connection.tcp?.retransmissions == 3)
+        #expect(metrics.connection.state == ready.connection.state)
+        #expect(metrics.connection.stateCounts == ["ready": 2, "suspended": 2])
+        #expect(metrics.connection.bytesToWrite == 24)
+    }
+
+    @Test func theSumIsClamped() {
+        var metrics = Client.Metrics()
+        (metrics.requests, metrics.failures) = (.max, [.init(.timedOut, .unknown): .max])
+        metrics.merge(metrics)
+        #expect(metrics.requests == .max && metrics.failures == [.init(.timedOut, .unknown): .max])
+    }
+
+    @Test func aClosedClientHasCountsOnly() {
+        let loop = Loop()
+        let metrics = Self.sample(on: loop)
+        var closed = metrics
+        closed.removeCurrentValues()
+        let table = Self.table(of: closed)
+        let removed = Self.table(of: metrics).filter { table[$0.key] != $0.value }.keys.sorted()
+        #expect(
+            removed == [
+                ".abandoned", ".cache.byteCount", ".cache.count", ".connection.present.values.bytesToWrite",
+                ".connection.present.values.link", ".connection.present.values.state",
+                ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp", ".heldSerials",
+                ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn", ".waitingBytes",
+            ]
+        )
+        var total = closed
+        total.merge(metrics)
+        #expect(total.connection.state == metrics.connection.state && total.connection.stateCounts == ["ready": 1])
+        #expect(total.requests == 20 && total.pending == 9)
+        #expect(total.connection.turnDurations == metrics.connection.turnDurations)
+    }
+}
