@@ -67,7 +67,9 @@ extension Cluster {
     public var metrics: Metrics {
         get async {
             // All at once, before the first `await`: a link that is closed meanwhile is counted once.
-            let (present, draining, closed) = (servers.all, servers.draining.values, servers.closed)
+            let (present, draining, closed) = (
+                servers.all, servers.draining.values.sorted { $0.id < $1.id }, servers.closed
+            )
             var metrics = servers.past
             for server in present {
                 var clients: [Client.Metrics] = []
