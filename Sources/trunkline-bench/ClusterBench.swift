@@ -87,11 +87,7 @@ struct ClusterBench {
         let loops = EventLoops(count: row.loops)
         guard let policy = row.policy else {
             let client = Client(to: endpoints[0], speaking: .standard, on: loops)
-            return try await measure { _, request in
-                try await client.send(request)
-            } end: {
-                await client.close()
-            }
+            return try await measure(.client(client)) { await client.close() }
         }
         let cluster = Cluster(
             discovering: .static(endpoints.map { ClusterEndpoint($0) }),
@@ -103,56 +99,76 @@ struct ClusterBench {
             try await cluster.connect()
             try await Task.sleep(for: .milliseconds(1))
         }
-        if policy == .byKey {
-            return try await measure { caller, request in
-                try await cluster.send(request, key: caller)
-            } end: {
-                await cluster.close()
-            }
-        }
-        return try await measure { _, request in
-            try await cluster.send(request)
-        } end: {
+        return try await measure(policy == .byKey ? .clusterByKey(cluster) : .cluster(cluster)) {
             await cluster.close()
         }
     }
 
-    private func measure(
-        _ send: @escaping @Sendable (Int, Request) async throws -> Response,
-        end: () async -> Void
-    ) async throws -> Measurement {
-        _ = try await drive(.milliseconds(warmUp), Histogram(), send)
-        let measurement = try await Measurement.take { try await drive(.milliseconds(measured), $0, send) }
+    private enum Sender {
+        case client(Client)
+        case cluster(Cluster)
+        case clusterByKey(Cluster)
+    }
+
+    private func measure(_ sender: Sender, end: () async -> Void) async throws -> Measurement {
+        _ = try await drive(.milliseconds(warmUp), Histogram(), sender)
+        let measurement = try await Measurement.take { try await drive(.milliseconds(measured), $0, sender) }
         await end()
         return measurement
     }
 
     /// Runs the callers until `quota` is used up; returns the number of responses.
-    private func drive(
-        _ quota: Quota,
-        _ histogram: Histogram,
-        _ send: @escaping @Sendable (Int, Request) async throws -> Response
-    ) async throws -> Int {
-        let deadline = quota.deadline(from: monotonicNow()) ?? .max
-        let stride = quota.latencyStride(concurrency: Self.concurrency)
-        let bodies = Bodies(size: Self.payload)
+    private func drive(_ quota: Quota, _ histogram: Histogram, _ sender: Sender) async throws -> Int {
+        let calls = Calls(
+            deadline: quota.deadline(from: monotonicNow()) ?? .max,
+            stride: quota.latencyStride(concurrency: Self.concurrency),
+            bodies: Bodies(size: Self.payload),
+            histogram: histogram
+        )
         return try await withThrowingTaskGroup { group in
             for caller in 0..<Self.concurrency {
-                group.addTask {
-                    var (count, unmeasured) = (0, caller % stride)
-                    while true {
-                        let isMeasured = unmeasured == 0
-                        let start = isMeasured ? monotonicNow() : 0
-                        if start >= deadline { return count }
-                        let response = try await send(caller, Request(type: Run.type, body: bodies[caller &+ count]))
-                        try bodies.check(response, caller &+ count)
-                        if isMeasured { histogram.record(monotonicNow() - start, caller: caller) }
-                        unmeasured = (isMeasured ? stride : unmeasured) - 1
-                        count += 1
+                // One closure for each kind of caller, so that its task has a single small frame.
+                let work: @concurrent @Sendable () async throws -> Int =
+                    switch sender {
+                    case .client(let client):
+                        { try await calls.run(caller) { request async throws in try await client.send(request) } }
+                    case .cluster(let cluster):
+                        { try await calls.run(caller) { request async throws in try await cluster.send(request) } }
+                    case .clusterByKey(let cluster):
+                        {
+                            try await calls.run(caller) { request async throws in
+                                try await cluster.send(request, key: caller)
+                            }
+                        }
                     }
-                }
+                group.addTask(operation: work)
             }
             return try await group.reduce(0, +)
+        }
+    }
+
+    /// What all callers of a measurement share.
+    private struct Calls: Sendable {
+        let deadline: UInt64
+        /// The latency of one request in this many is measured.
+        let stride: Int
+        let bodies: Bodies
+        let histogram: Histogram
+
+        /// Runs one caller: sends a request, awaits and checks the response, and repeats.
+        @inline(__always)
+        func run(_ caller: Int, _ send: (Request) async throws -> Response) async throws -> Int {
+            var (count, unmeasured) = (0, caller % stride)
+            while true {
+                let isMeasured = unmeasured == 0
+                let start = isMeasured ? monotonicNow() : 0
+                if start >= deadline { return count }
+                let response = try await send(Request(type: Run.type, body: bodies[caller &+ count]))
+                try bodies.check(response, caller &+ count)
+                if isMeasured { histogram.record(monotonicNow() - start, caller: caller) }
+                unmeasured = (isMeasured ? stride : unmeasured) - 1
+                count += 1
+            }
         }
     }
 }
