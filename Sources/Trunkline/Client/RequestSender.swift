@@ -1,4 +1,4 @@
-/// What sends requests: a ``Client``, or a ``Cluster`` of many servers.
+/// A sender of requests: a ``Client``, or a ``Cluster`` of many servers.
 ///
 /// Write code that takes either as `some RequestSender`, and tests that pass it a client of a test server:
 ///

@@ -20,7 +20,11 @@ extension Cluster {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
         let options = options.keyed(by: policy.key ?? CacheKey(request))
-        return try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
+        var call = try call(timeout, options, at: loop.now)
+        // A cached response tells nothing about the server.
+        return try await perform(&call) { _ in
+            .accepted
+        } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }
     }
@@ -42,7 +46,11 @@ extension Cluster {
     ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
         let options = options.retrying(Typed.retry).keyed(by: policy.key ?? CacheKey(untyped))
-        return try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
+        var call = try call(timeout, options, at: loop.now)
+        // A cached response tells nothing about the server.
+        return try await perform(&call) { _ in
+            .accepted
+        } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }
     }

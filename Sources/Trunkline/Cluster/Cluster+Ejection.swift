@@ -65,7 +65,7 @@ extension Cluster {
         case .ejected(let id, let until, let reason):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = (until, reason)
-            servers.all[index].member.isEjected = true
+            servers.all[index].member.setEjected(true, at: loop.now)
             servers.all[index].slowStart = nil
             let endpoint = servers.all[index].found.endpoint
             tell(.ejected(endpoint, for: until.since(loop.now), reason: reason.text))
@@ -73,9 +73,8 @@ extension Cluster {
         case .returned(let id):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = nil
-            servers.all[index].member.isEjected = false
+            servers.all[index].member.setEjected(false, at: loop.now)
             servers.all[index].slowStart = loop.now
-            servers.all[index].member.forgetFailures()
             tell(.returned(servers.all[index].found.endpoint))
         case .panicBegan(let bad, let count): tell(.panicBegan(bad: bad, of: count))
         case .panicEnded: tell(.panicEnded)

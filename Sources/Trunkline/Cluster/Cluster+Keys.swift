@@ -117,6 +117,9 @@ struct Hedging: Sendable {
         return true
     }
 
+    /// A second copy was not sent.
+    mutating func uncount() { copies -= 1 }
+
     /// Records how long the first copy took, at least.
     mutating func record(_ latency: Duration, at now: Instant) { latencies.record(latency, at: now) }
 }
@@ -179,7 +182,13 @@ private struct HedgedCall: Sendable {
         call.trace = trace
         let outcome = await perform(call)
         let now = cluster.loop.now
-        cluster.hedging.withLock { $0.record(now.since(call.begun), at: now) }
+        // The time until an answer, or at least that until another copy was answered. A failure may be fast.
+        let isAnswer: Bool
+        switch outcome {
+        case .success: isAnswer = true
+        case .failure(let error): isAnswer = error.fate == .answered || error.code == .cancelled
+        }
+        if isAnswer { cluster.hedging.withLock { $0.record(now.since(call.begun), at: now) } }
         return outcome
     }
 
@@ -187,7 +196,9 @@ private struct HedgedCall: Sendable {
     private func second(besides member: UInt64) async -> Outcome {
         var call = call
         (call.avoided, call.isExtra) = ([member], true)
-        return await perform(call)
+        let outcome = await perform(call)
+        if case .failure(let error) = outcome, error.fate == .notSent { cluster.hedging.withLock { $0.uncount() } }
+        return outcome
     }
 
     private func perform(_ call: ClusterCall) async -> Outcome {

@@ -12,8 +12,7 @@ extension Cluster {
     public nonisolated func connect() async throws(ClientError) {
         if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
         begin()
-        var turn: UInt64?
-        switch await waiting.wait(until: nil, &turn, isFull: false) {
+        switch await waiting.waitForServer() {
         case .ready: return
         case .closed: throw .clusterWasClosed
         case .cancelled, .expired, .full: throw ClientError(.cancelled, .notSent, "cancelled while connecting")
@@ -65,9 +64,11 @@ extension Cluster {
     private func drain() async {
         guard lifecycle == .open else { return await awaitClosed() }
         lifecycle = .draining
-        endDiscovery()
+        waiting.drain()
         let deadline = loop.now.advanced(by: callOptions.requests.drainTimeout)
-        await waiting.waitUntilEmpty(until: deadline)
+        // Calls that wait for the first server need the discovery.
+        await waiting.waitUntilIdle(until: deadline)
+        endDiscovery()
         await end { await Self.close($0, until: deadline, on: self.loop) }
         await awaitClosed()
     }
@@ -92,6 +93,7 @@ extension Cluster {
         guard lifecycle < .closed else { return }
         lifecycle = .closed
         voice.close(metrics)
+        subscriptions = ClusterSubscriptions()
         servers.past = metrics
         (servers.all, servers.draining, servers.closed) = ([], [:], [:])
         listeners.close()

@@ -23,7 +23,12 @@ extension Cluster {
         let next = judge(facts)
         // The shares of servers that start slowly grow by themselves; at the end of their start, the table changes.
         if servers.all.contains(where: { $0.slowStart != nil }) { endSlowStarts() }
-        return min(next, intervalEnd)
+        guard let leave = servers.all.lazy.compactMap(\.leavesBy).min() else { return min(next, intervalEnd) }
+        if leave <= loop.now {
+            removeLeavingServers()
+            tableChanged()
+        }
+        return min(next, intervalEnd, max(leave, loop.now))
     }
 
     private func endSlowStarts() {
@@ -74,12 +79,13 @@ extension Cluster {
         for index in servers.all.indices {
             for place in servers.all[index].links.indices.reversed() {
                 let link = servers.all[index].links[place]
-                guard link.link.inFlight == 0, !subscriptions.use(link.link.id) else {
+                guard link.link.inFlight == 0, !subscriptions.isUsed(link.link.id) else {
                     servers.all[index].links[place].idleSince = nil
                     continue
                 }
-                guard let since = link.idleSince else {
+                guard let since = link.idleSince, link.counts == link.idleCounts else {
                     servers.all[index].links[place].idleSince = now
+                    servers.all[index].links[place].idleCounts = link.counts
                     continue
                 }
                 let isLarge = link.link.isLarge
@@ -98,8 +104,11 @@ extension Cluster {
 }
 
 /// What a client has counted since its creation, as far as it tells something about its server.
-struct LinkCounts {
-    var (successes, failures, nanoseconds, answers): (Int, Int, Int64, Int) = (0, 0, 0, 0)
+struct LinkCounts: Equatable {
+    var successes = 0
+    var failures = 0
+    var nanoseconds: Int64 = 0
+    var answers = 0
 
     init() {}
 

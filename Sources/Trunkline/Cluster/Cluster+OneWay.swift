@@ -1,7 +1,73 @@
 import Synchronization
 
-/// One-way messages whose callers do not wait until they are written.
+/// One-way messages. That they were written tells nothing about their server.
 extension Cluster {
+    /// Sends a one-way message to one of the servers and returns when the kernel has accepted its last byte. See
+    /// ``Client/post(_:timeout:options:)``.
+    ///
+    /// - Parameters:
+    ///   - request: The message.
+    ///   - timeout: The time from this call until the message is written. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the message is sent again when it fails, and whether it waits for a server.
+    /// - Throws: A ``ClientError``.
+    public nonisolated func post(
+        _ request: Request,
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async throws(ClientError) {
+        var call = try call(timeout, options, at: loop.now)
+        try await perform(&call) { _ in
+            .accepted
+        } _: { client, timeout, options throws(ClientError) in
+            try await client.post(request, timeout: timeout, options: options)
+        }
+    }
+
+    /// Sends several one-way messages together to one of the servers, and returns their results in the same order. See
+    /// ``Client/post(all:timeout:options:)``.
+    ///
+    /// - Parameters:
+    ///   - requests: The messages.
+    ///   - timeout: The time from this call until each message is written. Default: the timeout of `options`, or else
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - options: Whether the messages wait for a server.
+    /// - Returns: The result of each message.
+    public nonisolated func post(
+        all requests: some Collection<Request>,
+        timeout: Timeout = .default,
+        options: CallOptions = CallOptions()
+    ) async -> [Result<Void, ClientError>] {
+        let requests = Array(requests)
+        do throws(ClientError) {
+            var call = try call(timeout, options, at: loop.now)
+            return try await perform(&call) { _ in
+                .accepted
+            } _: { client, timeout, options in
+                await client.post(all: requests, timeout: timeout, options: options)
+            }
+        } catch {
+            return requests.map { _ in .failure(error) }
+        }
+    }
+
+    /// Accepts a one-way message for sending to one of the servers and returns, usually immediately. See
+    /// ``Client/enqueue(_:timeout:)``.
+    ///
+    /// - Parameters:
+    ///   - request: The message.
+    ///   - timeout: The time from this call until the message is written. Default:
+    ///     ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, always with the fate `notSent`.
+    public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
+        var call = try call(timeout, CallOptions(), at: loop.now)
+        try await perform(&call) { _ in
+            .accepted
+        } _: { client, timeout, _ throws(ClientError) in
+            try await client.enqueue(request, timeout: timeout)
+        }
+    }
+
     /// Accepts a one-way message for sending to one of the servers, or fails immediately. See
     /// ``Client/tryEnqueue(_:timeout:)``.
     ///
@@ -17,7 +83,7 @@ extension Cluster {
             begin()
             throw ClientError(.unavailable, .notSent, "no server is ready")
         }
-        defer { link.end(.notSent, from: now, at: now) }
+        defer { end(.accepted, on: link, from: now) }
         try link.client.tryEnqueue(request, timeout: timeout)
     }
 }

@@ -45,6 +45,8 @@ final class ClusterListeners: PushChannelOwner {
         var channels: [PushChannel] = []
         /// By the number of each client within the cluster.
         var clients: [UInt64: (client: Client, source: ClusterSource)] = [:]
+        /// The sources of the clients that were removed last, whose pushes may be in a buffer.
+        var pastSources: [UInt64: ClusterSource] = [:]
         var lastNumber: UInt64 = 0
         var isClosed = false
 
@@ -90,11 +92,21 @@ final class ClusterListeners: PushChannelOwner {
         for channel in channels { client.commandQueue.post(.listen(channel)) }
     }
 
-    func remove(_ number: UInt64) { state.withLock { _ = $0.clients.removeValue(forKey: number) } }
+    func remove(_ number: UInt64) {
+        state.withLock { state in
+            guard let source = state.clients.removeValue(forKey: number)?.source else { return }
+            state.pastSources[number] = source
+            if state.pastSources.count > 1024, let oldest = state.pastSources.keys.min() {
+                state.pastSources[oldest] = nil
+            }
+        }
+    }
 
     var endsWithClient: Bool { false }
 
-    func source(of session: SessionID) -> ClusterSource? { state.withLock { $0.clients[session.client]?.source } }
+    func source(of session: SessionID) -> ClusterSource? {
+        state.withLock { $0.clients[session.client]?.source ?? $0.pastSources[session.client] }
+    }
 
     /// The client of a session; `nil` if it belongs to no client of the cluster any more.
     func client(of session: SessionID) -> Client? { state.withLock { $0.clients[session.client]?.client } }

@@ -146,8 +146,11 @@ extension Cluster: RequestSender {
     }
 
     /// Performs a call, or what remains of it.
+    ///
+    /// - Parameter judge: Returns what the value tells about its server.
     nonisolated(nonsending) func perform<Value: Sendable>(
         _ call: inout ClusterCall,
+        judging judge: (Value) -> ClusterMember.End = { _ in .answered },
         _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> Value
     ) async throws(ClientError) -> Value {
         while true {
@@ -155,12 +158,24 @@ extension Cluster: RequestSender {
             let begun = loop.now
             do throws(ClientError) {
                 let value = try await body(link.client, call.timeLeft(at: begun), call.tryOptions)
-                end(.answered, on: link, from: begun)
+                end(judge(value), on: link, from: begun)
                 return value
             } catch {
                 try await prepare(&call, after: error, on: link, from: begun)
             }
         }
+    }
+
+    /// Performs a call whose reply has several parts. How long it takes depends on the reply and its reader.
+    ///
+    /// - Parameter body: Returns the error with which the reply has ended after it began.
+    nonisolated(nonsending) func performReply(
+        timeout: Timeout,
+        options: CallOptions,
+        _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
+    ) async throws(ClientError) {
+        var call = try call(timeout, options, at: loop.now)
+        _ = try await perform(&call, judging: { $0.map { end(of: $0) } ?? .completed }, body)
     }
 
     /// Begins a call.
@@ -208,11 +223,15 @@ extension Cluster: RequestSender {
         // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call that
         // was cancelled meanwhile takes none.
         var isWoken = false
-        defer { if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() } }
+        defer {
+            if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() }
+            call.endSearch(in: waiting)
+        }
         while true {
             if Task.isCancelled { throw failed(call, .cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
+            let moment = waiting.moment
             let wish = PickTable.Wish(
                 now: now,
                 key: call.key,
@@ -224,19 +243,19 @@ extension Cluster: RequestSender {
                 call.timelines?.begin(on: link.member)
                 return link
             }
+            call.beginSearch(in: waiting)
             begin()
-            let table = picker.table
             guard call.waitsForReady, !call.isExtra else {
                 throw failed(call, await notReady(ClientError.mayNotWaitMessage))
             }
             if !call.tried.isEmpty {
                 // Every server that is ready has failed: they may be ready again soon, or others.
                 call.tried = []
-                if !table.isEmpty { try await rest(&call) }
+                if !picker.table.isEmpty { try await rest(&call) }
                 continue
             }
             isWoken = false
-            switch await waiting.wait(until: call.deadline, &call.turn, isFull: !table.isEmpty) {
+            switch await waiting.wait(until: call.deadline, &call.turn, since: moment) {
             case .ready: isWoken = true
             case .cancelled: throw failed(call, .cancelledUnsent)
             case .expired: throw failed(call, await timedOutWaiting())
@@ -284,7 +303,9 @@ extension Cluster: RequestSender {
     ) async throws(ClientError) {
         switch next(&call, after: error, on: link, from: begun) {
         case .elsewhere: break
-        case .after(let wait): await loop.sleep(until: loop.now.advanced(by: wait))
+        case .after(let wait):
+            call.beginSearch(in: waiting)
+            await loop.sleep(until: loop.now.advanced(by: wait))
         case .failure(let error):
             call.timelines?.end(error.timeline)
             throw error
@@ -336,7 +357,8 @@ extension Cluster: RequestSender {
             if options.isOverload?(response) == true { return .overloaded }
             return options.isFailure?(response) == true ? .failed : .answered
         case .timedOut: return .failed
-        case .connectionLost, .tlsFailed, .protocolViolation: return error.fate == .notSent ? .notSent : .failed
+        case .connectionLost: return error.fate == .notSent ? .notSent : .lost
+        case .tlsFailed, .protocolViolation: return error.fate == .notSent ? .notSent : .failed
         case .cancelled: return error.fate == .notSent ? .notSent : .givenUp
         case .invalidResponse: return .answered
         case .overloaded: return error.fate == .answered ? .answered : error.fate == .unknown ? .givenUp : .notSent
@@ -352,7 +374,7 @@ extension Cluster: RequestSender {
 
     /// The error of a call that no server takes, with the last cause of each server.
     private func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
-        let causes = servers.all.compactMap { server in
+        let causes = servers.all.filter { !$0.isReady }.compactMap { server in
             server.lastReport.map { (server.found.endpoint, $0.error ?? EndedLink(cause: $0.cause)) }
         }
         var text = "\(message); \(whyNoServerIsReady)"
@@ -423,8 +445,12 @@ extension Cluster: RequestSender {
                 call.tryOptions = options.recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
                 while !unsent.isEmpty {
                     let link = try await nextLink(for: &call)
-                    link.begin(unsent.count - 1)
-                    let (begun, sent) = (loop.now, exchange(&unsent, with: []))
+                    let (begun, count) = (loop.now, min(unsent.count, room(on: link)))
+                    let sent = Array(unsent.prefix(count))
+                    unsent.removeFirst(count)
+                    link.begin(count - 1)
+                    picker.note(count - 1)
+                    var hasFailed = false
                     let timeLeft = call.timeLeft(at: begun)
                     let outcomes = await link.client.send(
                         all: sent.map { requests[$0] },
@@ -439,7 +465,9 @@ extension Cluster: RequestSender {
                         }
                         var rest = call
                         switch next(&rest, after: error, on: link, from: begun) {
-                        case .elsewhere: unsent.append(index)
+                        case .elsewhere:
+                            unsent.append(index)
+                            hasFailed = true
                         case .after(let wait):
                             // Two calls with one place in the line would replace each other, and one would never end.
                             rest.turn = nil
@@ -448,7 +476,7 @@ extension Cluster: RequestSender {
                         case .failure(let error): results[index - requests.startIndex] = .failure(error)
                         }
                     }
-                    if !unsent.isEmpty { call.tried.append(link.member.id) }
+                    if hasFailed { call.tried.append(link.member.id) }
                 }
             } catch {
                 for index in unsent { results[index - requests.startIndex] = .failure(error) }
@@ -458,6 +486,13 @@ extension Cluster: RequestSender {
         return results
     }
 
+    /// The number of requests of a batch that a server takes at once, of which one is counted already.
+    private nonisolated func room(on link: MemberLink) -> Int {
+        if link.member.isProbed { return 1 }
+        guard options.adaptiveLimit != nil else { return .max }
+        return max(1, link.member.maximumInFlight - link.inFlight + 1)
+    }
+
     /// Sends a request again after a wait.
     private nonisolated func sendAgain(
         _ request: Request,
@@ -465,6 +500,7 @@ extension Cluster: RequestSender {
         after wait: Duration
     ) async -> Result<Response, ClientError> {
         var call = call
+        call.beginSearch(in: waiting)
         await loop.sleep(until: loop.now.advanced(by: wait))
         do throws(ClientError) {
             let response = try await perform(&call) { client, timeout, options throws(ClientError) in
@@ -501,6 +537,6 @@ extension MemberLink {
     /// Ends a request that was answered.
     @inline(__always)
     fileprivate func end(from begun: Instant, on cluster: Cluster) {
-        if begun > .distantPast { cluster.end(.answered, on: self, from: begun) }
+        if begun > .distantPast { cluster.end(.answered, on: self, from: begun) } else { member.forgetFailures() }
     }
 }

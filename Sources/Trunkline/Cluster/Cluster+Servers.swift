@@ -6,29 +6,50 @@ extension Cluster {
 
     /// Uses a complete list of servers. An empty one changes nothing.
     func use(_ list: [ClusterEndpoint]) {
-        guard lifecycle == .open else { return }
+        guard lifecycle < .closing else { return }
         guard !list.isEmpty else { return discoveryFailed(EmptyDiscovery()) }
         servers.discoveryError = nil
         var seen: Set<Endpoint> = []
         servers.found = list.filter { seen.insert($0.endpoint).inserted }
         let wanted = subset(of: servers.found)
         var missing = Dictionary(uniqueKeysWithValues: wanted.map { ($0.endpoint, $0) })
+        let before = servers.current
         var removed: [Endpoint] = []
         for index in servers.all.indices.reversed() {
-            guard let found = missing.removeValue(forKey: servers.all[index].found.endpoint) else {
-                removed.append(servers.all[index].found.endpoint)
-                remove(at: index)
-                continue
+            let server = servers.all[index]
+            // The certificate is verified for the name of the server, so another name is another server.
+            if let found = missing[server.found.endpoint], found.serverName == server.found.serverName {
+                missing[found.endpoint] = nil
+                servers.all[index].found = found
+                servers.all[index].leavesBy = nil
+            } else if server.leavesBy == nil {
+                removed.append(server.found.endpoint)
+                servers.all[index].leavesBy = loop.now.advanced(by: Self.longestLeave)
             }
-            servers.all[index].found = found
         }
         let added = wanted.filter { missing[$0.endpoint] != nil }
         for found in added { add(found) }
+        removeLeavingServers()
+        let current = servers.current
         if !added.isEmpty || !removed.isEmpty {
-            tell(.servers(added: added.map(\.endpoint), removed: removed, count: servers.all.count))
-            streams.endpoints.yield(servers.all.map(\.found))
+            tell(.servers(added: added.map(\.endpoint), removed: removed, count: current.count))
         }
+        if current != before { streams.endpoints.yield(current) }
         tableChanged()
+        maintenance.ring()
+    }
+
+    /// How long a server that is no longer in the list serves at most while no other server is ready.
+    private static let longestLeave = Duration.seconds(30)
+
+    /// Removes the servers that are no longer in the list, as soon as another one is ready: the next one must be there
+    /// before the last one goes.
+    func removeLeavingServers() {
+        let hasSuccessor = servers.all.contains { $0.leavesBy == nil && $0.isReady }
+        for index in servers.all.indices.reversed() {
+            guard let latest = servers.all[index].leavesBy else { continue }
+            if hasSuccessor || latest <= loop.now || !servers.all[index].isReady { remove(at: index) }
+        }
     }
 
     /// The discovery failed. The last list stays in use.
@@ -64,7 +85,10 @@ extension Cluster {
         let server = servers.all.remove(at: index)
         memberRemoved(server.member.id)
         if let closed = servers.closed.removeValue(forKey: server.member.id) { servers.past.add(closed) }
-        for link in server.links { link.link.retire() }
+        for link in server.links {
+            link.link.retire()
+            subscriptions.loseLink(link.link.id)
+        }
         drain(server.links.map(\.link))
     }
 
@@ -161,10 +185,11 @@ extension Cluster {
         else { return }
         let wasReady = servers.all[index].isReady
         servers.all[index].links[place].isReady = isReady
-        if isReady { servers.all[index].member.forgetFull() }
+        if isReady { servers.all[index].member.forgetFull() } else { subscriptions.loseLink(link) }
         if servers.all[index].isReady != wasReady {
             if !wasReady { beginServing(index) }
             memberChanged(member, isReady: !wasReady)
+            removeLeavingServers()
         }
         tableChanged()
     }

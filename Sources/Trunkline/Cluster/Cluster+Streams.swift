@@ -1,13 +1,13 @@
-/// Following a cluster.
+/// The streams of a cluster.
 extension Cluster {
     /// The servers that the cluster uses now, and every following list, until the cluster is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 lists behind misses the oldest ones.
     public nonisolated var endpoints: AsyncStream<[ClusterEndpoint]> {
         stream {
-            $0.streams.endpoints.add($1, id: $2)
-        } first: {
-            $0.servers.all.map(\.found)
+            $0.servers.current
+        } _: { cluster, change in
+            change(&cluster.streams.endpoints)
         }
     }
 
@@ -15,16 +15,17 @@ extension Cluster {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 changes behind misses the oldest ones.
     public nonisolated var changes: AsyncStream<ClusterChange> {
-        stream {
-            $0.streams.changes.add($1, id: $2)
-        } first: { _ in
+        stream { _ in
             nil
+        } _: { cluster, change in
+            change(&cluster.streams.changes)
         }
     }
 
+    /// Returns a new stream of the elements that `access` reaches.
     private nonisolated func stream<Element: Sendable>(
-        _ add: @escaping @Sendable (isolated Cluster, AsyncStream<Element>.Continuation, UInt64) -> Void,
-        first: @escaping @Sendable (isolated Cluster) -> Element?
+        startingWith first: @escaping @Sendable (isolated Cluster) -> Element?,
+        _ access: @escaping @Sendable (isolated Cluster, (inout Broadcast<Element>) -> Void) -> Void
     ) -> AsyncStream<Element> {
         let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
         loop.schedule(
@@ -33,15 +34,21 @@ extension Cluster {
                 onItsLoop { cluster in
                     if let first = first(cluster), case .terminated = continuation.yield(first) { return }
                     guard cluster.lifecycle < .closed else { return continuation.finish() }
-                    // A reader that has ended is removed by the next element.
-                    add(cluster, continuation, cluster.servers.nextNumber())
+                    let id = cluster.servers.nextNumber()
+                    access(cluster) { $0.add(continuation, id: id) }
+                    continuation.onTermination = { [weak cluster] _ in
+                        guard let cluster else { return }
+                        cluster.loop.schedule(
+                            LoopClosure { cluster.onItsLoop { cluster in access(cluster) { $0.remove(id) } } }
+                        )
+                    }
                 }
             }
         )
         return stream
     }
 
-    /// Tells a change to everyone who follows the cluster.
+    /// Sends a change to the streams, the observers and the log.
     func tell(_ change: ClusterChange) {
         streams.changes.yield(change)
         voice.tell(change)
@@ -53,7 +60,7 @@ extension Cluster {
     }
 }
 
-/// The streams of those who follow a cluster.
+/// The streams of the readers of a cluster.
 struct ClusterStreams {
     var endpoints = Broadcast<[ClusterEndpoint]>()
     var changes = Broadcast<ClusterChange>()

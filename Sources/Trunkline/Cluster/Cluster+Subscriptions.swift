@@ -105,24 +105,28 @@ extension Cluster {
 
     private func keep(_ entry: ClusterSubscriptions.Entry) -> UInt64 {
         let number = servers.nextNumber()
-        subscriptions.all[number] = entry
+        subscriptions.add(entry, number)
         // The server may have gone away meanwhile.
+        if !isPlaced(entry) { subscriptions.lose(number) }
         moveSubscriptions()
         return number
     }
 
     /// Begins to move the subscriptions whose server has gone away, if there is another one.
     func moveSubscriptions() {
-        guard lifecycle == .open, !subscriptions.all.isEmpty, servers.all.contains(where: \.isReady) else { return }
-        for (number, entry) in subscriptions.all.sorted(by: { $0.key < $1.key }) {
-            guard entry.scope == .one, entry.mover == nil, !entry.isEnding, !isPlaced(entry) else { continue }
+        guard lifecycle == .open, !subscriptions.lost.isEmpty, servers.all.contains(where: \.isReady) else { return }
+        for number in subscriptions.takeLost() {
+            guard let entry = subscriptions.all[number], entry.mover == nil, !entry.isEnding, !isPlaced(entry) else {
+                continue
+            }
+            let retry = entry.retry
             // Ends when a server has the subscription, when no server is ready, or when the subscription or the cluster
             // ends, which cancels it. It does not keep the cluster alive while it waits.
             subscriptions.all[number]?.mover = Task(executorPreference: loop.taskExecutor) { [weak self, loop] in
                 let backoff = Backoff(base: .seconds(1))
                 var round = 0
                 while await self?.tryToMove(number) == false {
-                    await entry.retry.wait(until: loop.now.advanced(by: backoff.ceiling(round: round)))
+                    await retry.wait(until: loop.now.advanced(by: backoff.ceiling(round: round)))
                     round += 1
                 }
             }
@@ -138,21 +142,26 @@ extension Cluster {
     /// of the servers.
     private func tryToMove(_ number: UInt64) async -> Bool {
         while true {
-            guard lifecycle == .open, let entry = subscriptions.all[number], !entry.isEnding, !isPlaced(entry),
-                servers.all.contains(where: \.isReady)
-            else {
+            guard lifecycle == .open, let entry = subscriptions.all[number], !entry.isEnding, !isPlaced(entry) else {
                 subscriptions.all[number]?.mover = nil
                 return true
             }
+            guard servers.all.contains(where: \.isReady) else {
+                // The next server that is ready moves it.
+                subscriptions.all[number]?.mover = nil
+                subscriptions.lose(number)
+                return true
+            }
             if let (id, place) = entry.places.first {
-                // A client that has its link again has repeated the subscription.
-                if let link = servers.link(id)?.link, let number = place.number,
-                    await !link.client.endIfNotReady(number)
+                // A client that has its link again has repeated the subscription, and says so soon.
+                if let link = servers.link(id)?.link, let repeated = place.number,
+                    await !link.client.endIfNotReady(repeated)
                 {
                     subscriptions.all[number]?.mover = nil
+                    subscriptions.lose(number)
                     return true
                 }
-                subscriptions.all[number]?.places = [:]
+                subscriptions.remove(number, from: id)
                 continue
             }
             let began = loop.now
@@ -160,7 +169,7 @@ extension Cluster {
             do throws(ClientError) {
                 let place = try await entry.wanted.subscribe(link.client, .default)
                 end(.answered, on: link, from: began)
-                subscriptions.all[number]?.places = [link.id: place]
+                subscriptions.place(place, on: link.id, number)
                 listeners.noteReconnected()
             } catch {
                 end(end(of: error), on: link, from: began)
@@ -187,7 +196,9 @@ extension Cluster {
                 if let failure { failures.append(failure) }
             }
         }
-        guard let failure = failures.first else { return Subscription(place.response, number, of: self) }
+        guard let failure = failures.first(where: { $0.fate == .unknown }) ?? failures.first else {
+            return Subscription(place.response, number, of: self)
+        }
         _ = await end(number)
         throw failure.after(.answered)
     }
@@ -197,7 +208,9 @@ extension Cluster {
         _ call: ClusterCall
     ) async throws(ClientError) -> (Subscription, link: UInt64) {
         var call = call
-        return try await perform(&call) { client, timeout, _ throws(ClientError) in
+        return try await perform(&call) { _ in
+            wanted.expectsResponse ? .answered : .accepted
+        } _: { client, timeout, _ throws(ClientError) in
             (try await wanted.subscribe(client, timeout), client.memberNumber)
         }
     }
@@ -256,7 +269,7 @@ extension Cluster {
     /// Notes that a client has a subscription, which may have ended meanwhile.
     private func add(_ place: Subscription, of link: UInt64, to number: UInt64) async {
         guard subscriptions.all[number] != nil else { return await place.end() }
-        subscriptions.all[number]?.places[link] = place
+        subscriptions.place(place, on: link, number)
     }
 
     /// Connects the client of a new server, after it knows the subscriptions on all servers.
@@ -283,7 +296,7 @@ extension Cluster: SubscriptionOwner {
         subscriptions.all[number]?.retry.ring()
         // A move under way comes to its end: afterwards it is known which server has the subscription.
         await subscriptions.all[number]?.mover?.value
-        guard let entry = subscriptions.all.removeValue(forKey: number) else { return [] }
+        guard let entry = subscriptions.remove(number) else { return [] }
         var clients: [Client] = []
         for (link, place) in entry.places.sorted(by: { $0.key < $1.key }) {
             await place.end()
@@ -332,12 +345,54 @@ struct ClusterSubscriptions {
 
     /// By their numbers.
     var all: [UInt64: Entry] = [:]
+    /// The numbers of the subscriptions that each link has.
+    private var byLink: [UInt64: Set<UInt64>] = [:]
+    /// Subscriptions on one server whose link may have been lost.
+    private(set) var lost: Set<UInt64> = []
 
     /// Whether a link has a subscription.
-    func use(_ link: UInt64) -> Bool { all.values.contains { $0.places[link] != nil } }
+    func isUsed(_ link: UInt64) -> Bool { byLink[link] != nil }
+
+    mutating func add(_ entry: Entry, _ number: UInt64) {
+        all[number] = entry
+        for link in entry.places.keys { byLink[link, default: []].insert(number) }
+    }
+
+    /// Removes a subscription.
+    mutating func remove(_ number: UInt64) -> Entry? {
+        guard let entry = all.removeValue(forKey: number) else { return nil }
+        for link in entry.places.keys { leave(link, number) }
+        lost.remove(number)
+        return entry
+    }
+
+    mutating func place(_ place: Subscription, on link: UInt64, _ number: UInt64) {
+        all[number]?.places[link] = place
+        byLink[link, default: []].insert(number)
+    }
+
+    mutating func remove(_ number: UInt64, from link: UInt64) {
+        all[number]?.places[link] = nil
+        leave(link, number)
+    }
+
+    private mutating func leave(_ link: UInt64, _ number: UInt64) {
+        byLink[link]?.remove(number)
+        if byLink[link]?.isEmpty == true { byLink[link] = nil }
+    }
+
+    /// A link was lost, or takes no further request.
+    mutating func loseLink(_ link: UInt64) { for number in byLink[link] ?? [] { lose(number) } }
+
+    mutating func lose(_ number: UInt64) { if all[number]?.scope == .one { lost.insert(number) } }
+
+    /// Removes and returns the numbers of the subscriptions that may have to be moved, oldest first.
+    mutating func takeLost() -> [UInt64] { exchange(&lost, with: []).sorted() }
 
     /// Forgets a link that is closed.
-    mutating func forget(_ link: UInt64) { for number in all.keys { all[number]?.places[link] = nil } }
+    mutating func forget(_ link: UInt64) {
+        for number in byLink.removeValue(forKey: link) ?? [] { all[number]?.places[link] = nil }
+    }
 
     func cancelMoves() { for entry in all.values { entry.mover?.cancel() } }
 }

@@ -138,9 +138,11 @@ public actor Cluster {
 
     /// Begins to look for servers.
     private func beginDiscovery() {
-        guard lifecycle == .open, discoveryTask == nil else { return }
+        guard lifecycle < .closing, discoveryTask == nil else { return }
         beginMaintenance()
+        let hasFound = Lock(false)
         let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] in
+            hasFound.withLock { $0 = true }
             facts.tell(.found($0))
         } failed: { [facts] in
             facts.tell(.discoveryFailed($0))
@@ -150,11 +152,13 @@ public actor Cluster {
         discoveryTask = Task(executorPreference: loop.taskExecutor) { [discovery, loop] in
             var backoff = Backoff(base: .seconds(1), cap: .seconds(30))
             while !Task.isCancelled {
+                hasFound.withLock { $0 = false }
                 do {
                     return try await discovery.run(receiver)
                 } catch {
                     if Task.isCancelled { return }
                     receiver.failed(error)
+                    if hasFound.withLock({ $0 }) { backoff.base = .seconds(1) }
                     await loop.sleep(until: loop.now.advanced(by: backoff.base))
                     backoff.base = min(backoff.cap, backoff.base * 2)
                 }

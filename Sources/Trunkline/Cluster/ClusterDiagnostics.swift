@@ -1,4 +1,4 @@
-/// What an operator asks a cluster for: its slowest requests, and an audit.
+/// The slowest requests of a cluster, and an audit.
 ///
 /// ```swift
 /// for timeline in await cluster.diagnostics.slowestRequests { print(timeline) }
@@ -44,7 +44,7 @@ public struct ClusterDiagnostics: Sendable {
 }
 
 extension Cluster {
-    /// What an operator asks this cluster for: its slowest requests, and an audit.
+    /// The slowest requests of this cluster, and an audit.
     public nonisolated var diagnostics: ClusterDiagnostics { ClusterDiagnostics(of: self) }
 
     fileprivate var clientsByServer: [(endpoint: Endpoint, client: Client)] {

@@ -15,8 +15,12 @@ final class ClusterMember: Sendable {
     private let failureLimit: Int
     /// Whether the next request may go to this server, which is ejected, as a probe.
     private let mayProbe = Atomic<Bool>(false)
-    /// Whether a probe is under way.
-    private let isProbed = Atomic<Bool>(false)
+    /// When the probe that is under way began, in nanoseconds; `Int64.max` without one.
+    private let probeBegin = Atomic<Int64>(.max)
+    /// When the server was last ejected or used again, in nanoseconds. Failures of earlier tries tell nothing new.
+    private let judged = Atomic<Int64>(.min)
+    /// When the latest loss of a link was counted as a failure, in nanoseconds.
+    private let lastLoss = Atomic<Int64>(.min)
     private let ejection = Atomic<Bool>(false)
     /// The largest number of requests in flight; `Int.max` for no limit.
     private let limit: Atomic<Int>
@@ -67,29 +71,39 @@ final class ClusterMember: Sendable {
     }
 
     /// Whether the cluster leaves it out.
-    var isEjected: Bool {
-        get { ejection.load(ordering: .relaxed) }
-        set { ejection.store(newValue, ordering: .relaxed) }
+    var isEjected: Bool { ejection.load(ordering: .relaxed) }
+
+    /// Notes that the cluster leaves the server out, or uses it again.
+    func setEjected(_ isEjected: Bool, at now: Instant) {
+        ejection.store(isEjected, ordering: .relaxed)
+        judged.store(now.nanoseconds, ordering: .relaxed)
+        failuresInARow.store(0, ordering: .relaxed)
     }
 
     // MARK: Probes
 
     /// Lets one request go to this server.
     func allowProbe() {
-        isProbed.store(false, ordering: .relaxed)
+        probeBegin.store(.max, ordering: .relaxed)
         mayProbe.store(true, ordering: .releasing)
     }
 
-    /// Returns whether the caller's request is the probe.
-    func takeProbe() -> Bool {
+    /// Whether a probe is under way.
+    var isProbed: Bool { probeBegin.load(ordering: .relaxed) < .max }
+
+    /// Returns whether the caller's request, which begins at `now`, is the probe.
+    func takeProbe(at now: Instant) -> Bool {
         guard mayProbe.load(ordering: .relaxed), mayProbe.exchange(false, ordering: .acquiring) else { return false }
-        isProbed.store(true, ordering: .relaxed)
+        probeBegin.store(now.nanoseconds, ordering: .relaxed)
         return true
     }
 
-    /// Ends the probe, if one is under way.
-    private func endProbe(_ succeeded: Bool?) {
-        guard isProbed.load(ordering: .relaxed), isProbed.exchange(false, ordering: .relaxed) else { return }
+    /// Ends the probe, if one is under way that is not younger than a request that began at `begun`.
+    private func endProbe(_ succeeded: Bool?, begun: Instant) {
+        let began = probeBegin.load(ordering: .relaxed)
+        guard began <= begun.nanoseconds,
+            probeBegin.compareExchange(expected: began, desired: .max, ordering: .relaxed).exchanged
+        else { return }
         facts.tell(.probeEnded(id, succeeded))
     }
 
@@ -99,8 +113,14 @@ final class ClusterMember: Sendable {
     enum End: Sendable {
         /// The server did its work.
         case answered
+        /// The server did its work, and its time tells nothing: the reply had several parts.
+        case completed
+        /// The message was accepted or written, or the response came from the cache: that tells nothing about the server.
+        case accepted
         /// The server failed.
         case failed
+        /// The link was lost.
+        case lost
         /// The server is overloaded.
         case overloaded
         /// The request was given up, for no fault of the server.
@@ -109,10 +129,11 @@ final class ClusterMember: Sendable {
         case notSent
     }
 
-    /// - Parameter nanoseconds: The time that it took; `nil` if it tells nothing about the server.
-    func ended(_ end: End, after nanoseconds: Int64?, inFlight: Int, at now: Instant) {
+    /// - Parameter isMeasured: Whether the time that it took tells something about the server.
+    func ended(_ end: End, from begun: Instant, isMeasured: Bool, inFlight: Int, at now: Instant) {
+        let nanoseconds = isMeasured && end != .completed ? now.nanoseconds &- begun.nanoseconds : nil
         switch end {
-        case .answered:
+        case .answered, .completed:
             note(nanoseconds, isAnswer: true, at: now)
             forgetFailures()
             if let adaptive {
@@ -122,8 +143,8 @@ final class ClusterMember: Sendable {
                     }
                 )
             }
-            endProbe(true)
-        case .failed, .overloaded:
+            endProbe(true, begun: begun)
+        case .failed, .lost, .overloaded:
             note(nanoseconds, isAnswer: false, at: now)
             if let adaptive {
                 set(
@@ -132,13 +153,19 @@ final class ClusterMember: Sendable {
                     }
                 )
             }
+            guard begun.nanoseconds >= judged.load(ordering: .relaxed) else { return }
+            if end == .lost {
+                // All requests of a link are lost together: that is one failure.
+                guard begun.nanoseconds >= lastLoss.load(ordering: .relaxed) else { return }
+                lastLoss.store(now.nanoseconds, ordering: .relaxed)
+            }
             let count = failuresInARow.wrappingAdd(1, ordering: .relaxed).newValue
             if count % failureLimit == 0 { facts.tell(.failedInARow(id, count)) }
-            endProbe(false)
+            endProbe(false, begun: begun)
         case .givenUp:
             note(nanoseconds, isAnswer: false, at: now)
-            endProbe(nil)
-        case .notSent: endProbe(nil)
+            endProbe(nil, begun: begun)
+        case .notSent, .accepted: endProbe(nil, begun: begun)
         }
     }
 
@@ -232,8 +259,7 @@ final class MemberLink: CancellationReceiver {
     @inline(__always)
     func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
         let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
-        let nanoseconds = isLarge ? nil : now.nanoseconds &- begun.nanoseconds
-        member.ended(end, after: nanoseconds, inFlight: inFlight, at: now)
+        member.ended(end, from: begun, isMeasured: !isLarge, inFlight: inFlight, at: now)
     }
 }
 

@@ -34,8 +34,8 @@ final class ClusterPicker: Sendable {
         }
 
         @inline(__always)
-        mutating func pick(_ wish: PickTable.Wish, _ count: Int) -> MemberLink? {
-            unsafe borrowed._withUnsafeGuaranteedRef { $0.pick(wish, count, using: &generator) }
+        mutating func pick(_ wish: PickTable.Wish) -> MemberLink? {
+            unsafe borrowed._withUnsafeGuaranteedRef { $0.pick(wish, using: &generator) }
         }
     }
 
@@ -51,7 +51,7 @@ final class ClusterPicker: Sendable {
         stripes = (0..<count).map { _ in Lock(Stripe(table, SeededGenerator(seed: generator.next()))) }
     }
 
-    /// Whether there is nothing to choose.
+    /// Whether there is only one link, so that nothing is chosen.
     private let hasNoChoice = Atomic<Bool>(false)
 
     /// The stripe of the calling thread.
@@ -73,14 +73,17 @@ final class ClusterPicker: Sendable {
         }
     }
 
-    /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
-    func pick(_ wish: PickTable.Wish, _ count: Int = 1) -> MemberLink? {
+    /// Chooses a link and counts a request on it. Returns `nil` if no server can take a request.
+    func pick(_ wish: PickTable.Wish) -> MemberLink? {
         stripe.withLock { stripe in
-            guard let link = stripe.pick(wish, count) else { return nil }
-            stripe.requests &+= count
+            guard let link = stripe.pick(wish) else { return nil }
+            stripe.requests &+= 1
             return link
         }
     }
+
+    /// Counts further requests of a batch for which a link was chosen.
+    func note(_ count: Int) { stripe.withLock { $0.requests &+= count } }
 
     /// The number of requests for which a link was chosen, retries included.
     var requests: Int { stripes.reduce(0) { sum, stripe in sum &+ stripe.withLock { $0.requests } } }

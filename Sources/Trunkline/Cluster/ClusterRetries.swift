@@ -55,6 +55,19 @@ struct ClusterCall: Sendable {
     var rests = 0
     /// The place of the call among those that wait.
     var turn: UInt64?
+    /// Whether `WaitingCalls` knows that it looks for a server.
+    private(set) var isSearching = false
+
+    /// Tells that the call looks for a server, so that `close()` waits for it, until `endSearch`.
+    mutating func beginSearch(in waiting: WaitingCalls) {
+        if !isSearching { waiting.searchBegan() }
+        isSearching = true
+    }
+
+    mutating func endSearch(in waiting: WaitingCalls) {
+        if isSearching { waiting.searchEnded() }
+        isSearching = false
+    }
 
     /// Notes that a try on a server has failed.
     mutating func noteTry(_ error: ClientError, on member: ClusterMember) {

@@ -9,6 +9,9 @@ struct ClusterServers {
         var slowStart: Instant?
         /// Why its latest attempt failed or its latest link ended.
         var lastReport: DisconnectReport?
+        /// When it is removed at the latest, because it is no longer in the list; `nil` if it is. Until then it serves
+        /// unless another server is ready.
+        var leavesBy: Instant?
         /// The latest ejection; `nil` if the server serves.
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
 
@@ -27,6 +30,8 @@ struct ClusterServers {
         var idleSince: Instant?
         /// What its client had counted at the end of the last interval.
         var counts = LinkCounts()
+        /// What its client had counted at `idleSince`.
+        var idleCounts = LinkCounts()
     }
 
     /// In the order in which they were found.
@@ -47,6 +52,9 @@ struct ClusterServers {
         lastNumber += 1
         return lastNumber
     }
+
+    /// The servers of the latest list that are in use.
+    var current: [ClusterEndpoint] { all.filter { $0.leavesBy == nil }.map(\.found) }
 
     func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
 

@@ -127,16 +127,16 @@ final class PickTable: Sendable {
 
     // MARK: Choosing
 
-    /// Chooses a link and counts `count` requests on it. Returns `nil` if no server can take a request.
+    /// Chooses a link and counts a request on it. Returns `nil` if no server can take a request.
     @inline(__always)
-    func pick(_ wish: Wish, _ count: Int = 1, using generator: inout SeededGenerator) -> MemberLink? {
+    func pick(_ wish: Wish, using generator: inout SeededGenerator) -> MemberLink? {
         if !probes.isEmpty, let link = probe(wish) {
-            link.begin(count)
+            link.begin()
             return link
         }
         guard let seat = choose(wish, using: &generator) else { return nil }
         guard let link = wish.isLarge && hasLargeLinks ? seat.linkForLarge : seat.leastLoadedLink else { return nil }
-        link.begin(count)
+        link.begin()
         return link
     }
 
@@ -144,7 +144,7 @@ final class PickTable: Sendable {
     /// nothing depends on it.
     private let only: MemberLink?
 
-    /// Whether there is nothing to choose, so that nothing has to be measured.
+    /// Whether there is only one link, so that nothing is chosen or measured.
     var hasNoChoice: Bool { only != nil }
 
     /// Returns the only link of the only server, without counting a request; `nil` if there is another choice, or none.
@@ -156,7 +156,7 @@ final class PickTable: Sendable {
 
     private func probe(_ wish: Wish) -> MemberLink? {
         for probe in probes where !wish.excluded.contains(probe.member.id) {
-            if let link = probe.leastLoadedLink, probe.member.takeProbe() { return link }
+            if let link = probe.leastLoadedLink, probe.member.takeProbe(at: wish.now) { return link }
         }
         return nil
     }
@@ -216,14 +216,22 @@ final class PickTable: Sendable {
         in range: Range<Int>,
         using generator: inout SeededGenerator
     ) -> Seat? {
-        // A server that starts slowly lets turns pass; after a few turns, any server is good.
+        // A server that starts slowly lets turns pass. After a few turns, the last one that did is good.
+        var passed: Seat?
+        var last = generator.nextIndex(below: seats.count)
         for _ in 0..<2 * seats.count {
             let turn = turn.wrappingAdd(1, ordering: .relaxed).oldValue
-            guard let index = turns[turn], range.contains(index), isUsable(seats[index], wish) else { continue }
-            if let since = seats[index].slowStart, Float(generator.nextUnit()) > share(since, wish.now) { continue }
-            return seats[index]
+            guard let index = turns[turn] else { continue }
+            last = index
+            guard range.contains(index), isUsable(seats[index], wish) else { continue }
+            guard let since = seats[index].slowStart, Float(generator.nextUnit()) > share(since, wish.now) else {
+                return seats[index]
+            }
+            passed = seats[index]
         }
-        return scan(from: range.lowerBound, wish)
+        if let passed { return passed }
+        // In this zone, if it was drawn and one of its servers can be chosen.
+        return scan(from: range.contains(last) ? last : range.lowerBound + last % range.count, wish)
     }
 
     private func choose(_ wish: Wish, byKey key: UInt64) -> Seat? {
@@ -318,7 +326,8 @@ extension PickTable.Seat {
     }
 
     private var leastLoadedOfSeveral: MemberLink? {
-        let best = ([link] + others).filter(\.isReady).min { $0.inFlight < $1.inFlight }
+        var best = link.isReady ? link : nil
+        for other in others where other.isReady && other.inFlight < best?.inFlight ?? .max { best = other }
         if let best, best.inFlight >= best.capacity { member.noteFull(ofLarge: false) }
         return best
     }
@@ -326,7 +335,8 @@ extension PickTable.Seat {
     /// The link for large requests with the fewest of them. Tells the cluster if all are in use. Before the first one is
     /// ready, this is an ordinary link.
     fileprivate var linkForLarge: MemberLink? {
-        let best = large.filter(\.isReady).min { $0.inFlight < $1.inFlight }
+        var best: MemberLink?
+        for link in large where link.isReady && link.inFlight < best?.inFlight ?? .max { best = link }
         if best.map({ $0.inFlight >= $0.capacity }) ?? true { member.noteFull(ofLarge: true) }
         return best ?? leastLoadedLink
     }

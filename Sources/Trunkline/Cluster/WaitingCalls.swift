@@ -2,7 +2,7 @@ import Synchronization
 
 /// The calls that wait until a server of the cluster can take a request, in the order in which they came.
 ///
-/// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer.
+/// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer, and in the deinitializer.
 final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable {
     /// Why a wait ended.
     enum End: Sendable {
@@ -18,16 +18,55 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
 
     private struct State {
         var waiters: [UInt64: Continuation<End>] = [:]
+        /// The numbers of the waiters, lowest first, and some of earlier ones.
+        var line = Heap<UInt64, Void>()
         var deadlines = DeadlineQueue()
+        /// Callers that want to know when there is a server.
+        var connecting: [UInt64: Continuation<End>] = [:]
         var lastNumber: UInt64 = 0
         /// Whether the table has servers.
         var isReady = false
+        /// Whether further callers of `waitForServer` are refused.
+        var isDraining = false
+        /// Whether everyone is refused.
         var isClosed = false
 
-        /// Takes all waiters, oldest first.
+        mutating func nextNumber() -> UInt64 {
+            lastNumber += 1
+            return lastNumber
+        }
+
+        mutating func insert(_ waiter: Continuation<End>, _ number: UInt64, until deadline: Instant?) {
+            waiters[number] = waiter
+            line.insert((), key: number)
+            if let deadline { deadlines.insert(RequestID(number), deadline: deadline) }
+            if deadlines.isCrowded(alive: waiters.count) {
+                let waiters = waiters
+                deadlines.compact { waiters[$0.number] != nil }
+            }
+            if line.count > 2 * waiters.count + 256 {
+                line = Heap()
+                for number in waiters.keys { line.insert((), key: number) }
+            }
+        }
+
+        /// Removes the waiter that came first.
+        mutating func takeFirst() -> Continuation<End>? {
+            while let first = line.first {
+                line.removeFirst()
+                if let waiter = waiters.removeValue(forKey: first.key) { return waiter }
+            }
+            return nil
+        }
+
+        /// Removes all waiters, oldest first.
         mutating func takeAll() -> [Continuation<End>] {
-            deadlines = DeadlineQueue()
+            (deadlines, line) = (DeadlineQueue(), Heap())
             return exchange(&waiters, with: [:]).sorted { $0.key < $1.key }.map(\.value)
+        }
+
+        mutating func takeConnecting() -> [Continuation<End>] {
+            exchange(&connecting, with: [:]).sorted { $0.key < $1.key }.map(\.value)
         }
     }
 
@@ -35,99 +74,157 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
     private let maximum: Int
     private let state = Lock(State())
     private let count = Atomic<Int>(0)
-    private lazy var timer = LoopTimer(target: self)
-    /// Rung when no call waits any more.
-    private let whenEmpty: Alarm
+    /// The number of times that a server could take a request while no call waited.
+    private let chances = Atomic<UInt64>(0)
+    /// The number of calls that have begun and look for a server, whether they wait here or for the end of a back-off.
+    private let searches = Atomic<Int>(0)
+    private var timer: LoopTimer?
+    /// Rung when no call looks for a server any more.
+    private let whenIdle: Alarm
 
     /// - Parameter maximum: The largest number of calls that wait.
     init(maximum: Int, on loop: any EventLoop) {
         (self.maximum, self.loop) = (max(0, maximum), loop)
-        whenEmpty = Alarm(on: loop)
+        whenIdle = Alarm(on: loop)
+    }
+
+    deinit {
+        guard let timer else { return }
+        loop.schedule(LoopClosure { [loop] in loop.arm(timer, at: nil) })
     }
 
     /// The number of calls that wait.
     var waitingCount: Int { count.load(ordering: .relaxed) }
 
+    // MARK: Waiting
+
+    /// The present moment, for `wait`. A call asks for it before it looks for a server.
+    var moment: UInt64 { chances.load(ordering: .sequentiallyConsistent) }
+
     /// Waits until a server can take a request.
     ///
     /// - Parameters:
     ///   - turn: The place of the call among the waiting ones, which it keeps from wait to wait.
-    ///   - isFull: Whether there are servers, and all of them have reached their limits.
-    func wait(until deadline: Instant?, _ turn: inout UInt64?, isFull: Bool) async -> End {
-        let number =
-            turn
-            ?? state.withLock { state in
-                state.lastNumber += 1
-                return state.lastNumber
-            }
+    ///   - moment: The moment before the call found that no server can take its request. If one could since then, this
+    ///     does not wait.
+    func wait(until deadline: Instant?, _ turn: inout UInt64?, since moment: UInt64) async -> End {
+        // A call that has waited already is not refused.
+        let mayBeRefused = turn == nil
+        let number = turn ?? state.withLock { $0.nextNumber() }
         turn = number
         return await withContinuation(cancelling: self, number...number) { continuation, cancellation in
             let (end, isFirst) = state.withLock { state -> (End?, Bool) in
                 if state.isClosed { return (.closed, false) }
                 if cancellation.isRequested { return (.cancelled, false) }
-                if state.isReady, !isFull { return (.ready, false) }
-                guard state.waiters.count < maximum else { return (.full, false) }
+                if mayBeRefused, state.waiters.count >= maximum { return (.full, false) }
+                // Who gives a chance from here on sees that a call waits. An earlier chance is seen here.
+                count.store(state.waiters.count + 1, ordering: .sequentiallyConsistent)
+                if moment != self.moment {
+                    count.store(state.waiters.count, ordering: .relaxed)
+                    return (.ready, false)
+                }
                 let earliest = state.deadlines.earliest ?? .distantFuture
-                state.waiters[number] = continuation
-                if let deadline { state.deadlines.insert(RequestID(number), deadline: deadline) }
-                count.store(state.waiters.count, ordering: .relaxed)
+                state.insert(continuation, number, until: deadline)
                 return (nil, (deadline ?? .distantFuture) < earliest)
             }
             if let end { return continuation.resume(returning: end) }
-            if isFirst { loop.schedule(LoopClosure { [self] in arm() }) }
+            if isFirst { armSoon() }
         }
     }
 
-    func cancelWaits(_ numbers: ClosedRange<UInt64>) { end(numbers.lowerBound, .cancelled) }
-
-    private func end(_ number: UInt64, _ end: End) {
-        let waiter = state.withLock { state in
-            defer { count.store(state.waiters.count, ordering: .relaxed) }
-            return state.waiters.removeValue(forKey: number)
+    /// Waits until there is a server.
+    func waitForServer() async -> End {
+        let number = state.withLock { $0.nextNumber() }
+        return await withContinuation(cancelling: self, number...number) { continuation, cancellation in
+            let end = state.withLock { state -> End? in
+                if state.isDraining { return .closed }
+                if cancellation.isRequested { return .cancelled }
+                if state.isReady { return .ready }
+                state.connecting[number] = continuation
+                return nil
+            }
+            if let end { continuation.resume(returning: end) }
         }
-        waiter?.resume(returning: end)
-        if waiter != nil { noteEmpty() }
+    }
+
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) {
+        let number = numbers.lowerBound
+        let waiter = state.withLock { state in
+            let waiter = state.waiters.removeValue(forKey: number)
+            count.store(state.waiters.count, ordering: .relaxed)
+            return waiter ?? state.connecting.removeValue(forKey: number)
+        }
+        waiter?.resume(returning: .cancelled)
     }
 
     // MARK: For the cluster
 
     /// The table has changed. If it has servers, all calls go on.
     func tableChanged(isEmpty: Bool) {
-        let waiters = state.withLock { state -> [Continuation<End>] in
+        let (waiters, hadDeadline) = state.withLock { state -> ([Continuation<End>], Bool) in
             state.isReady = !isEmpty
-            if isEmpty { return [] }
+            if isEmpty { return ([], false) }
+            chances.wrappingAdd(1, ordering: .sequentiallyConsistent)
             count.store(0, ordering: .relaxed)
-            return state.takeAll()
+            let hadDeadline = state.deadlines.earliest != nil
+            return (state.takeConnecting() + state.takeAll(), hadDeadline)
         }
         for waiter in waiters { waiter.resume(returning: .ready) }
-        if !waiters.isEmpty { noteEmpty() }
+        if hadDeadline { armSoon() }
     }
 
     /// A request has ended, so that a server below its limit can take the next one. Also when a call that was woken for
     /// that has gone on.
     func requestEnded() {
-        guard count.load(ordering: .relaxed) > 0 else { return }
-        let next = state.withLock { $0.isReady ? $0.waiters.keys.min() : nil }
-        if let next { end(next, .ready) }
+        if count.load(ordering: .sequentiallyConsistent) == 0 {
+            chances.wrappingAdd(1, ordering: .sequentiallyConsistent)
+            // A call may have begun to wait meanwhile, and not have seen this chance.
+            if count.load(ordering: .sequentiallyConsistent) == 0 { return }
+        }
+        let waiter = state.withLock { state in
+            let waiter = state.isReady ? state.takeFirst() : nil
+            count.store(state.waiters.count, ordering: .relaxed)
+            return waiter
+        }
+        waiter?.resume(returning: .ready)
+    }
+
+    /// Refuses those who only want to know whether there is a server.
+    func drain() {
+        let waiters = state.withLock { state in
+            state.isDraining = true
+            return state.takeConnecting()
+        }
+        for waiter in waiters { waiter.resume(returning: .closed) }
     }
 
     /// Refuses every further call, and ends those that wait.
     func close() {
         let waiters = state.withLock { state in
-            state.isClosed = true
+            (state.isDraining, state.isClosed) = (true, true)
             count.store(0, ordering: .relaxed)
-            return state.takeAll()
+            return state.takeConnecting() + state.takeAll()
         }
         for waiter in waiters { waiter.resume(returning: .closed) }
-        noteEmpty()
+        armSoon()
     }
 
-    /// Waits until no call waits, at most until `deadline`.
-    func waitUntilEmpty(until deadline: Instant) async {
-        while waitingCount > 0, loop.now < deadline, !Task.isCancelled { await whenEmpty.wait(until: deadline) }
+    // MARK: Calls that look for a server
+
+    /// A call begins to look for a server, because the first choice has failed.
+    func searchBegan() { searches.wrappingAdd(1, ordering: .relaxed) }
+
+    /// A call has found a server, or has ended.
+    func searchEnded() {
+        if searches.wrappingSubtract(1, ordering: .relaxed).newValue == 0 { whenIdle.ring() }
     }
 
-    private func noteEmpty() { if waitingCount == 0 { whenEmpty.ring() } }
+    /// Waits until no call looks for a server, at most until `deadline`.
+    func waitUntilIdle(until deadline: Instant) async {
+        while searches.load(ordering: .relaxed) > 0, loop.now < deadline, !Task.isCancelled {
+            await whenIdle.wait(until: deadline)
+        }
+    }
 
     // MARK: Deadlines
 
@@ -138,17 +235,20 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             while let id = state.deadlines.popDue(at: now) {
                 if let waiter = state.waiters.removeValue(forKey: id.number) { expired.append(waiter) }
             }
-            if state.deadlines.isCrowded(alive: state.waiters.count) {
-                let waiters = state.waiters
-                state.deadlines.compact { waiters[$0.number] != nil }
-            }
             count.store(state.waiters.count, ordering: .relaxed)
             return expired
         }
         for waiter in expired { waiter.resume(returning: .expired) }
-        if !expired.isEmpty { noteEmpty() }
         arm()
     }
 
-    private func arm() { loop.arm(timer, at: state.withLock { $0.deadlines.earliest }) }
+    private func armSoon() { loop.schedule(LoopClosure { [self] in arm() }) }
+
+    private func arm() {
+        let earliest = state.withLock { $0.deadlines.earliest }
+        if timer == nil, earliest == nil { return }
+        let timer = self.timer ?? LoopTimer(target: self)
+        self.timer = timer
+        loop.arm(timer, at: earliest)
+    }
 }

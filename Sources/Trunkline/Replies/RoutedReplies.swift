@@ -55,11 +55,20 @@ final class RoutedReplies: ReplySource {
         // Ends with the reply, or when it is abandoned, as it is at the latest when its stream is deallocated.
         let task = Task(executorPreference: sender.ownLoop?.taskExecutor) { [weak self] in
             do throws(ClientError) {
-                try await sender.perform(timeout: call.timeout, options: call.options) {
-                    client,
-                    timeout,
-                    options throws(ClientError) in
-                    try await self?.run(call, on: client, timeout, options)
+                if let cluster = sender as? Cluster {
+                    try await cluster.performReply(timeout: call.timeout, options: call.options) {
+                        client,
+                        timeout,
+                        options throws(ClientError) in
+                        try await self?.run(call, on: client, timeout, options)
+                    }
+                } else {
+                    try await sender.perform(timeout: call.timeout, options: call.options) {
+                        client,
+                        timeout,
+                        options throws(ClientError) in
+                        _ = try await self?.run(call, on: client, timeout, options)
+                    }
                 }
             } catch {
                 self?.update { $0.failure = error }
@@ -68,13 +77,14 @@ final class RoutedReplies: ReplySource {
         state.withLock { $0.task = task }
     }
 
-    /// Performs the request on one client, until its reply has ended. Throws if another one may be tried.
+    /// Performs the request on one client, until its reply has ended. Throws if another one may be tried. Returns the
+    /// error with which the reply has ended otherwise.
     private func run(
         _ call: Call,
         on client: Client,
         _ timeout: Timeout,
         _ options: CallOptions
-    ) async throws(ClientError) {
+    ) async throws(ClientError) -> ClientError? {
         let end = RequestHandle(onEnd: nil) {}
         let replies = client.stream(call, timeout, options) { end.complete($0) }
         let isAbandoned = update { state in
@@ -83,13 +93,15 @@ final class RoutedReplies: ReplySource {
         }
         if isAbandoned { replies.cancel() }
         let outcome = await end.outcome()
-        guard case .failure(let error) = outcome, !replies.hasParts else { return }
+        guard case .failure(let error) = outcome else { return nil }
+        if replies.hasParts { return error }
         let isFinal = update { state in
             if state.isContinued { state.failure = error }
             state.tryFailed(state.number, error)
             return state.isContinued
         }
         if !isFinal { throw error }
+        return error
     }
 
     /// Changes the state, and lets readers go on that have something to do.
