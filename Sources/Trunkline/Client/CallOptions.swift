@@ -83,6 +83,11 @@ public struct CallOptions: Sendable, Hashable {
     /// Whether all options are omitted.
     var areOmitted: Bool { if case .omitted = storage { true } else { false } }
 
+    /// Creates call options in which all options are omitted: they have the values of the client's options.
+    ///
+    /// Apart from the other initializer, because it is called for every request without options.
+    public init() { storage = .omitted }
+
     /// Creates call options. An omitted option has the value of the client's options.
     ///
     /// - Parameters:

@@ -13,7 +13,7 @@ import TrunklineTesting
 struct ClusterSeedTests {
     @Test func everyCallOfAClusterEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed) }
-        let count = TestEnvironment.seeds ?? 100
+        let count = TestEnvironment.seeds ?? 60
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0

@@ -262,7 +262,7 @@ struct ClusterSubscriptionTests {
     /// With a minute of losses, restarts and wrong lists, every subscription is with the right servers in the end, and a
     /// gap is reported for each loss.
     @Test func subscriptionsFollowTheServers() async throws {
-        for seed in seeds(40) {
+        for seed in seeds(20) {
             await Task.yield()
             try await run(4, seed: seed, { $0.linksPerEndpoint = 1...2 }) { setting in
                 var random = SeededGenerator(seed: seed)
