@@ -17,9 +17,10 @@ public struct Subscription: Sendable {
     /// Ends the subscription, so that no further link restores it.
     ///
     /// In a cluster, the call waits until a move to another server that is under way has ended, at most for
-    /// ``ClientOptions/Requests/timeout``. It sends nothing to the server; ``end(sending:timeout:)`` does. If a planned change has already restored the
-    /// subscription on the next link, that link is discarded when its handshake is complete, and the change starts again.
-    /// So a request to unsubscribe that follows goes out on a link on which the server knows the subscription, and no
+    /// ``ClientOptions/Requests/timeout``. It sends nothing to the server; ``end(sending:timeout:)`` does.
+    ///
+    /// If a planned change has already restored the subscription on the next link, that link is discarded when its
+    /// handshake is complete, and the change starts again. So a request to unsubscribe that follows goes out on a link on which the server knows the subscription, and no
     /// later link restores it.
     public func end() async { _ = await owner.end(number) }
 

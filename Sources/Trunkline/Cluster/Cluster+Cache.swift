@@ -21,9 +21,9 @@ extension Cluster {
     ) async throws(ClientError) -> Response {
         let options = options.keyed(by: policy.key ?? CacheKey(request))
         var call = try call(timeout, options, at: loop.now)
-        // A cached response tells nothing about the server.
+        // The response may come from the cache, so its time tells nothing about the server.
         return try await perform(&call) { _ in
-            .accepted
+            .completed
         } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }
@@ -47,9 +47,9 @@ extension Cluster {
         let untyped = try Request(request)
         let options = options.retrying(Typed.retry).keyed(by: policy.key ?? CacheKey(untyped))
         var call = try call(timeout, options, at: loop.now)
-        // A cached response tells nothing about the server.
+        // The response may come from the cache, so its time tells nothing about the server.
         return try await perform(&call) { _ in
-            .accepted
+            .completed
         } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }

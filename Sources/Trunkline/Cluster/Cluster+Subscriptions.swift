@@ -16,9 +16,10 @@ extension Cluster {
     ///   be missing. If no other server is ready, the next one to be ready receives it. While a server goes away in an
     ///   orderly way, both may push for a moment. A server that is left out keeps the subscription as long as its link is
     ///   ready.
-    /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The call
-    ///   returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is repeated. A server that is not ready yet, or is
-    ///   found later, receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
+    /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The
+    ///   call returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is
+    ///   repeated. A server that is not ready yet, or is found later, receives the request in the handshake of its next
+    ///   link (``ClientOptions/Handshake/restore``).
     ///
     /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
     /// ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.
@@ -168,7 +169,7 @@ extension Cluster {
             guard let link = picker.pick(PickTable.Wish(now: began)) else { return false }
             do throws(ClientError) {
                 let place = try await entry.wanted.subscribe(link.client, .default)
-                end(.answered, on: link, from: began)
+                end(entry.wanted.end, on: link, from: began)
                 subscriptions.place(place, on: link.id, number)
                 listeners.noteReconnected()
             } catch {
@@ -209,7 +210,7 @@ extension Cluster {
     ) async throws(ClientError) -> (Subscription, link: UInt64) {
         var call = call
         return try await perform(&call) { _ in
-            wanted.expectsResponse ? .answered : .accepted
+            wanted.end
         } _: { client, timeout, _ throws(ClientError) in
             (try await wanted.subscribe(client, timeout), client.memberNumber)
         }
@@ -313,6 +314,9 @@ struct ClusterSubscriptions {
         let request: Request
         let expectsResponse: Bool
 
+        /// What its success tells about the server.
+        var end: ClusterMember.End { expectsResponse ? .answered : .accepted }
+
         func subscribe(_ client: Client, _ timeout: Timeout) async throws(ClientError) -> Subscription {
             try await expectsResponse
                 ? client.subscribe(request, timeout: timeout)
@@ -367,6 +371,7 @@ struct ClusterSubscriptions {
     }
 
     mutating func place(_ place: Subscription, on link: UInt64, _ number: UInt64) {
+        guard all[number] != nil else { return }  // the cluster has ended
         all[number]?.places[link] = place
         byLink[link, default: []].insert(number)
     }

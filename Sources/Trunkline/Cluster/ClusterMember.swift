@@ -113,9 +113,10 @@ final class ClusterMember: Sendable {
     enum End: Sendable {
         /// The server did its work.
         case answered
-        /// The server did its work, and its time tells nothing: the reply had several parts.
+        /// The server did its work, and its time tells nothing: the reply had several parts, or may come from the cache.
         case completed
-        /// The message was accepted or written, or the response came from the cache: that tells nothing about the server.
+        /// A message was accepted or written: that tells little about the server, but enough to end its ejection, which
+        /// would otherwise never end without requests.
         case accepted
         /// The server failed.
         case failed
@@ -165,7 +166,8 @@ final class ClusterMember: Sendable {
         case .givenUp:
             note(nanoseconds, isAnswer: false, at: now)
             endProbe(nil, begun: begun)
-        case .notSent, .accepted: endProbe(nil, begun: begun)
+        case .accepted: endProbe(true, begun: begun)
+        case .notSent: endProbe(nil, begun: begun)
         }
     }
 

@@ -189,7 +189,7 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         waiter?.resume(returning: .ready)
     }
 
-    /// Refuses those who only want to know whether there is a server.
+    /// Ends the waits for a server without a request, and refuses further ones.
     func drain() {
         let waiters = state.withLock { state in
             state.isDraining = true
