@@ -83,7 +83,12 @@ extension Cluster {
             begin()
             throw ClientError(.unavailable, .notSent, "no server is ready")
         }
-        defer { end(.accepted, on: link, from: now) }
-        try link.client.tryEnqueue(request, timeout: timeout)
+        do throws(ClientError) {
+            try link.client.tryEnqueue(request, timeout: timeout)
+        } catch {
+            end(end(of: error), on: link, from: now)
+            throw error
+        }
+        end(.accepted, on: link, from: now)
     }
 }

@@ -124,9 +124,13 @@ extension Cluster: RequestSender {
 
     @inline(never)
     private nonisolated func pickNow() -> (MemberLink, Instant)? {
+        if mustQueue { return nil }
         let now = loop.now
         return picker.pick(PickTable.Wish(now: now)).map { ($0, now) }
     }
+
+    /// Whether new calls wait behind others. Without an adaptive limit, calls wait only while no server is ready.
+    private nonisolated var mustQueue: Bool { options.adaptiveLimit != nil && waiting.waitingCount > 0 }
 
     /// Whether calls with these options may go to a client as they are.
     @inline(__always)
@@ -231,6 +235,7 @@ extension Cluster: RequestSender {
             if Task.isCancelled { throw failed(call, .cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
+            // Before it is decided whether the call waits, so that no chance is missed meanwhile.
             let moment = waiting.moment
             let wish = PickTable.Wish(
                 now: now,
@@ -238,7 +243,7 @@ extension Cluster: RequestSender {
                 excluded: call.avoided + call.tried,
                 isLarge: call.isLarge
             )
-            if let link = picker.pick(wish) {
+            if !call.isNew || !call.waitsForReady || !mustQueue, let link = picker.pick(wish) {
                 if let trace = call.trace { trace.withLock { $0 = link.member.id } }
                 call.timelines?.begin(on: link.member)
                 return link

@@ -56,8 +56,8 @@ public struct ClusterOptions: Sendable {
     /// requests goes to the other zones (Envoy's priority levels, with its overprovisioning factor of 1.4).
     public var zone: String?
 
-    /// How long the share of a server grows, from a tenth to the whole, after it was added or has returned from an
-    /// ejection. Default 10 s. With zero, it has its whole share at once.
+    /// How long the share of a server grows, from a tenth to the whole, after it was added, was connected again, or has
+    /// returned from an ejection. Default 10 s. With zero, it has its whole share at once.
     public var slowStart: Duration = .seconds(10)
 
     /// When a server that fails is left out; `nil` for never.

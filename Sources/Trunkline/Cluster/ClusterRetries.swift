@@ -55,6 +55,8 @@ struct ClusterCall: Sendable {
     var rests = 0
     /// The place of the call among those that wait.
     var turn: UInt64?
+    /// Whether the call has not looked for a server before. A new call goes behind those that wait.
+    var isNew: Bool { turn == nil && tried.isEmpty && tryNumber == 1 }
     /// Whether `WaitingCalls` knows that it looks for a server.
     private(set) var isSearching = false
 

@@ -149,6 +149,37 @@ struct ClusterTests {
         }
     }
 
+    /// A caller that sent its next request as soon as one had ended found the room for it before the call that was woken.
+    @Test func newCallsGoBehindThoseThatWait() async throws {
+        try await withSimulatedServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
+            $0.adaptiveLimit = 1...1
+        } _: { network, cluster, _ in
+            try await cluster.connect()
+            let done = Lock((waiting: 0, busyAtTheEnd: 0, busy: 0))
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    for _ in 0..<20 {
+                        _ = try? await cluster.send(Self.request, timeout: .never)
+                        done.withLock { $0.busy += 1 }
+                    }
+                }
+                for _ in 0..<5 {
+                    group.addTask {
+                        try? await network.clock.sleep(for: .milliseconds(50))
+                        _ = try? await cluster.send(Self.request, timeout: .never)
+                        done.withLock { done in
+                            done.waiting += 1
+                            if done.waiting == 5 { done.busyAtTheEnd = done.busy }
+                        }
+                    }
+                }
+            }
+            let (waiting, busyAtTheEnd, busy) = done.withLock { $0 }
+            #expect((waiting, busy) == (5, 20))
+            #expect(busyAtTheEnd <= 2)
+        }
+    }
+
     @Test func largeRequestsHaveALinkOfTheirOwn() async throws {
         try await withSimulatedServers(1, answering: { _, _ in .after(.milliseconds(100), .echo) }) {
             $0.linkIdleTime = .seconds(1)
