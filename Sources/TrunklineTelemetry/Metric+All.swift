@@ -30,7 +30,7 @@ extension Metric {
             .histogram,
             "s",
             by: ["trunkline.delay.type"],
-            "Where time passes: queueing, tries on a link, connecting, handshakes, pings, turns of the loop"
+            "Where time passes: queueing, tries on a link, connecting, handshakes, pings, turns and delays of the loop"
         ) { metrics in
             [
                 (["queue"], .durations(metrics.queueDurations)),
@@ -39,6 +39,7 @@ extension Metric {
                 (["handshake"], .durations(metrics.connection.handshakeDurations)),
                 (["ping"], .durations(metrics.connection.pingDurations)),
                 (["turn"], .durations(metrics.connection.turnDurations)),
+                (["late"], .durations(metrics.connection.loopDelays)),
             ]
         },
     ]

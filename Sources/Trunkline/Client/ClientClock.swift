@@ -17,7 +17,7 @@ final class ClientClock {
     func arm(at next: Instant?, for client: Client) {
         guard next != armed else { return }
         armed = next
-        let timer = timer ?? LoopTimer(target: client)
+        let timer = timer ?? LoopTimer(target: client, ticks: true)
         self.timer = timer
         loop.arm(timer, at: next)
     }

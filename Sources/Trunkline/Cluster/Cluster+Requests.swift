@@ -361,7 +361,8 @@ extension Cluster: RequestSender {
             guard let response = error.response else { return .answered }
             if options.isOverload?(response) == true { return .overloaded }
             return options.isFailure?(response) == true ? .failed : .answered
-        case .timedOut: return .failed
+        // A process that did not run itself cannot judge its servers.
+        case .timedOut: return error.timeline?.tries.last.map { $0.loopDelay > .zero } == true ? .givenUp : .failed
         case .connectionLost: return error.fate == .notSent ? .notSent : .lost
         case .tlsFailed, .protocolViolation: return error.fate == .notSent ? .notSent : .failed
         case .cancelled: return error.fate == .notSent ? .notSent : .givenUp

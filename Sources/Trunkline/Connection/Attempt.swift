@@ -10,8 +10,6 @@ final class Attempt {
     var dialer: (any Dialer)?
     /// The end of its time, handshake included: set when it is connected.
     var deadline: Instant?
-    /// Whether it was given its time again after the process was stopped.
-    var isProlonged = false
     /// The addresses that dialling has found for the name of its endpoint.
     var addresses: [SocketAddress] = []
     /// The first address that it tried, and the path at that time.

@@ -80,6 +80,7 @@ extension Connection {
         abandonAttempt()
         counts.attempts += 1
         followNetwork()
+        followLoop()
         lookAtPaths()
         self.attempt = makeAttempt(attempt)
         notePathsOfAttempt()
@@ -152,13 +153,13 @@ extension Connection {
                 pathView.unresolved.remove(attempt.endpoint)
             }
         }
-        let paths = pathsOfAttempt
+        let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)
         let cause = DisconnectCause(error)
-        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number), paths)
+        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number), paths, lateSince: startedAt)
         let refusal = error as? HandshakeRefusal
         perform(
             machine.attemptFailed(
@@ -190,7 +191,7 @@ extension Connection {
             return transport.close()
         }
         transport.handler = self
-        (begun.deadline, begun.isProlonged) = (channel.deadline, channel.isProlonged)
+        begun.deadline = channel.deadline
         begun.dialer = nil
         memory.linksBegun += 1
         let now = loop.now

@@ -53,22 +53,6 @@ extension Connection {
         for link in links.all where link.isToBeReadOn || link.holdsMore { count += 1 }
         return count
     }
-
-    /// Gives the handshake under way its time again if its timer fires much later than its deadline: the process was
-    /// stopped, or the machine slept, and neither this side nor the server could go on. Only once for an attempt.
-    func prolongHandshake() {
-        guard let attempt, !attempt.isProlonged, let handshake = handshaking?.handshake else { return }
-        let now = loop.turnTime
-        let timeout = options.handshake.timeout
-        guard now.since(handshake.deadline) > max(timeout / 10, .milliseconds(100)) else { return }
-        attempt.isProlonged = true
-        let endOfAttempt = now.advanced(by: options.connecting.timeout)
-        attempt.deadline = endOfAttempt
-        let end = now.advanced(by: timeout)
-        let isRestoring = handshake.restoring != nil
-        handshake.deadline = isRestoring ? end : min(endOfAttempt, end)
-        handshake.limit = handshakeLimit(isAttempt: !isRestoring && endOfAttempt < end)
-    }
 }
 
 extension Link {

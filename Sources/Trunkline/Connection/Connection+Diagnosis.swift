@@ -92,6 +92,15 @@ extension Connection {
             present?.values.turnDurations.values.reduce(into: LatencyHistogram()) { $0.merge($1) } ?? LatencyHistogram()
         }
 
+        /// How long the event loop did not run what was due, each time that this was 250 ms or longer: the process was
+        /// stopped, had no processor, or code on the loop blocked it (``LoopDelay``).
+        ///
+        /// As for ``turnDurations``, these are the delays of the whole loop. Their ``LatencyHistogram/sum`` is the time in
+        /// which this process was not able to work.
+        public var loopDelays: LatencyHistogram {
+            present?.values.delays.values.reduce(into: LatencyHistogram()) { $0.merge($1) } ?? LatencyHistogram()
+        }
+
         init() {}
 
         /// Adds the values of the present.
@@ -123,7 +132,7 @@ extension Connection {
         /// Removes the current values. Counts and durations remain, those of turns included.
         mutating func removeCurrentValues() {
             guard let values = present?.values else { return }
-            present = Present(PresentValues(state: nil, turnDurations: values.turnDurations))
+            present = Present(PresentValues(state: nil, turnDurations: values.turnDurations, delays: values.delays))
         }
 
         /// The share of `cause` in all ends, from 0 to 1.
@@ -139,7 +148,12 @@ extension Connection {
     /// Reading them costs a system call if a link is ready.
     public var metrics: Metrics {
         var metrics = counts
-        var values = PresentValues(state: state, turnDurations: [ObjectIdentifier(loop): loop.turnDurations])
+        let key = ObjectIdentifier(loop)
+        var values = PresentValues(
+            state: state,
+            turnDurations: [key: loop.turnDurations],
+            delays: [key: loop.delays.durations]
+        )
         for link in links.all {
             values.bytesToWrite += link.state.machine.outbound.byteCount + (link.secured?.heldByteCount ?? 0)
         }
@@ -159,12 +173,17 @@ extension Connection {
         private(set) var stateCounts: [String: Int] = [:]
         /// By loop, so that connections that share a loop count it once.
         private(set) var turnDurations: [ObjectIdentifier: LatencyHistogram]
+        private(set) var delays: [ObjectIdentifier: LatencyHistogram]
         var link: Timeline.Link?
         var tcp: TCPInformation?
         var bytesToWrite = 0
 
-        init(state: ConnectionState?, turnDurations: [ObjectIdentifier: LatencyHistogram]) {
-            (self.state, self.turnDurations) = (state, turnDurations)
+        init(
+            state: ConnectionState?,
+            turnDurations: [ObjectIdentifier: LatencyHistogram],
+            delays: [ObjectIdentifier: LatencyHistogram] = [:]
+        ) {
+            (self.state, self.turnDurations, self.delays) = (state, turnDurations, delays)
             if let state { stateCounts[state.name] = 1 }
         }
 
@@ -175,6 +194,7 @@ extension Connection {
             stateCounts.addClamped(other.stateCounts)
             // Both were read from the same loop, so the one with more turns was read later, and contains the other.
             turnDurations.merge(other.turnDurations) { $1.count > $0.count ? $1 : $0 }
+            delays.merge(other.delays) { $1.count > $0.count ? $1 : $0 }
             bytesToWrite.addClamped(other.bytesToWrite)
         }
     }
@@ -216,7 +236,8 @@ extension Connection {
         _ paths: (before: NetworkPath, after: NetworkPath),
         lifetime: Duration = .zero,
         requestsLost: Int = 0,
-        bytesUnsent: Int = 0
+        bytesUnsent: Int = 0,
+        lateSince start: Instant? = nil
     ) {
         if phase == .ready || phase == .draining {
             counts.losses[cause, default: 0] += 1
@@ -236,7 +257,8 @@ extension Connection {
             requestsLost: requestsLost,
             bytesUnsent: bytesUnsent,
             pathBefore: paths.before,
-            pathAfter: paths.after
+            pathAfter: paths.after,
+            loopDelay: start.map { loop.delays.overlap(from: $0, to: loop.now) } ?? .zero
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)

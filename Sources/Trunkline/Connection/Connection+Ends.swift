@@ -118,7 +118,8 @@ extension Connection {
             pathsAtEnd(of: link),
             lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
             requestsLost: requestsLost,
-            bytesUnsent: remains.unwrittenBytes
+            bytesUnsent: remains.unwrittenBytes,
+            lateSince: link.state.machine.liveness.rules.lastHeard
         )
     }
 }

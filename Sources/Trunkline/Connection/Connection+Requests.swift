@@ -164,7 +164,7 @@ extension Connection {
         switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
-            if isTimeout, link.isReady,
+            if isTimeout, link.isReady, !isServerExcused,
                 endpointJudge.isSilent || link.state.machine.isToBeJudged
             {
                 link.state.machine.noteTimedOutUnsent(asIfWritten: false)
@@ -174,7 +174,7 @@ extension Connection {
         case .awaited(let serial, let type):
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
-            if isTimeout, !port.isPaused, !link.isDraining { endpointJudge.requestTimedOut() }
+            if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
             sendCancelFrame(for: serial, type: type, on: session)
             return .sent(endpoint)
         }
@@ -349,10 +349,11 @@ extension Connection {
         endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
     }
 
-    /// While the client itself does not read, timeouts say nothing about the server.
+    /// While the client itself does not read or run, timeouts say nothing about the server.
     private func judgeAnswers(_ link: Link, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
-        let (timeouts, isSpent) = link.state.machine.judge(counts: !port.isPaused, maximumStalls: maximumStalls)
+        let counts = !port.isPaused && !isServerExcused
+        let (timeouts, isSpent) = link.state.machine.judge(counts: counts, maximumStalls: maximumStalls)
         let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
         let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
         armLiveness()

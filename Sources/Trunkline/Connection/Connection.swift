@@ -246,7 +246,6 @@ public actor Connection {
     private func mainTimerFired() {
         if lifecycle == .closing { return closingTimerFired() }
         guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
-        prolongHandshake()
         if mustReadFirst() { return arm(at: loop.nextTurn) }
         handshakeTimedOut(attempt.id)
     }

@@ -54,7 +54,7 @@ final class ConnectionTimers {
 
 /// Unchecked Sendable: `timer` is accessed only on the connection's loop.
 private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
-    private(set) lazy var timer = LoopTimer(target: self, grid: grid)
+    private(set) lazy var timer = LoopTimer(target: self, grid: grid, ticks: name == .main)
     private let name: ConnectionTimers.Name
     private weak let connection: Connection?
     private let grid: Duration

@@ -80,6 +80,9 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if pathBefore == .unknown || pathAfter == .unknown { return pathAfter == .noRoute }
         return pathAfter == .noRoute || pathBefore != pathAfter
     }
+    /// How long the event loop of this process was late (``LoopDelay``): for an attempt, since its beginning; for a link,
+    /// since its latest frame. Usually zero.
+    public let loopDelay: Duration
     /// The result of `options.diagnosis.probe`: whether the network is up. `nil` if there is no probe, if it took too
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
@@ -98,6 +101,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         } else if case .route = pathAfter {
             text += ", path: \(pathAfter)"
         }
+        if loopDelay > .zero { text += ", the event loop was late for \(loopDelay.text)" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         // The cause is named already.
         let details = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) } ?? ""

@@ -116,7 +116,7 @@ final class Link {
     /// The draining of a link: those requests that have started finish there, or meet their deadline.
     final class Draining {
         /// Requests that are still in flight then are lost.
-        let deadline: Instant
+        private(set) var deadline: Instant
         let cause: DisconnectCause
         /// Whether the codec's `closingFrame` was queued, or it has none.
         var hasSentClosingFrame = false
@@ -126,6 +126,8 @@ final class Link {
         var isStalled = false
 
         init(until deadline: Instant, _ cause: DisconnectCause) { (self.deadline, self.cause) = (deadline, cause) }
+
+        func prolong(by duration: Duration) { deadline = deadline.advanced(by: duration) }
 
         /// The earliest instant at which the link may have to be closed.
         var nextLook: Instant { min(deadline, rest?.until ?? deadline) }

@@ -10,6 +10,8 @@ struct LinkMemory {
     var seenFiles: [FileVersion?] = []
     /// The number of links established so far, ready or not.
     var linksBegun = 0
+    /// Whether the loop tells the connection of its delays.
+    var isToldOfDelays = false
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0

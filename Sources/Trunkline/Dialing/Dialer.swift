@@ -8,6 +8,9 @@ protocol Dialer: AnyObject {
     /// How far the dialer has come.
     var progress: DialProgress { get }
 
+    /// The event loop was late: the dialer has its time back.
+    func loopWasLate(_ delay: LoopDelay)
+
     /// Ends dialling. Nothing more is reported.
     func cancel()
 }
@@ -45,8 +48,6 @@ struct DialedChannel {
     let address: SocketAddress
     /// When the time for the attempt ends.
     let deadline: Instant
-    /// Whether the attempt was given its time again after the process was stopped.
-    let isProlonged: Bool
     /// The versions of the files that its TLS settings were made from; `nil` in plaintext.
     let fileVersions: [FileVersion?]?
 }

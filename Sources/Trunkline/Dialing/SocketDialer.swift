@@ -15,12 +15,10 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     private let startedAt: Instant
     /// When it ends at the latest.
     private var deadline: Instant
-    /// Whether it was given its time again after the process was stopped.
-    private var isProlonged = false
     /// Since when its end waits for bytes to be handled that came in time.
     private var waitsSince: Instant?
     /// Fires for the next address, or for the end of the time.
-    private lazy var timer = LoopTimer(target: self)
+    private lazy var timer = LoopTimer(target: self, ticks: true)
     /// Reads what TLS needs.
     private var loading: Task<Void, Never>?
     /// The look-ups and sockets.
@@ -86,7 +84,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             transport: winner.transport,
             address: winner.address,
             deadline: deadline,
-            isProlonged: isProlonged,
             fileVersions: endpoint.isSecured ? memory.loadedTLS?.versions : nil
         )
         guard let delegate else { return winner.transport.close() }
@@ -274,7 +271,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     private func checkTime() {
         let now = loop.turnTime
-        prolong(at: now)
         guard now >= deadline else {
             loop.arm(timer, at: deadline)  // unless the rules set an earlier instant below
             return perform(race?.rules.timerFired(at: now))
@@ -285,14 +281,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         fail(error ?? TransportError(.timedOut, "connecting to \(name): deadline exceeded"))
     }
 
-    /// Gives itself its time again, once, if the timer fires much later than its deadline: the process was stopped, or
-    /// the machine slept, and neither this side nor the server could go on.
-    private func prolong(at now: Instant) {
-        let late = now.since(deadline)
-        guard !isProlonged, late > max(connecting.timeout / 10, .milliseconds(100)) else { return }
-        isProlonged = true
-        deadline = now.advanced(by: connecting.timeout)
-    }
+    func loopWasLate(_ delay: LoopDelay) { deadline = delay.prolonging(deadline, of: connecting.timeout) }
 
     /// Whether the end of the time waits for a later turn: TLS holds bytes that may have come in time.
     private func mustReadFirst(at now: Instant) -> Bool {

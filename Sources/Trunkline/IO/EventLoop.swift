@@ -98,6 +98,12 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// How long each turn took, without waiting, since the loop was started. Empty if turns take no time.
     var turnDurations: LatencyHistogram { get }
 
+    /// The times in which the loop did not run what was due.
+    var delays: LoopDelays { get }
+
+    /// Tells `receiver`, which is held weakly, of every delay from now on.
+    func addDelayReceiver(_ receiver: any LoopDelayReceiver)
+
     /// The monitor of the network that the sockets of this loop use.
     var pathMonitor: any PathMonitor { get }
 }

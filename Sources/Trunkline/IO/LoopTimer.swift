@@ -17,14 +17,18 @@ package final class LoopTimer: @unchecked Sendable {
     /// Timers with the same grid fire together, so that a loop with many of them wakes up less often. A simulated loop
     /// ignores it.
     let grid: Int64
+    /// Whether the loop measures more exactly how long the process did not run while this timer is armed, by waking up
+    /// every `LoopDelay.nanosecondsOfTick`. For timers that time another party, and that are armed only while something is under way.
+    let ticks: Bool
     /// The instant at which the timer fires; `nil` when disarmed.
     package internal(set) var deadline: Instant?
     /// The earliest entry of this timer in its loop's queue. An entry that comes up before `deadline` is queued again,
     /// so that arming for a later instant, the usual case, costs nothing.
     var queued: Instant?
 
-    package init(target: any TimerTarget, grid: Duration = .nanoseconds(1)) {
+    package init(target: any TimerTarget, grid: Duration = .nanoseconds(1), ticks: Bool = false) {
         self.target = target
+        self.ticks = ticks
         self.grid = max(1, grid.clampedNanoseconds)
     }
 
@@ -46,6 +50,8 @@ package struct TimerQueue {
     private var heap = Heap<Instant, LoopTimer>()
     /// The number of armed timers. Each has an entry.
     package private(set) var armedCount = 0
+    /// The number of armed timers for which the loop ticks.
+    package private(set) var tickingCount = 0
 
     package init() {}
 
@@ -56,7 +62,9 @@ package struct TimerQueue {
     package var entryCount: Int { heap.count }
 
     package mutating func arm(_ timer: LoopTimer, at deadline: Instant?) {
-        armedCount += (deadline == nil ? 0 : 1) - (timer.deadline == nil ? 0 : 1)
+        let change = (deadline == nil ? 0 : 1) - (timer.deadline == nil ? 0 : 1)
+        armedCount += change
+        if timer.ticks { tickingCount += change }
         timer.deadline = deadline
         guard let deadline else { return dropStale() }
         if let queued = timer.queued, queued <= deadline { return }
@@ -86,6 +94,7 @@ package struct TimerQueue {
             if deadline <= now {
                 timer.deadline = nil
                 armedCount -= 1
+                if timer.ticks { tickingCount -= 1 }
                 return timer
             }
             timer.queued = deadline

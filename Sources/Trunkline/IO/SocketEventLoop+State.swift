@@ -27,7 +27,11 @@ extension SocketEventLoop {
         var turnTime = Instant(nanoseconds: 0)
         /// When the present turn stopped working and began to wait, polling or sleeping; `nil` if it did not wait.
         var waitBegan: Instant?
+        /// When that wait was to end at the latest; `nil` without a limit.
+        var wakeBy: Instant?
         var turns = Turns()
+        var delays = LoopDelays()
+        var delayReceivers = LoopDelayReceivers()
         var jobs: [Job] = []
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []

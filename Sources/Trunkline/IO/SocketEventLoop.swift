@@ -110,6 +110,16 @@ package final class SocketEventLoop: EventLoop {
         return unsafe state.turns.durations
     }
 
+    package var delays: LoopDelays {
+        assertCurrent()
+        return unsafe state.delays
+    }
+
+    package func addDelayReceiver(_ receiver: any LoopDelayReceiver) {
+        assertCurrent()
+        unsafe state.delayReceivers.add(receiver)
+    }
+
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         assertCurrent()
         unsafe state.atEndOfTurn.append(work)
@@ -306,12 +316,27 @@ package final class SocketEventLoop: EventLoop {
         endBatch()
     }
 
-    /// Counts the time since the last turn began, without the time from `waitBegan` on.
+    /// Counts the time since the last turn began, without the time from `waitBegan` on. Notes whether the turn, or the
+    /// end of the wait, was late.
     @inline(__always)
     private func beginTurn(at now: Instant) {
         let end = unsafe exchange(&state.waitBegan, with: nil) ?? now
-        unsafe state.turns.record(nanoseconds: end.nanoseconds &- state.turnTime.nanoseconds)
+        let duration = unsafe end.nanoseconds &- state.turnTime.nanoseconds
+        unsafe state.turns.record(nanoseconds: duration)
+        let wakeBy = unsafe exchange(&state.wakeBy, with: nil)?.nanoseconds ?? now.nanoseconds
+        let limit = LoopDelay.nanosecondsOfShortest
+        if duration >= limit || now.nanoseconds &- wakeBy >= limit { noteDelay(turnEnd: end, wakeBy: wakeBy, now) }
         unsafe state.turnTime = now
+    }
+
+    @inline(never)
+    private func noteDelay(turnEnd: Instant, wakeBy: Int64, _ now: Instant) {
+        let turn = unsafe LoopDelay(.busy, from: state.turnTime, to: turnEnd)
+        let wait = LoopDelay(.stopped, from: Instant(nanoseconds: wakeBy), to: now)
+        for delay in [turn, wait] where delay.duration.clampedNanoseconds >= LoopDelay.nanosecondsOfShortest {
+            unsafe state.delays.note(delay)
+            for receiver in unsafe state.delayReceivers.all { receiver.loopWasLate(delay) }
+        }
     }
 
     /// The capacity above which an array is not kept for the next turn, so that a burst does not leave its memory
@@ -409,7 +434,13 @@ package final class SocketEventLoop: EventLoop {
             // Compared first: the time from a deadline in the farthest past to now does not fit in 64 bits.
             let now = now
             timeout = next <= now ? 0 : next.nanoseconds - now.nanoseconds
-            if unsafe state.waitBegan == nil { unsafe state.waitBegan = now }
+            let tick = LoopDelay.nanosecondsOfTick
+            if unsafe timeout > tick && state.timers.tickingCount > 0 { timeout = tick }
+            let began = unsafe state.waitBegan ?? now
+            // The process may also have been stopped while the loop polled.
+            let isLate = now.nanoseconds &- began.nanoseconds >= LoopDelay.nanosecondsOfShortest
+            unsafe state.wakeBy = isLate ? began : now.advanced(by: .nanoseconds(timeout))
+            unsafe state.waitBegan = began
         } else if unsafe state.waitBegan == nil {
             unsafe state.waitBegan = now
         }

@@ -394,6 +394,7 @@ extension DisconnectReport {
         let meaning = isFirst && (cause != .tls || error == nil) ? [cause.meaning] : []
         var parts = meaning + (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
+        if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
         return .labelled(cause.rawValue, parts)
     }

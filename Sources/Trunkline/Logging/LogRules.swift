@@ -21,6 +21,7 @@ struct LogRules: Sendable {
     private var links: LinkLog
     private var limits: LimitLog
     private var requests: RequestLog
+    private var loop: LoopLog
     private let createdAt: Instant
     private var isClosed = false
 
@@ -29,6 +30,7 @@ struct LogRules: Sendable {
         links = LinkLog()
         limits = LimitLog(every: logging.summaryInterval)
         requests = RequestLog(every: logging.summaryInterval)
+        loop = LoopLog(every: logging.summaryInterval)
         createdAt = now
         let list = Self.list(endpoints)
         sheet.add(.info, "client.created", at: now, "created for \(list)", [("endpoints", .text(list))])
@@ -51,6 +53,7 @@ struct LogRules: Sendable {
         case .requestRejected(_, let type, let status): requests.rejected(type: type, status: status)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link): links.upcoming = link
+        case .loopLate(let delay): loop.late(delay)
         case .tlsFilesChanged:
             let text = "a certificate or key file of options.tls has changed: the next link is established with it"
             sheet.add(.info, "tls.files_changed", at: event.instant, text)
@@ -95,6 +98,8 @@ struct LogRules: Sendable {
     /// Writes the lines that are due.
     mutating func flush(at now: Instant, _ load: Load? = nil) {
         if isClosed { return }
+        // First, because it may be why the others have something to say.
+        loop.flush(at: now, into: &sheet)
         links.flush(at: now, into: &sheet)
         limits.flush(at: now, load, into: &sheet)
         requests.flush(at: now, into: &sheet)
@@ -102,7 +107,7 @@ struct LogRules: Sendable {
 
     /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
-        isClosed ? nil : [links.nextFlush, limits.nextFlush, requests.nextFlush].compactMap { $0 }.min()
+        isClosed ? nil : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush].compactMap { $0 }.min()
     }
 
     /// Removes and returns the records.
@@ -126,6 +131,7 @@ struct LogRules: Sendable {
     }
 
     private mutating func finish(at now: Instant) {
+        loop.flush(at: now, isLast: true, into: &sheet)
         links.flush(at: now, isLast: true, into: &sheet)
         limits.flush(at: now, nil, isLast: true, into: &sheet)
         requests.flush(at: now, isLast: true, into: &sheet)

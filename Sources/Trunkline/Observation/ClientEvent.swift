@@ -148,6 +148,9 @@ public struct ClientEvent: Sendable {
         indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
+        /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
+        /// loop blocked it. What the server has not done meanwhile is not held against it.
+        indirect case loopLate(LoopDelay)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
         case tlsFilesChanged
         /// The client is closed, with these metrics. Only calls that are refused follow.
@@ -215,8 +218,8 @@ extension ClientEvent {
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
         case .requestRejected: .failures
-        case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .tlsFilesChanged, .clientClosed,
-            .clientDeallocated:
+        case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .loopLate, .tlsFilesChanged,
+            .clientClosed, .clientDeallocated:
             .links
         case .limitReached, .limitCleared: .limits
         case .pushesDropped: .pushes
@@ -245,6 +248,7 @@ extension ClientEvent {
         case .linkDraining: "link.draining"
         case .linkEnded(let report):
             report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
+        case .loopLate: "loop.late"
         case .tlsFilesChanged: "tls.files_changed"
         case .clientClosed: "client.closed"
         case .clientDeallocated: "client.deallocated"
@@ -287,6 +291,8 @@ extension ClientEvent {
         case .stateChanged(let state): return state.fields
         case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .linkReady(let link): return link.fields
+        case .loopLate(let delay):
+            return [("reason", .text(delay.reason.rawValue)), ("duration", .seconds(delay.duration.inSeconds))]
         case .tlsFilesChanged: return []
         case .clientClosed(let metrics):
             return [

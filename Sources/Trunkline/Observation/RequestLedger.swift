@@ -300,6 +300,7 @@ struct RequestLedger {
             onLink,
             firstPart: waiter.firstPart,
             ended: now,
+            loopDelay: loop.delays.overlap(from: started, to: now),
             failure
         )
     }

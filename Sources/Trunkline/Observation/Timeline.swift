@@ -20,6 +20,9 @@ public struct Timeline: Sendable, Hashable {
         let onLink: TryOnLink?
         let firstPartAt: Instant?
         let endedAt: Instant
+        /// How long the event loop of the client was late during the try (``LoopDelay``): time that the server is not to
+        /// blame for. Usually zero.
+        public let loopDelay: Duration
 
         /// Whether the cluster had left out the server when the try ended: the request was its probe, or the server was
         /// ejected meanwhile. Always false for a client.
@@ -69,6 +72,7 @@ public struct Timeline: Sendable, Hashable {
             _ onLink: TryOnLink?,
             firstPart: Instant?,
             ended: Instant,
+            loopDelay: Duration = .zero,
             _ failure: Client.Metrics.Failure?
         ) {
             self.accepted = accepted
@@ -79,6 +83,7 @@ public struct Timeline: Sendable, Hashable {
             self.onLink = onLink
             firstPartAt = firstPart
             endedAt = ended
+            self.loopDelay = loopDelay
             self.failure = failure
         }
     }
@@ -214,7 +219,9 @@ extension Timeline: CustomStringConvertible {
     public var description: String {
         guard let last = tries.last else { return "" }
         let count = tryCount > 1 ? "\(tryCount) tries, the last one " : ""
-        return "after \(duration.text): \(count)\(last)"
+        let loopDelay = tries.reduce(Duration.zero) { $0 + $1.loopDelay }
+        let late = loopDelay > .zero ? "; this process did not run for \(loopDelay.text) of that time" : ""
+        return "after \(duration.text): \(count)\(last)\(late)"
     }
 }
 

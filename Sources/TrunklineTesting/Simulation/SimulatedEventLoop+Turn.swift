@@ -21,7 +21,9 @@ extension SimulatedEventLoop {
         let takesAll = turns % 4 == 0 || random.happens(0.5)
         if takesAll { runAllReady() } else { runSomeReady() }
         steps += network.deliverDue()
-        turnTime = now  // a job may have called `stall(for:)`
+        // A job may have called `stall(for:)`.
+        if stoppedUntil == nil { noteDelay(.busy, from: exchange(&turnTime, with: now), to: now) }
+        turnTime = now
         endStop()
         // See `EventLoop`: what the sockets hold is read before timers fire.
         let isTimerDue = timers.next.map { $0 <= turnTime } ?? false
@@ -38,6 +40,7 @@ extension SimulatedEventLoop {
     private func endStop() {
         guard let end = stoppedUntil, end <= now else { return }
         stoppedUntil = nil
+        noteDelay(.stopped, from: stoppedSince, to: now)
         for link in exchange(&withheld, with: []) { network.attend(link, .client) }
     }
 

@@ -30,6 +30,10 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var steps = 0
     var turns = 0
     package internal(set) var turnTime = Instant(nanoseconds: 0)
+    /// When the present stop of the clients' process began.
+    var stoppedSince = Instant(nanoseconds: 0)
+    package private(set) var delays = LoopDelays()
+    private var delayReceivers = LoopDelayReceivers()
 
     package init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
         random = SeededGenerator(seed: seed)
@@ -120,6 +124,19 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     ) throws(TransportError) -> any Listener {
         preconditionIsCurrent()
         return SimulatedListener(try network.listen(on: address, handler: handler), on: self)
+    }
+
+    package func addDelayReceiver(_ receiver: any LoopDelayReceiver) {
+        preconditionIsCurrent()
+        delayReceivers.add(receiver)
+    }
+
+    /// Notes that the clients' process did not run what was due, unless it was late for a moment only.
+    func noteDelay(_ reason: LoopDelay.Reason, from begin: Instant, to end: Instant) {
+        let delay = LoopDelay(reason, from: begin, to: end)
+        guard delay.duration.clampedNanoseconds >= LoopDelay.nanosecondsOfShortest else { return }
+        delays.note(delay)
+        for receiver in delayReceivers.all { receiver.loopWasLate(delay) }
     }
 
     package var pathMonitor: any PathMonitor { SimulatedPathMonitor(on: self) }

@@ -14,6 +14,7 @@ extension SimulatedNetwork {
     package func stopProcess(for duration: Duration) {
         loop.confined {
             let end = loop.now.advanced(by: duration)
+            if loop.stoppedUntil == nil { loop.stoppedSince = loop.now }
             loop.stoppedUntil = max(loop.stoppedUntil ?? end, end)
             loop.network.note(.fault, detail: "stopped for \(duration)")
         }

@@ -337,7 +337,10 @@ package struct Liveness: Sendable {
         if let askAgainAt, askAgainAt <= now { self.askAgainAt = nil }
         if policy.mode == .pingPong { enterGrowth(isAwaited) }
         if policy.mode == .pingPong, let silentSince {
-            guard now.since(silentSince) >= policy.deadline else { return hasToSpeak ? nextPing : .none }
+            guard now.since(silentSince) >= policy.deadline else {
+                // After a clock jump the peer is asked again.
+                return hasToSpeak || now.since(due) > policy.jump ? nextPing : .none
+            }
             guard now.since(due) > policy.jump else { return .declareDead }
             ping?.askedAt = now
             return nextPing
@@ -367,6 +370,19 @@ package struct Liveness: Sendable {
         // Frames that arrived at this same instant came before the ping.
         lastHeard = min(lastHeard, now.advanced(by: .nanoseconds(-1)))
         return nextPing
+    }
+
+    /// Gives the peer the time back in which the loop of this side did not run: its frames may have come meanwhile, and a
+    /// ping of this side may have been late. After a long delay, the peer has the whole deadline again.
+    package mutating func loopWasLate(_ delay: LoopDelay) {
+        func shifted(_ instant: Instant) -> Instant {
+            delay.duration > policy.jump ? max(instant, delay.end) : delay.shifted(instant)
+        }
+        if let ping, !ping.isAnswered {
+            self.ping?.isMeasured = false
+            self.ping?.askedAt = shifted(ping.askedAt)
+        }
+        incompleteSince = incompleteSince.map { shifted($0) }
     }
 
     private func isStuck(at now: Instant) -> Bool {
@@ -505,6 +521,9 @@ extension LinkMachine {
 
     /// Sends a ping at once, to test the link: see `Liveness.probe`.
     package mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
+
+    /// Gives the peer the time back in which the loop of this side did not run.
+    package mutating func loopWasLate(_ delay: LoopDelay) { liveness.rules.loopWasLate(delay) }
 
     /// Queues a ping behind all other frames, so that it is never written within a frame. Watermarks do not delay it.
     /// Returns false if an earlier ping still waits to be written; then no new one is queued.

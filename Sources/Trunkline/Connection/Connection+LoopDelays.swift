@@ -1,0 +1,38 @@
+/// What it means that the event loop was late: the server, which has had to wait, is not judged for that time.
+extension Connection: LoopDelayReceiver {
+    /// Subscribes to the delays of the loop, once there is an attempt.
+    func followLoop() {
+        guard !memory.isToldOfDelays else { return }
+        memory.isToldOfDelays = true
+        loop.addDelayReceiver(self)
+    }
+
+    package nonisolated func loopWasLate(_ delay: LoopDelay) {
+        onLoop { $0.giveBack(delay) }
+    }
+
+    /// Gives the links and the attempt under way the time of `delay` back. Deadlines of callers do not change.
+    private func giveBack(_ delay: LoopDelay) {
+        guard lifecycle < .closed else { return }
+        observation?.add(.links, .loopLate(delay))
+        ready?.state.machine.loopWasLate(delay)
+        for link in links.draining { link.draining?.prolong(by: delay.duration) }
+        attempt?.dialer?.loopWasLate(delay)
+        if let end = attempt?.deadline {
+            attempt?.deadline = delay.prolonging(end, of: options.connecting.timeout)
+        }
+        giveBackToHandshake(delay)
+    }
+
+    private func giveBackToHandshake(_ delay: LoopDelay) {
+        guard let link = handshaking, let handshake = link.handshake else { return }
+        let end = delay.prolonging(handshake.deadline, of: options.handshake.timeout)
+        let isRestoring = handshake.restoring != nil
+        let endOfAttempt = isRestoring ? nil : attempt?.deadline
+        link.handshake?.deadline = min(endOfAttempt ?? end, end)
+        link.handshake?.limit = handshakeLimit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
+    }
+
+    /// Whether what the server has not done in time tells nothing about it, because this process did not run.
+    var isServerExcused: Bool { loop.delays.excuses(at: loop.turnTime) }
+}

@@ -1,0 +1,56 @@
+/// The lines about times in which the event loop of the client did not run: the first at once, summaries of what follows.
+///
+/// Delays of less than a second in all have no line.
+struct LoopLog: Sendable {
+    private var pace: LogPace
+    private var count = 0
+    /// How long the delays were in all that have no line yet.
+    private var sum = Duration.zero
+    private var longest: LoopDelay?
+    /// When the first of them began.
+    private var firstAt = Instant.distantPast
+
+    private static let shortest = Duration.seconds(1)
+
+    init(every interval: Duration) { pace = LogPace(from: interval) }
+
+    mutating func late(_ delay: LoopDelay) {
+        if count == 0 { firstAt = delay.begin }
+        count += 1
+        sum += delay.duration
+        if longest.map({ $0.duration < delay.duration }) ?? true { longest = delay }
+    }
+
+    /// When to call `flush` next; `nil` if there is nothing left to say.
+    var nextFlush: Instant? { sum >= Self.shortest ? pace.next : nil }
+
+    mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
+        guard let longest, sum >= Self.shortest, isLast || pace.isDue(at: now) else { return }
+        let fields: LogSheet.Fields = [
+            ("reason", .text(longest.reason.rawValue)), ("duration", .seconds(sum.inSeconds)),
+            ("count", .integer(Int64(count))), ("longest", .seconds(longest.duration.inSeconds)),
+        ]
+        sheet.add(.warning, "loop.late", at: now, text(longest, at: now), fields)
+        (count, sum, self.longest) = (0, .zero, nil)
+        pace.wrote(at: now)
+    }
+
+    private func text(_ longest: LoopDelay, at now: Instant) -> String {
+        let meaning = "\(longest.reason.meaning). What a server did not do meanwhile is not held against it"
+        if count == 1 { return "\(longest): \(meaning)" }
+        let span = LogText.time(now.since(firstAt))
+        return "the event loop was late \(LogText.count(count, "time")) in \(span), for \(LogText.time(sum)) in all;"
+            + " the longest: \(longest): \(meaning)"
+    }
+}
+
+extension LoopDelay.Reason {
+    /// What an operator may look for.
+    fileprivate var meaning: String {
+        switch self {
+        case .stopped: "it was stopped, the machine slept, or no processor was free"
+        case .busy:
+            "code on the executor of the client or an observer on the event loop took that long, or no processor was free"
+        }
+    }
+}
