@@ -66,7 +66,7 @@ extension Dispatcher {
             session = nil
             giveBack(unsent)
             ledger.linkDrains(unsent, at: now)
-            endLinkbound(nil, TransportError.closedByUs) { $0.session != nil }
+            endLinkbound(nil, TransportError.closedByUs("the client closed the link")) { $0.session != nil }
         case .drained(let session):
             ledger.linkHasEnded(session)
             parts.forgetLink(session)

@@ -19,7 +19,7 @@ extension Connection {
         case .close(let session):
             abandonAttempt()
             arm(at: nil)
-            if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs) }
+            if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs("suspend() was called")) }
         case .drain(let session, let next):
             drainReplaced(session)
             perform(next)

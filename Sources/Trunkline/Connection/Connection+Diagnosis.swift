@@ -235,6 +235,7 @@ extension Connection {
         _ server: (endpoint: Endpoint, session: SessionID, attempt: Int),
         _ paths: (before: NetworkPath, after: NetworkPath),
         lifetime: Duration = .zero,
+        departure: String? = nil,
         requestsLost: Int = 0,
         bytesUnsent: Int = 0,
         lateSince start: Instant? = nil
@@ -254,6 +255,7 @@ extension Connection {
             session: server.session,
             attempt: server.attempt,
             lifetime: lifetime,
+            departure: departure,
             requestsLost: requestsLost,
             bytesUnsent: bytesUnsent,
             pathBefore: paths.before,

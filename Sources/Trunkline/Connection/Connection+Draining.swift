@@ -13,12 +13,15 @@ extension Connection {
         guard link.isReady else { return }
         stopLiveness()
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
-        let unsent = links.drain(link, Link.Draining(until: deadline, cause))
-        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause))
+        let replacement = machine.lastReplacement
+        let departure = replacement == .renewal || replacement == nil ? link.departure ?? replacement?.departure
+            : replacement?.departure
+        let unsent = links.drain(link, Link.Draining(until: deadline, cause, departure))
+        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: departure))
         port.append(.returned(unsent))
         link.mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining, let oldest = links.draining.first {
-            lose(oldest.session, TransportError.closedByUs)
+            lose(oldest.session, TransportError.closedByUs("more than \(Self.maximumDraining) links were draining"))
         }
         armDraining()
         updateReading()
@@ -100,7 +103,9 @@ extension Connection {
         }
         closeDrained()
         forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
-            lose(session, links[session]?.finalReads?.failure ?? .closedByUs)
+            let late = "requests on the draining link did not end within failover.drainTimeout"
+                + " (\(options.failover.drainTimeout.text))"
+            lose(session, links[session]?.finalReads?.failure ?? .closedByUs(late))
         }
         armDraining()
     }

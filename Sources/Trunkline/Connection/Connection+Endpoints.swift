@@ -15,7 +15,7 @@ extension Connection {
         let wasIdle = machine.state == .idle
         entered { connection in
             connection.perform(connection.machine.suspend(at: connection.loop.now))
-            connection.loseDraining(TransportError.closedByUs)
+            connection.loseDraining(TransportError.closedByUs("suspend() was called"))
         }
         if wasIdle { publishState() }
     }
@@ -46,6 +46,7 @@ extension Connection {
     /// ``Client/renewLink()``.
     public func renewLink() {
         guard lifecycle < .closing else { return }
+        ready?.departure = "renewLink() was called"
         entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
     }
 

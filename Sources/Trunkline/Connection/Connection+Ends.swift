@@ -66,7 +66,7 @@ extension Connection {
         }
         let remains = link.close()
         let lostCount = remains.lost.count
-        var error: any Error = TransportError.closedByUs
+        var error: any Error = TransportError.closedByUs("the client closed the link")
         switch end {
         case .lost(let failure):
             error = failure
@@ -117,6 +117,7 @@ extension Connection {
             (link.endpoint, link.session, link.attempt),
             pathsAtEnd(of: link),
             lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
+            departure: link.draining?.departure,
             requestsLost: requestsLost,
             bytesUnsent: remains.unwrittenBytes,
             lateSince: link.state.machine.liveness.rules.lastHeard

@@ -179,6 +179,11 @@ extension Connection {
     func takeBetterPath(_ link: Link) {
         let path = link.path
         guard options.network.onRouteChange == .move, path.fresh.isUsable, path.fresh != path.latest else { return }
+        moveToBetterPath()
+    }
+
+    private func moveToBetterPath() {
+        ready?.departure = "a new link takes another path"
         perform(machine.takeBetterPath(at: loop.now))
     }
 
@@ -210,7 +215,7 @@ extension Connection {
         guard options.network.onRouteChange == .move, let link = links[session] else { return }
         let isBetter = path.fresh.isUsable && path.fresh != before.fresh && path.fresh != path.latest
         if isAnother && path.latest.isUsable || isBetter, !link.isDraining {
-            perform(machine.takeBetterPath(at: loop.now))
+            moveToBetterPath()
         }
     }
 }

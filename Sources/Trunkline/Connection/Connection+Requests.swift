@@ -294,6 +294,7 @@ extension Connection {
     /// Moves from the endpoint of the ready link to another one, if there is one.
     func leaveEndpoint(
         because departure: ReconnectMachine.Departure,
+        _ explanation: String? = nil,
         retryAfter: Duration? = nil,
         isLinkEnding: Bool = false
     ) {
@@ -304,16 +305,16 @@ extension Connection {
         // away.
         let isAtWork = ready.state.machine.count > 0 || departure == .goAway && ready.state.machine.wasUsed
         let demand = isAtWork ? .request : demand
-        perform(
-            machine.leave(
-                session,
-                because: departure,
-                demand: demand,
-                retryAfter: retryAfter,
-                isLinkEnding: isLinkEnding,
-                at: loop.now
-            )
+        let action = machine.leave(
+            session,
+            because: departure,
+            demand: demand,
+            retryAfter: retryAfter,
+            isLinkEnding: isLinkEnding,
+            at: loop.now
         )
+        if action != .none { ready.departure = explanation }
+        perform(action)
     }
 
     /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
@@ -326,7 +327,7 @@ extension Connection {
     private func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
         let now = loop.turnTime
         let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
-        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate) }
+        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate, endpointJudge.errorRateText) }
         guard let ready = links.onlyReady else {
             if let ready { judge(ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
             return nextLook
@@ -345,7 +346,7 @@ extension Connection {
         let obstacle = obstacle(ready, at: now)
         let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
         guard let departure = endpointJudge.replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
-        leaveEndpoint(because: departure)
+        leaveEndpoint(because: departure, shortageText(ready, departure))
         endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
     }
 
@@ -359,11 +360,27 @@ extension Connection {
         armLiveness()
         guard isSpent || isUnasked else { return }
         if isTooSilent {
+            let text = endpointJudge.silenceText(at: now)
             endpointJudge.endSilence()
-            leaveEndpoint(because: .silence)
+            leaveEndpoint(because: .silence, text)
         } else if isSpent {
-            leaveEndpoint(because: .unanswered)
+            let text = "the server has left out a response: the latest request on the link timed out several times in a row"
+                + " (liveness.maximumStalls is \(maximumStalls.map { "\($0)" } ?? "nil"))"
+            leaveEndpoint(because: .unanswered, text)
         }
+    }
+
+    /// Why a link is replaced, with the numbers of the rule.
+    private func shortageText(_ link: Link, _ departure: ReconnectMachine.Departure) -> String {
+        let abandoned = link.state.machine.requests.abandonedCount
+        let requests = LogText.count(abandoned, "abandoned request")
+        guard departure == .exhausted else {
+            return "the response that is due is for an abandoned request, and \(requests) keep others from going out"
+        }
+        if let (count, abandoned) = link.state.machine.exhaustion {
+            return "\(LogText.count(abandoned, "abandoned request")) hold serial numbers, of which the link has \(count)"
+        }
+        return "\(requests) hold places of requests.maximumInFlight (\(maximumInFlight))"
     }
 
     private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {

@@ -53,8 +53,8 @@ extension TransportError {
 }
 
 extension TransportError {
-    /// The error of a link that the client itself ended, to suspend or to use another link.
-    static var closedByUs: TransportError { TransportError(.closedLocally, "the client closed the link") }
+    /// The error of a link that the client itself ended because of `reason`.
+    static func closedByUs(_ reason: String) -> TransportError { TransportError(.closedLocally, reason) }
 
     /// The error of a link on which the server has sent its last response.
     static var endedByServer: TransportError {

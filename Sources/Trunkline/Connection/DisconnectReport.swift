@@ -52,6 +52,9 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let attempt: Int
     /// How long the link was ready; zero if it never was.
     public let lifetime: Duration
+    /// Why this client left the link, with the numbers of the rule, such as `3 requests in a row timed out within 6 s …`;
+    /// `nil` if it did not, or if the server had asked for it.
+    public let departure: String?
     /// The number of requests that were lost with the link:
     ///
     /// - Requests without a response, if at least one byte was written.
@@ -104,7 +107,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if loopDelay > .zero { text += ", the event loop was late for \(loopDelay.text)" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         // The cause is named already.
-        let details = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) } ?? ""
+        let failure = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) }
+        let details = [departure, failure].compactMap { $0 }.joined(separator: "; ")
         return text + ")" + (details.isEmpty ? "" : ": \(details)")
     }
 }

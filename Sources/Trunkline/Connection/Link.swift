@@ -19,6 +19,9 @@ final class Link {
     var fileVersions: [FileVersion?]?
     /// The path of its packets to the server.
     var path: LinkPath
+    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server has
+    /// asked for it.
+    var departure: String?
     /// Whether the reconnect machine knows that the server has answered a request, or sent something unprompted, on it.
     var (hasAnswered, hasDelivered) = (false, false)
     /// The ID of the attempt that established it.
@@ -118,6 +121,8 @@ final class Link {
         /// Requests that are still in flight then are lost.
         private(set) var deadline: Instant
         let cause: DisconnectCause
+        /// Why the client has left the link; `nil` if the server has asked for it.
+        let departure: String?
         /// Whether the codec's `closingFrame` was queued, or it has none.
         var hasSentClosingFrame = false
         /// What is left to write, if nothing is in flight any more.
@@ -125,7 +130,9 @@ final class Link {
         /// Whether the socket has taken none of `rest` within its time, so that the link closes without it.
         var isStalled = false
 
-        init(until deadline: Instant, _ cause: DisconnectCause) { (self.deadline, self.cause) = (deadline, cause) }
+        init(until deadline: Instant, _ cause: DisconnectCause, _ departure: String?) {
+            (self.deadline, self.cause, self.departure) = (deadline, cause, departure)
+        }
 
         func prolong(by duration: Duration) { deadline = deadline.advanced(by: duration) }
 

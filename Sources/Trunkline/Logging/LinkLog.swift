@@ -16,7 +16,7 @@ struct LinkLog: Sendable {
         /// An attempt failed, or a link ended.
         case ended(DisconnectReport)
         /// A link takes no more requests.
-        case drains(Endpoint, session: SessionID, DisconnectCause)
+        case drains(Endpoint, session: SessionID, DisconnectCause, reason: String?)
     }
 
     /// A time of trouble.
@@ -80,8 +80,14 @@ struct LinkLog: Sendable {
         (self.state, stateAt) = (state, now)
     }
 
-    mutating func drains(_ endpoint: Endpoint, _ session: SessionID, _ cause: DisconnectCause, at now: Instant) {
-        notes.append((.trouble(.drains(endpoint, session: session, cause)), now))
+    mutating func drains(
+        _ endpoint: Endpoint,
+        _ session: SessionID,
+        _ cause: DisconnectCause,
+        _ reason: String?,
+        at now: Instant
+    ) {
+        notes.append((.trouble(.drains(endpoint, session: session, cause, reason: reason)), now))
     }
 
     mutating func ended(_ report: DisconnectReport, at now: Instant) { notes.append((.trouble(.ended(report)), now)) }
@@ -291,21 +297,21 @@ extension LinkLog.Trouble {
     fileprivate var cause: DisconnectCause {
         switch self {
         case .ended(let report): report.cause
-        case .drains(_, _, let cause): cause
+        case .drains(_, _, let cause, _): cause
         }
     }
 
     fileprivate var session: SessionID {
         switch self {
         case .ended(let report): report.session
-        case .drains(_, let session, _): session
+        case .drains(_, let session, _, _): session
         }
     }
 
     /// What distinguishes it from others of an episode.
     fileprivate var kind: String {
         switch self {
-        case .drains(let endpoint, _, let cause): "\(endpoint) drains \(cause)"
+        case .drains(let endpoint, _, let cause, _): "\(endpoint) drains \(cause)"
         case .ended(let report):
             "\(report.endpoint) \(report.phase) \(report.cause) \((report.error as? TransportError)?.code as Any)"
         }
@@ -320,24 +326,26 @@ extension LinkLog.Trouble {
 
     fileprivate func level(hadLink: Bool) -> LogRecord.Level {
         switch self {
-        case .drains(_, _, let cause): cause.isAbnormal ? .warning : .info
+        case .drains(_, _, let cause, _): cause.isAbnormal ? .warning : .info
         case .ended(let report): report.level(hadLink: hadLink)
         }
     }
 
     /// `session 1 to a:1 (goAway: the server announced its shutdown)`.
     fileprivate var shortText: String {
-        guard case .drains(let endpoint, let session, let cause) = self else { return "" }
-        return "session \(session) to \(endpoint) (\(cause.rawValue): \(cause.meaning))"
+        guard case .drains(let endpoint, let session, let cause, let reason) = self else { return "" }
+        return "session \(session) to \(endpoint) (\(cause.rawValue): \(reason ?? cause.meaning))"
     }
 
     /// - Parameter isFirst: Whether the cause is explained.
     fileprivate func text(_ address: String?, isFirst: Bool) -> String {
         switch self {
         case .ended(let report): return report.logText(address, isFirst: isFirst)
-        case .drains(let endpoint, let session, let cause):
-            let meaning = isFirst ? ": \(cause.meaning)" : ""
-            return "session \(session) to \(endpoint) takes no more requests: \(cause.rawValue)\(meaning)"
+        case .drains(let endpoint, let session, let cause, let reason):
+            // What the client decides itself is explained by its reason.
+            let meaning = isFirst && (reason == nil || cause != .closedLocally) ? [cause.meaning] : []
+            let why = String.labelled(cause.rawValue, meaning + (reason.map { [$0] } ?? []))
+            return "session \(session) to \(endpoint) takes no more requests: \(why)"
         }
     }
 
@@ -349,11 +357,11 @@ extension LinkLog.Trouble {
     fileprivate func logFields(next: (delay: Duration, endpoint: Endpoint?)?) -> LogSheet.Fields {
         switch self {
         case .ended(let report): return report.logFields(next: next)
-        case .drains(let endpoint, let session, let cause):
+        case .drains(let endpoint, let session, let cause, let reason):
             return [
                 ("endpoint", .text("\(endpoint)")), ("session", .integer(Int64(clamping: session.number))),
                 ("cause", .text(cause.rawValue)),
-            ]
+            ] + (reason.map { [("reason", .text($0))] } ?? [])
         }
     }
 }
@@ -391,8 +399,10 @@ extension DisconnectReport {
 
     private func reason(isFirst: Bool) -> String {
         // The message of a TLS error says that TLS failed.
-        let meaning = isFirst && (cause != .tls || error == nil) ? [cause.meaning] : []
-        var parts = meaning + (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
+        let isExplained = cause == .tls && error != nil || cause == .closedLocally && (departure != nil || error != nil)
+        let meaning = isFirst && !isExplained ? [cause.meaning] : []
+        var parts = meaning + (departure.map { [$0] } ?? [])
+        parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
         if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
@@ -415,6 +425,7 @@ extension DisconnectReport {
             ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
             ("network_change", .flag(isNetworkChange)),
         ]
+        if let departure { fields.append(("reason", .text(departure))) }
         if let error { fields.append(("error", .text(LogText.of(error)))) }
         if let advice { fields.append(("advice", .text(advice))) }
         if let next {

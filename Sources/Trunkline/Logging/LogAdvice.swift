@@ -17,8 +17,8 @@ extension DisconnectCause {
                 + " drops the packets (a firewall, NAT or load balancer that has forgotten the connection)"
         case .unanswered: "the server accepts requests and does not answer them"
         case .exhausted:
-            "the server answers too slowly: requests that timed out or were cancelled, and that the server has not answered"
-                + " yet, hold at least half of the serial numbers, or of requests.maximumInFlight"
+            "requests that timed out or were cancelled, and that the server has not answered yet, hold at least half of the"
+                + " serial numbers, or of requests.maximumInFlight"
         case .protocolViolation: "the server sent something that the protocol does not allow"
         case .limitExceeded:
             "the server sent more than a limit of this client allows, or does not speak this protocol"

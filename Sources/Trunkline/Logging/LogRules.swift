@@ -60,8 +60,8 @@ struct LogRules: Sendable {
         case .clientClosed(let metrics): close(metrics, at: event.instant)
         case .clientDeallocated(let pending): deallocate(pending: pending, at: event.instant)
         case .stateChanged(let state): links.changed(to: state, at: event.instant)
-        case .linkDraining(let endpoint, let session, let cause):
-            links.drains(endpoint, session, cause, at: event.instant)
+        case .linkDraining(let endpoint, let session, let cause, let reason):
+            links.drains(endpoint, session, cause, reason, at: event.instant)
         case .linkEnded(let report): links.ended(report, at: event.instant)
         case .limitReached(let limit): limits.reached(limit, at: event.instant)
         case .limitCleared(let limit): limits.cleared(limit, at: event.instant)

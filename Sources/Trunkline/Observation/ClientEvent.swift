@@ -144,8 +144,9 @@ public struct ClientEvent: Sendable {
         indirect case attemptPlanned(Endpoint)
         /// A link is about to be ready. The next event tells the state, unless the client is closing.
         indirect case linkReady(ReadyLink)
-        /// A link takes no new requests; those in flight may finish.
-        indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause)
+        /// A link takes no new requests; those in flight may finish. `reason`: why the client leaves it, with the numbers
+        /// of the rule; `nil` if the server has asked for it.
+        indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause, reason: String?)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
         /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
@@ -300,11 +301,11 @@ extension ClientEvent {
                 ("links", number(metrics.connection.links)),
             ]
         case .clientDeallocated(let pending): return [("pending", number(pending))]
-        case .linkDraining(let endpoint, let session, let cause):
+        case .linkDraining(let endpoint, let session, let cause, let reason):
             return [
                 ("endpoint", .text("\(endpoint)")), ("session", number(session.number)),
                 ("cause", .text(cause.rawValue)),
-            ]
+            ] + (reason.map { [("reason", .text($0))] } ?? [])
         case .linkEnded(let report): return report.fields
         case .limitReached(let limit), .limitCleared(let limit): return [("limit", .text(limit.rawValue))]
         case .pushesDropped(let count): return [("count", number(count))]
@@ -376,6 +377,7 @@ extension DisconnectReport {
             ("network_change", .flag(isNetworkChange)),
         ]
         if let isNetworkUp { fields.append(("network_up", .flag(isNetworkUp))) }
+        if let departure { fields.append(("reason", .text(departure))) }
         if let error { fields.append(("error", .text(LogText.of(error).asMessage))) }
         return fields
     }

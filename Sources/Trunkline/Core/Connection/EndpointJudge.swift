@@ -73,6 +73,12 @@ package struct EndpointJudge: Sendable {
         return silence.isTooLong(at: now)
     }
 
+    /// The rule and the numbers because of which `isErrorRateExceeded` is true.
+    package var errorRateText: String { errors?.text ?? "" }
+
+    /// The rule and the numbers because of which `isTooSilent` is true.
+    package func silenceText(at now: Instant) -> String { silence.text(at: now) }
+
     package mutating func endSilence() { silence.end() }
 
     /// Notes that the ready link is being replaced.

@@ -29,6 +29,12 @@ package struct EndpointSilence: Sendable {
         count += timeouts
     }
 
+    /// What was counted, and the limit.
+    package func text(at now: Instant) -> String {
+        "\(count) requests in a row timed out within \(now.since(since).text), and nothing came from the server"
+            + " (liveness.maximumStalls is \(maximumTimeouts.map { "\($0)" } ?? "nil"))"
+    }
+
     /// Whether the silence is long enough to leave the endpoint.
     package func isTooLong(at now: Instant) -> Bool {
         guard let maximumTimeouts else { return false }

@@ -54,6 +54,14 @@ package struct ErrorRateWindow: Sendable {
         return ended >= minimumRequests && Double(failed) >= share * Double(ended)
     }
 
+    /// What was counted, and the limit.
+    package var text: String {
+        let (failed, ended) = (sum.failed + present.failed, sum.ended + present.ended)
+        let window = Duration.nanoseconds(bucketLength.clampedNanoseconds * Int64(Self.bucketCount))
+        return "\(failed) of \(ended) requests failed within \(window.text) (failover.errorRate allows a share of"
+            + " \(share) of at least \(minimumRequests))"
+    }
+
     /// Sets the time to `now` and discards the counts that are older than the window.
     package mutating func roll(to now: Instant) {
         guard let end else { return self.end = now.advanced(by: bucketLength) }

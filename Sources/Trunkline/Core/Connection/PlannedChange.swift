@@ -19,6 +19,17 @@ package struct PlannedChange: Equatable, Sendable {
 
         /// The cause in the report of the replaced link.
         package var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
+
+        /// Why the client has left the link; `nil` if the server has asked for it.
+        package var departure: String? {
+            switch self {
+            case .goAway: nil
+            case .choice: "switchEndpoint(to:) was called"
+            case .removal: "its endpoint was removed from the list"
+            case .preference: "the client returns to the preferred endpoint (failover.returnsToPreferredAfter)"
+            case .renewal: "it has reached the age of failover.maximumLinkAge"
+            }
+        }
     }
 
     package var reason: Reason
@@ -73,7 +84,7 @@ extension ReconnectMachine {
         guard policy.overlapsLinks else {
             _ = endReady(isReplaced: true, at: now)
             if target == link.endpoint { keepReturn(of: link) }
-            lastCause = reason.cause
+            (lastCause, lastReplacement) = (reason.cause, reason)
             if let target { _ = ring.select(target) }
             return .drain(session: link.session, then: connect(at: now))
         }
@@ -168,7 +179,7 @@ extension ReconnectMachine {
     mutating func endChanged(at now: Instant) -> SessionID? {
         guard let link, let change = link.change else { return nil }
         let hasProvedItself = endReady(isReplaced: true, at: now)
-        lastCause = change.reason.cause
+        (lastCause, lastReplacement) = (change.reason.cause, change.reason)
         if !hasProvedItself {
             round = max(round, change.round)
             if change.reason == .goAway { failures += 1 }

@@ -96,6 +96,7 @@ extension ReconnectMachine {
         at now: Instant
     ) -> Action {
         guard let link, link.session == session else { return .none }
+        lastReplacement = nil
         let endpoint = link.endpoint
         if departure == .errorRate, link.change?.attempt != nil || !ring.hasHealthyAlternative(to: endpoint, at: now) {
             return .none

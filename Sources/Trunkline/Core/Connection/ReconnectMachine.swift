@@ -187,6 +187,8 @@ package struct ReconnectMachine: Sendable {
     var round = 0
     /// Why the last attempt failed or the last link ended.
     package internal(set) var lastCause = DisconnectCause.closedLocally
+    /// Why the latest link was replaced by a planned change; `nil` if the client left it for another reason.
+    package internal(set) var lastReplacement: PlannedChange.Reason?
     /// After a link that proved itself and had an orderly end, until an attempt fails or a link is ready: the instant
     /// from which a request may connect.
     package internal(set) var promptFrom: Instant?
