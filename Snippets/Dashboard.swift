@@ -151,7 +151,7 @@ final class Board: ClientObserver {
             case .stateChanged(let state):
                 content.state = state
                 if case .ready(_, let session) = state { content.links[session] = ("ready", now) }
-            case .linkDraining(_, let session, let cause):
+            case .linkDraining(_, let session, let cause, _):
                 content.links[session]?.state = "draining (\(cause.rawValue))"
             case .linkEnded(let report): content.links[report.session] = nil
             case .pushesDropped(let count): content.dropped += count

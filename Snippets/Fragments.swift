@@ -324,7 +324,7 @@ func follow(_ cluster: Cluster) async {
         log("\(endpoint) is left out for \(time): \(reason)")
     }
     for server in await cluster.metrics.servers {
-        log("\(server.endpoint): \(server.state), \(server.inFlight) in flight, average \(server.averageLatency)")
+        log("\(server.endpoint): \(server.state), \(server.inFlight) in flight, score \(server.latencyScore)")
     }
 }
 

@@ -132,7 +132,8 @@ extension Metric {
             by: ["trunkline.reason"],
             "Responses to abandoned requests (late), and responses that no request was waiting for (unknown)"
         ) { metrics in
-            [(["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses))]
+            [(["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses)),
+                (["undecodable"], .integer(metrics.undecodableResponses))]
         },
     ]
 
@@ -312,6 +313,31 @@ extension Metric {
             ]
         },
         Metric(
+            cluster: "trunkline.cluster.calls",
+            .counter,
+            "{call}",
+            "Calls, each of them once, whatever its tries and copies"
+        ) { metrics in [([], .integer(metrics.calls))] },
+        Metric(
+            cluster: "trunkline.cluster.call.errors",
+            .counter,
+            "{call}",
+            by: ["error.type", "trunkline.fate"],
+            "Calls that failed, also those that no server took"
+        ) { metrics in
+            metrics.failures.map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
+                .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
+        },
+        Metric(
+            cluster: "trunkline.cluster.call.retries",
+            .counter,
+            "{call}",
+            by: ["trunkline.retry.decision"],
+            "Failed tries after which the call was sent again, or was not because of the retry budget"
+        ) { metrics in
+            [(["allowed"], .integer(metrics.retries)), (["refused"], .integer(metrics.retriesRefused))]
+        },
+        Metric(
             cluster: "trunkline.cluster.request.hedges",
             .counter,
             "{request}",
@@ -334,8 +360,8 @@ extension Metric {
         server("trunkline.cluster.server.in_flight", "{request}", "Requests in flight to the server") { servers in
             .integer(servers.reduce(0) { $0.addingClamped($1.inFlight) })
         },
-        server("trunkline.cluster.server.latency", "s", "The average latency by which servers are chosen") { servers in
-            .number((servers.map(\.averageLatency).max() ?? .zero).inSeconds)
+        server("trunkline.cluster.server.latency_score", "s", "The moving average by which servers are chosen") { servers in
+            .number((servers.map(\.latencyScore).max() ?? .zero).inSeconds)
         },
     ]
 

@@ -78,7 +78,7 @@ import TrunklineTelemetry
         #expect(points.last?["attributes"] as? NSArray == expected)
         let hedges = try #require(found["trunkline.cluster.request.hedges"]?["sum"] as? [String: Any])
         #expect((hedges["dataPoints"] as? [[String: Any]])?.first?["asInt"] as? String == "5")
-        let latency = try #require(found["trunkline.cluster.server.latency"]?["gauge"] as? [String: Any])
+        let latency = try #require(found["trunkline.cluster.server.latency_score"]?["gauge"] as? [String: Any])
         #expect((latency["dataPoints"] as? [[String: Any]])?.first?["asDouble"] as? Double == 0.03)
     }
 }

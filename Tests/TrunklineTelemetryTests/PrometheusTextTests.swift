@@ -163,8 +163,8 @@ import TrunklineTelemetry
                 "trunkline_cluster_server_state{\(second),trunkline_server_state=\"probing\"} 0",
                 "trunkline_cluster_server_links{\(first)} 2", "trunkline_cluster_server_links{\(second)} 1",
                 "trunkline_cluster_server_in_flight{\(first)} 7", "trunkline_cluster_server_in_flight{\(second)} 7",
-                "trunkline_cluster_server_latency_seconds{\(first)} 0.03",
-                "trunkline_cluster_server_latency_seconds{\(second)} 0.03",
+                "trunkline_cluster_server_latency_score_seconds{\(first)} 0.03",
+                "trunkline_cluster_server_latency_score_seconds{\(second)} 0.03",
             ]
         )
     }

@@ -54,7 +54,7 @@ func sampleServer(
         state: state,
         links: links,
         inFlight: 7,
-        averageLatency: .milliseconds(30),
+        latencyScore: .milliseconds(30),
         zone: nil,
         clients: Array(repeating: Client.Metrics(), count: links),
         total: total

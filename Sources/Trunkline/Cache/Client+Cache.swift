@@ -65,7 +65,7 @@ extension Client {
         let (outcome, key) = await outcome(of: untyped, policy, timeout, options.retrying(Typed.retry))
         let response = try outcome.get()
         do throws(ClientError) {
-            return try request.read(response)
+            return try request.read(response, for: self)
         } catch {
             responseCache.remove(response.frame, for: key)
             throw error

@@ -100,6 +100,8 @@ extension Client {
         public var lateResponses = 0
         /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
         public var unknownResponses = 0
+        /// The number of responses to typed requests that their callers could not decode. The requests count as answered.
+        public var undecodableResponses = 0
         /// The number of pushes received.
         public var pushes = 0
         /// The number of pushes that entered the buffer of a stream, including those that their readers have not taken
@@ -155,6 +157,7 @@ extension Client {
             parts.addClamped(other.parts)
             lateResponses.addClamped(other.lateResponses)
             unknownResponses.addClamped(other.unknownResponses)
+            undecodableResponses.addClamped(other.undecodableResponses)
             pushes.addClamped(other.pushes)
             pushesDelivered.addClamped(other.pushesDelivered)
             pushesDropped.addClamped(other.pushesDropped)

@@ -159,6 +159,14 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
+    /// Counts a response that its caller could not decode.
+    nonisolated func countUndecodable(_ error: ClientError) {
+        onItsLoop { client in
+            client.dispatcher.noteUndecodable(error)
+            client.connection.observation?.deliver()
+        }
+    }
+
     /// Ends a batch: arms the timer and delivers the events. Not part of the dispatcher, because an observer may read the
     /// metrics.
     func end(_ batch: consuming Dispatcher.BatchEnd) {

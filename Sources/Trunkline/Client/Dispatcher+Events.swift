@@ -53,7 +53,8 @@ extension Dispatcher {
             waiter?.accept()
             waiter?.handle?.admitted(as: serial)
         case .late(let id, let isPart): if !isPart { ledger.late(id) }
-        case .unknownResponse: ledger.unknownResponse()
+        case .unknownResponse(let serial, let type, let session):
+            ledger.unknownResponse(serial, type: type, session)
         case .unexpected: ledger.unexpectedFrame()
         case .ready(let session, let endpoint):
             self.session = session

@@ -8,7 +8,7 @@ extension Dispatcher {
         (metrics.written, metrics.failed) = (counters.written, counters.failed)
         (metrics.retries, metrics.retriesRefused) = (counters.retries, counters.retriesRefused)
         (metrics.parts, metrics.lateResponses) = (counters.parts, counters.lateResponses)
-        metrics.unknownResponses = counters.unknownResponses
+        (metrics.unknownResponses, metrics.undecodableResponses) = (counters.unknownResponses, counters.undecodableResponses)
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
@@ -28,6 +28,9 @@ extension Dispatcher {
         metrics.failedMessages = messageRoom.failures
         return metrics
     }
+
+    /// Counts a response that its caller could not decode.
+    mutating func noteUndecodable(_ error: ClientError) { ledger.undecodable(error) }
 
     /// Returns each contradiction between the metrics, and between them and the tables, as a line of text.
     func audit() -> [String] {

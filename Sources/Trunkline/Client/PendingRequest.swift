@@ -33,8 +33,11 @@ extension PendingRequest<Response> {
     init(_ handle: any RequestProgress) { self.init(handle: handle) { $0 } }
 
     /// Returns the same handle, whose response `request` decodes.
-    func read<Typed: TypedRequest>(by request: Typed) -> PendingRequest<Typed.Reply> {
-        PendingRequest<Typed.Reply>(handle: handle) { response throws(ClientError) in try request.read(response) }
+    func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> PendingRequest<Typed.Reply> {
+        let client = sender as? Client
+        return PendingRequest<Typed.Reply>(handle: handle) { [weak client] response throws(ClientError) in
+            try request.read(response, for: client)
+        }
     }
 }
 

@@ -65,6 +65,7 @@ extension Cluster {
         case .ejected(let id, let until, let reason):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = (until, reason)
+            servers.all[index].ejectedAt = servers.all[index].ejectedAt ?? loop.now
             servers.all[index].member.setEjected(true, at: loop.now)
             servers.all[index].slowStart = nil
             let endpoint = servers.all[index].found.endpoint
@@ -72,10 +73,11 @@ extension Cluster {
         case .mayBeProbed(let id): servers.index(of: id).map { servers.all[$0].member.allowProbe() }
         case .returned(let id):
             guard let index = servers.index(of: id) else { return }
-            servers.all[index].ejection = nil
+            let outage = servers.all[index].ejectedAt.map { loop.now.since($0) } ?? .zero
+            (servers.all[index].ejection, servers.all[index].ejectedAt) = (nil, nil)
             servers.all[index].member.setEjected(false, at: loop.now)
             servers.all[index].slowStart = loop.now
-            tell(.returned(servers.all[index].found.endpoint))
+            tell(.returned(servers.all[index].found.endpoint, after: outage))
         case .panicBegan(let bad, let count): tell(.panicBegan(bad: bad, of: count))
         case .panicEnded: tell(.panicEnded)
         }

@@ -58,8 +58,15 @@ extension Cluster {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Response {
-        let call = try call(timeout, options, at: loop.now)
-        return try await HedgedCall(request, call, on: self).outcome(hedge).get()
+        var call = try call(timeout, options, at: loop.now)
+        call.isPart = true
+        let trace = Lock<UInt64?>(nil)
+        do throws(ClientError) {
+            return try await HedgedCall(request, call, on: self).outcome(hedge, trace).get()
+        } catch {
+            callFailed(error, wasPlaced: trace.withLock { $0 != nil })
+            throw error
+        }
     }
 
     /// Sends a typed request, and a second copy of it to another server if the first takes too long.
@@ -139,10 +146,10 @@ private struct HedgedCall: Sendable {
         (self.request, self.call, self.cluster) = (request, call, cluster)
     }
 
-    func outcome(_ hedge: Hedge) async -> Outcome {
+    /// - Parameter trace: Receives the server of the first copy.
+    func outcome(_ hedge: Hedge, _ trace: Lock<UInt64?>) async -> Outcome {
         let (cluster, loop, begun) = (cluster, cluster.loop, call.begun)
-        guard let delay = cluster.hedging.withLock({ $0.begin(hedge, at: begun) }) else { return await first(nil) }
-        let trace = Lock<UInt64?>(nil)
+        guard let delay = cluster.hedging.withLock({ $0.begin(hedge, at: begun) }) else { return await first(trace) }
         return await withTaskGroup(of: Event.self) { group in
             group.addTask { .ended(await first(trace)) }
             group.addTask {
@@ -164,7 +171,14 @@ private struct HedgedCall: Sendable {
                         group.cancelAll()
                         return outcome
                     }
-                    let worse = failure.map { $0.fate.isWorse(than: error.fate) ? $0 : error } ?? error
+                    var worse = error
+                    if let failure {
+                        let isFirstWorse = failure.fate.isWorse(than: error.fate)
+                        let other = isFirstWorse ? error : failure
+                        worse = (isFirstWorse ? failure : error).changed {
+                            $0.message += "; the other copy failed with \(other.code), too"
+                        }
+                    }
                     failure = worse
                     if inFlight == 0 {
                         group.cancelAll()
@@ -177,7 +191,7 @@ private struct HedgedCall: Sendable {
     }
 
     /// Performs the first copy.
-    private func first(_ trace: Lock<UInt64?>?) async -> Outcome {
+    private func first(_ trace: Lock<UInt64?>) async -> Outcome {
         var call = call
         call.trace = trace
         let outcome = await perform(call)
@@ -195,7 +209,8 @@ private struct HedgedCall: Sendable {
     /// Performs the second copy. It waits for nothing.
     private func second(besides member: UInt64) async -> Outcome {
         var call = call
-        (call.avoided, call.isExtra) = ([member], true)
+        (call.avoided, call.isExtra, call.isPlaced) = ([member], true, true)
+        call.rested = cluster.loop.now
         let outcome = await perform(call)
         if case .failure(let error) = outcome, error.fate == .notSent { cluster.hedging.withLock { $0.uncount() } }
         return outcome

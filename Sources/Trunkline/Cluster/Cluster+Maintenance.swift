@@ -3,6 +3,9 @@ extension Cluster {
     /// The time between two looks at the metrics of the clients.
     static let interval = Duration.seconds(10)
 
+    /// How long the first server may take to be ready until the cluster tells that none is.
+    static let patience = Duration.seconds(5)
+
     /// Begins to look after the servers.
     func beginMaintenance() {
         // Ends with the cluster, which cancels it. It does not keep the cluster alive while it waits.
@@ -20,9 +23,14 @@ extension Cluster {
             closeIdleLinks()
         }
         guard lifecycle == .open else { return nil }
-        let next = judge(facts)
+        let judged = judge(facts)
         // The shares of servers that start slowly grow by themselves; at the end of their start, the table changes.
         if servers.all.contains(where: { $0.slowStart != nil }) { endSlowStarts() }
+        if let due = firstServerIsDue, due <= loop.now {
+            (firstServerIsDue, unavailableSince) = (nil, due.advanced(by: .zero - Self.patience))
+            tell(.unavailable)
+        }
+        let next = min(judged, firstServerIsDue ?? .distantFuture)
         guard let leave = servers.all.lazy.compactMap(\.leavesBy).min() else { return min(next, intervalEnd) }
         if leave <= loop.now {
             removeLeavingServers()

@@ -77,16 +77,19 @@ extension Cluster {
     /// - Throws: A ``ClientError``, always with the fate `notSent`: `unavailable` if no server is ready, and those of a
     ///   client.
     public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
-        if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
         let now = loop.now
+        _ = try call(timeout, CallOptions(), at: now)
         guard let link = picker.pick(PickTable.Wish(now: now)) else {
             begin()
-            throw ClientError(.unavailable, .notSent, "no server is ready")
+            let error = ClientError(.unavailable, .notSent, "no server is ready")
+            callFailed(error, wasPlaced: false)
+            throw error
         }
         do throws(ClientError) {
             try link.client.tryEnqueue(request, timeout: timeout)
         } catch {
             end(end(of: error), on: link, from: now)
+            callFailed(error, wasPlaced: true)
             throw error
         }
         end(.accepted, on: link, from: now)

@@ -96,15 +96,18 @@ extension Cluster: RequestSender {
             // enough.
             let isMeasured = failed.begun > .distantPast
             let duration = failed.error.timeline?.duration ?? .zero
-            let begun = isMeasured ? failed.begun : loop.now.advanced(by: .zero - duration)
+            let begun = isMeasured
+                ? failed.begun : failed.error.timeline?.begun ?? loop.now.advanced(by: .zero - duration)
             if !isMeasured { failed.link.begin() }
             let timeout = self.timeout(general.timeout, general.options)
             if let timeout, timeout <= .zero {
                 end(.notSent, on: failed.link, from: begun)
+                callFailed(failed.error, wasPlaced: true)
                 throw failed.error
             }
             // Not refused if the cluster is closing by now: the call has begun before.
             call = begunCall(general.options, within: timeout, at: begun)
+            call.isPlaced = true
             try await prepare(&call, after: failed.error, on: failed.link, from: begun)
         } else {
             call = try self.call(general.timeout, general.options, at: loop.now)
@@ -179,11 +182,26 @@ extension Cluster: RequestSender {
         _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
     ) async throws(ClientError) {
         var call = try call(timeout, options, at: loop.now)
-        _ = try await perform(&call, judging: { $0.map { end(of: $0) } ?? .completed }, body)
+        let failure = try await perform(&call, judging: { $0.map { end(of: $0) } ?? .completed }, body)
+        if let failure { callFailed(failure, wasPlaced: true) }
     }
 
     /// Begins a call.
     nonisolated func call(
+        _ timeout: Timeout,
+        _ options: CallOptions,
+        at now: Instant
+    ) throws(ClientError) -> ClusterCall {
+        do throws(ClientError) {
+            return try uncountedCall(timeout, options, at: now)
+        } catch {
+            callFailed(error, wasPlaced: false)
+            throw error
+        }
+    }
+
+    /// Begins a call, without counting it if it fails.
+    private nonisolated func uncountedCall(
         _ timeout: Timeout,
         _ call: CallOptions,
         at now: Instant
@@ -245,7 +263,9 @@ extension Cluster: RequestSender {
             )
             if !call.isNew || !call.waitsForReady || !mustQueue, let link = picker.pick(wish) {
                 if let trace = call.trace { trace.withLock { $0 = link.member.id } }
-                call.timelines?.begin(on: link.member)
+                if call.isPlaced { counts.withLock { $0.countRepeats(1) } }
+                call.isPlaced = true
+                call.timelines?.begin(on: link.member, rested: call.rested)
                 return link
             }
             call.beginSearch(in: waiting)
@@ -276,7 +296,17 @@ extension Cluster: RequestSender {
     private nonisolated func failed(_ call: ClusterCall, _ error: ClientError) -> ClientError {
         let error = call.amended(error, at: loop.now)
         call.timelines?.end(error.timeline)
+        if !call.isPart { callFailed(error, wasPlaced: call.isPlaced) }
         return error
+    }
+
+    /// Counts and tells that calls have failed.
+    ///
+    /// - Parameter wasPlaced: Whether a server was chosen for them before.
+    nonisolated func callFailed(_ error: ClientError, wasPlaced: Bool, count: Int = 1) {
+        guard count > 0 else { return }
+        counts.withLock { $0.failed(error, wasPlaced: wasPlaced, count: count) }
+        voice.callFailed(error, wasPlaced: wasPlaced, count: count)
     }
 
     /// Waits a little before the servers that have not taken the request are tried again.
@@ -311,8 +341,10 @@ extension Cluster: RequestSender {
         case .after(let wait):
             call.beginSearch(in: waiting)
             await loop.sleep(until: loop.now.advanced(by: wait))
+            call.rested = loop.now
         case .failure(let error):
             call.timelines?.end(error.timeline)
+            if !call.isPart { callFailed(error, wasPlaced: true) }
             throw error
         }
     }
@@ -324,6 +356,7 @@ extension Cluster: RequestSender {
         on link: MemberLink,
         from begun: Instant
     ) -> Next {
+        let error = ofCluster(error, link)
         let (now, end) = (loop.now, end(of: error))
         if error.code == .rejected, end == .failed { link.member.markFailure() }
         self.end(end, on: link, from: begun)
@@ -339,6 +372,7 @@ extension Cluster: RequestSender {
         let wait = retries.withLock { retries in
             retries.withdraw(at: now, requests: requests) ? retries.wait(backoff, round: round) : nil
         }
+        counts.withLock { $0.countRetry(isAllowed: wait != nil) }
         guard let wait, now.advanced(by: wait) < call.deadline ?? .distantFuture else {
             return .failure(call.amended(error))
         }
@@ -346,6 +380,18 @@ extension Cluster: RequestSender {
         call.tryNumber += 1
         call.tried.append(link.member.id)
         return .after(wait)
+    }
+
+    /// The error of a try, as a caller of the cluster must see it.
+    private nonisolated func ofCluster(_ error: ClientError, _ link: MemberLink) -> ClientError {
+        var error = error
+        if error.endpoint == nil { error = error.with(link.member.endpoint) }
+        guard error.code == .closed, error.fate == .unknown, !isClosing.load(ordering: .relaxed) else { return error }
+        // The cluster is open: it has closed this client alone.
+        return error.changed {
+            $0.code = .connectionLost
+            $0.message = "the server was removed from the cluster, and the request did not end within its drainTimeout"
+        }
     }
 
     /// Ends a request on its link.
@@ -445,17 +491,22 @@ extension Cluster: RequestSender {
         await withTaskGroup(of: (Int, Result<Response, ClientError>).self) { group in
             /// The requests that no server has received.
             var unsent = Array(requests.indices)
+            /// Those of them that a server did not take.
+            var returned: Set<Int> = []
             do throws(ClientError) {
-                var call = try self.call(timeout, options, at: loop.now)
+                var call = try uncountedCall(timeout, options, at: loop.now)
                 // The recorder receives the timeline of each try.
                 call.tryOptions = options.recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
+                call.isPart = true
                 while !unsent.isEmpty {
+                    call.isPlaced = false
                     let link = try await nextLink(for: &call)
                     let (begun, count) = (loop.now, min(unsent.count, room(on: link)))
                     let sent = Array(unsent.prefix(count))
                     unsent.removeFirst(count)
                     link.begin(count - 1)
                     picker.note(count - 1)
+                    counts.withLock { $0.countRepeats(sent.count { returned.contains($0) }) }
                     var hasFailed = false
                     let timeLeft = call.timeLeft(at: begun)
                     let outcomes = await link.client.send(
@@ -473,19 +524,24 @@ extension Cluster: RequestSender {
                         switch next(&rest, after: error, on: link, from: begun) {
                         case .elsewhere:
                             unsent.append(index)
+                            returned.insert(index)
                             hasFailed = true
                         case .after(let wait):
                             // Two calls with one place in the line would replace each other, and one would never end.
-                            rest.turn = nil
+                            (rest.turn, rest.isPart, rest.isPlaced) = (nil, false, true)
                             let (request, rest) = (requests[index], rest)
                             group.addTask { (index, await self.sendAgain(request, rest, after: wait)) }
-                        case .failure(let error): results[index - requests.startIndex] = .failure(error)
+                        case .failure(let error):
+                            callFailed(error, wasPlaced: true)
+                            results[index - requests.startIndex] = .failure(error)
                         }
                     }
                     if hasFailed { call.tried.append(link.member.id) }
                 }
             } catch {
                 for index in unsent { results[index - requests.startIndex] = .failure(error) }
+                callFailed(error, wasPlaced: true, count: returned.intersection(unsent).count)
+                callFailed(error, wasPlaced: false, count: unsent.count { !returned.contains($0) })
             }
             for await (index, result) in group { results[index - requests.startIndex] = result }
         }
@@ -508,6 +564,7 @@ extension Cluster: RequestSender {
         var call = call
         call.beginSearch(in: waiting)
         await loop.sleep(until: loop.now.advanced(by: wait))
+        call.rested = loop.now
         do throws(ClientError) {
             let response = try await perform(&call) { client, timeout, options throws(ClientError) in
                 try await client.send(request, timeout: timeout, options: options)
@@ -534,7 +591,7 @@ extension ClientError {
 }
 
 /// A link that ended without an error.
-private struct EndedLink: Error, CustomStringConvertible {
+private struct EndedLink: Error, LoggableError {
     let cause: DisconnectCause
     var description: String { "the link ended: \(cause.rawValue)" }
 }

@@ -188,7 +188,8 @@ extension Cluster {
         if isReady { servers.all[index].member.forgetFull() } else { subscriptions.loseLink(link) }
         if servers.all[index].isReady != wasReady {
             if !wasReady { beginServing(index) }
-            memberChanged(member, isReady: !wasReady)
+            // The servers of a cluster that closes are not bad.
+            if lifecycle < .closing { memberChanged(member, isReady: !wasReady) }
             removeLeavingServers()
         }
         tableChanged()
@@ -245,6 +246,7 @@ extension Cluster {
         if let seat {
             guard !isAvailable else { return }
             tell(.available(seat.member.endpoint, after: unavailableSince.map { now.since($0) }))
+            firstServerIsDue = nil
             (isAvailable, unavailableSince) = (true, nil)
         } else if isAvailable {
             (isAvailable, unavailableSince) = (false, now)
@@ -277,7 +279,7 @@ final class ClusterSource: Sendable {
 }
 
 /// The discovery found no server.
-struct EmptyDiscovery: Error, CustomStringConvertible {
+struct EmptyDiscovery: Error, LoggableError {
     var description: String { "the discovery found no server" }
 }
 

@@ -18,7 +18,8 @@ extension Cluster {
     ///   ready.
     /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The
     ///   call returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is
-    ///   repeated. A server that is not ready yet, or is found later, receives the request in the handshake of its next
+    ///   repeated. Servers that have accepted it by then may push until their links end: unsubscribe on each of them
+    ///   with a request of your own, if the protocol needs that. A server that is not ready yet, or is found later, receives the request in the handshake of its next
     ///   link (``ClientOptions/Handshake/restore``).
     ///
     /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
@@ -172,6 +173,7 @@ extension Cluster {
                 end(entry.wanted.end, on: link, from: began)
                 subscriptions.place(place, on: link.id, number)
                 listeners.noteReconnected()
+                tell(.subscriptionMoved(link.member.endpoint))
             } catch {
                 end(end(of: error), on: link, from: began)
                 if error.fate == .notSent, !link.isReady { continue }

@@ -35,6 +35,7 @@ public actor Cluster {
     nonisolated let isClosing = Atomic<Bool>(false)
     nonisolated let retries: Lock<ClusterRetries>
     nonisolated let hedging: Lock<Hedging>
+    nonisolated let counts = Lock(CallCounts())
     /// Whether calls without options are sent again only if nothing was sent, and pass no interceptors. Stored because it
     /// is read for every request.
     nonisolated let mayBePlain: Bool
@@ -52,6 +53,8 @@ public actor Cluster {
     var readySince: Instant?
     /// Whether a server takes requests, and if not, since when; `nil` before the first.
     var (isAvailable, unavailableSince): (Bool, Instant?) = (false, nil)
+    /// When the cluster tells that no server is ready, if none has been ready by then; `nil` once it has been told.
+    var firstServerIsDue: Instant?
     /// Chooses the subset of servers.
     let subsetSeed: UInt64
     var lifecycle = Lifecycle.open
@@ -83,6 +86,24 @@ public actor Cluster {
     ) {
         var clusterOptions = ClusterOptions()
         change(&clusterOptions)
+        self.init(discovery, codec, options, clusterOptions, on: loops)
+    }
+
+    /// Creates a cluster of the servers that `discovery` finds, with options that were made before.
+    ///
+    /// - Parameters:
+    ///   - discovery: Finds the servers.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the calls and of each client.
+    ///   - clusterOptions: The options of the cluster.
+    ///   - loops: The set of event loops over which the links are spread.
+    public init(
+        discovering discovery: Discovery,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        clusterOptions: ClusterOptions,
+        on loops: EventLoops = .shared
+    ) {
         self.init(discovery, codec, options, clusterOptions, on: loops)
     }
 
@@ -123,6 +144,7 @@ public actor Cluster {
         maintenanceTask?.cancel()
         subscriptions.cancelMoves()
         // A waiting caller keeps the cluster alive, so only streams are left.
+        if lifecycle < .closing { voice.deallocated() }
         listeners.close()
         var streams = streams
         streams.changes.finish()
@@ -139,11 +161,14 @@ public actor Cluster {
     /// Begins to look for servers.
     private func beginDiscovery() {
         guard lifecycle < .closing, discoveryTask == nil else { return }
+        firstServerIsDue = loop.now.advanced(by: Self.patience)
         beginMaintenance()
         let hasFound = Lock(false)
-        let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] in
+        // The latest list that the cluster has not taken yet: a source may find lists faster than they can be used.
+        let latest = Lock<[ClusterEndpoint]?>(nil)
+        let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] list in
             hasFound.withLock { $0 = true }
-            facts.tell(.found($0))
+            if latest.withLock({ exchange(&$0, with: list) }) == nil { facts.tell(.found(latest)) }
         } failed: { [facts] in
             facts.tell(.discoveryFailed($0))
         }
@@ -183,7 +208,7 @@ extension Cluster: LoopActor {
     private func perform(_ fact: ClusterFact) {
         switch fact {
         case .begun: beginDiscovery()
-        case .found(let list): use(list)
+        case .found(let latest): if let list = latest.withLock({ $0.take() }) { use(list) }
         case .discoveryFailed(let error): discoveryFailed(error)
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)

@@ -5,14 +5,16 @@ public enum ClusterChange: Sendable {
     case servers(added: [Endpoint], removed: [Endpoint], count: Int)
     /// A server is left out for this time, because of `reason`.
     case ejected(Endpoint, for: Duration, reason: String)
-    /// A server that was left out is used again.
-    case returned(Endpoint)
+    /// A server that was left out for this time is used again.
+    case returned(Endpoint, after: Duration)
     /// More than half of the servers are left out or not ready, so all ready servers are used.
     case panicBegan(bad: Int, of: Int)
     /// At most half of the servers are left out or not ready.
     case panicEnded
     /// The discovery failed, or found no server. The last list stays in use.
     case discoveryFailed(any Error)
+    /// A subscription on one server has moved to this one, because its server had gone away. Pushes may be missing.
+    case subscriptionMoved(Endpoint)
     /// A server did not accept a subscription that was to move to it. It is tried again, there or elsewhere.
     case subscriptionFailed(Endpoint, any Error)
     /// No server takes requests any more.
@@ -36,6 +38,7 @@ extension ClusterChange {
         case .panicBegan: "cluster.panic"
         case .panicEnded: "cluster.panic_ended"
         case .discoveryFailed: "discovery.failed"
+        case .subscriptionMoved: "subscription.moved"
         case .subscriptionFailed: "subscription.failed"
         case .unavailable: "cluster.unavailable"
         case .available: "cluster.ready"
@@ -53,7 +56,9 @@ extension ClusterChange {
             return [
                 ("endpoint", .text("\(endpoint)")), ("duration", .seconds(time.inSeconds)), ("reason", .text(reason)),
             ]
-        case .returned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
+        case .returned(let endpoint, let time):
+            return [("endpoint", .text("\(endpoint)")), ("duration", .seconds(time.inSeconds))]
+        case .subscriptionMoved(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .panicBegan(let bad, let count):
             return [("bad", .integer(Int64(bad))), ("servers", .integer(Int64(count)))]
         case .panicEnded, .unavailable: return []

@@ -2,8 +2,8 @@
 enum ClusterFact: Sendable {
     /// The cluster is used for the first time.
     case begun
-    /// The discovery has a complete list.
-    case found([ClusterEndpoint])
+    /// The discovery has a complete list. Taken out of its place when the cluster uses it.
+    case found(Lock<[ClusterEndpoint]?>)
     /// The discovery failed, and continues or is begun again.
     case discoveryFailed(any Error)
     /// A link of a server takes requests, or no longer does.

@@ -2,14 +2,25 @@
 extension Cluster {
     /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
     public struct Metrics: Sendable, Hashable {
-        /// The number of requests and one-way messages that clients of the cluster accepted. A request that was sent again
-        /// to another server, and a second copy, count each time.
+        /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies. Those in
+        /// progress are among them.
+        public var calls = 0
+        /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that were
+        /// refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.
+        public var failures: [Client.Metrics.Failure: Int] = [:]
+        /// The number of times that a failed request was scheduled to be sent again after it had been written: see
+        /// ``RetryPolicy/idempotent(tries:backoff:)``.
+        public var retries = 0
+        /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
+        public var retriesRefused = 0
+        /// The number of tries: requests and one-way messages that clients of the cluster accepted. A request that was sent
+        /// again to another server, and a second copy, count each time.
         public var requests = 0
         /// The number of responses, error responses included.
         public var responses = 0
         /// The number of one-way messages whose last byte the kernel accepted.
         public var written = 0
-        /// The number of requests and messages that ended without a response and were not written.
+        /// The number of tries that ended without a response and were not written.
         public var failed = 0
         /// The number of calls that wait for a server.
         public var waiting = 0
@@ -46,11 +57,13 @@ extension Cluster {
         public let state: State
         /// The number of links, ready or not.
         public let links: Int
-        /// The number of requests in flight, as the choice of a server counts them. Always 0 while the cluster has only one
-        /// server with one link.
+        /// The number of requests in flight, as the choice of a server counts them. Always 0 while only one link is possible:
+        /// one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
         public let inFlight: Int
-        /// The average of the latency by which servers are chosen: see ``ClusterOptions/Balancing/leastLoaded``.
-        public let averageLatency: Duration
+        /// The moving average of the latency by which servers are chosen: see
+        /// ``ClusterOptions/Balancing/leastLoaded``. It begins at 30 ms, approaches the latency within some ten seconds,
+        /// and does not change while only one link is possible. To measure a server, read ``total``.
+        public let latencyScore: Duration
         /// The zone of the server; `nil` if it is unknown.
         public let zone: String?
         /// What its clients count and measure, by link.
@@ -84,7 +97,7 @@ extension Cluster {
                         state: isClosed ? .connecting : state(of: server),
                         links: isClosed ? 0 : server.links.count,
                         inFlight: server.links.reduce(0) { $0 + $1.link.inFlight },
-                        averageLatency: .microseconds(Int(server.member.average.microseconds)),
+                        latencyScore: .microseconds(Int(server.member.average.microseconds)),
                         zone: server.found.zone,
                         clients: clients,
                         total: total
@@ -97,6 +110,10 @@ extension Cluster {
             }
             metrics.waiting = waiting.waitingCount
             metrics.hedges = hedging.withLock { $0.copies }
+            let (counts, placed) = counts.withLock { ($0, picker.requests) }
+            metrics.calls = max(0, placed + counts.unplaced - counts.repeats)
+            (metrics.failures, metrics.retries) = (counts.failures, counts.retries)
+            metrics.retriesRefused = counts.retriesRefused
             return metrics
         }
     }

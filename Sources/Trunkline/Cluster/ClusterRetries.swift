@@ -41,6 +41,12 @@ struct ClusterCall: Sendable {
     var avoided: [UInt64] = []
     /// Whether this is a second copy, which waits for nothing.
     var isExtra = false
+    /// Whether this is only a part of a call, whose failure is not that of the call.
+    var isPart = false
+    /// Whether a server was chosen for it before.
+    var isPlaced = false
+    /// When the back-off before the present try ended; `nil` if there was none.
+    var rested: Instant?
     /// Holds the server of the latest try; `nil` if nothing asks for it.
     var trace: Lock<UInt64?>?
     /// The number of the present try, counted from 1.
@@ -74,7 +80,8 @@ struct ClusterCall: Sendable {
     /// Notes that a try on a server has failed.
     mutating func noteTry(_ error: ClientError, on member: ClusterMember) {
         guard let latest = error.timeline else { return }
-        timeline = latest.joined(to: timeline, since: begun, isServerEjected: member.isEjected)
+        timeline = latest.joined(to: timeline, since: begun, rested: rested, isServerEjected: member.isEjected)
+        rested = nil
     }
 
     /// Returns the error of the latest try as the caller must see it.

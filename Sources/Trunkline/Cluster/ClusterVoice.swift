@@ -44,6 +44,23 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { $0.note(change, at: event.instant) }
     }
 
+    /// Tells that calls have failed. What the clients know, they have told.
+    func callFailed(_ error: ClientError, wasPlaced: Bool, count: Int) {
+        if !wasPlaced {
+            let event = ClientEvent(.requestRefused(error), at: loop.now)
+            for observer in observers where !observer.interests.isDisjoint(with: event.kinds) {
+                observer.observe(Array(repeating: event, count: count))
+            }
+        }
+        log { rules in for _ in 0..<count { rules.callFailed(error) } }
+    }
+
+    /// The cluster was deallocated without being closed.
+    func deallocated() {
+        let now = loop.now
+        log { $0.deallocate(at: now) }
+    }
+
     /// Writes the last line.
     func close(_ metrics: Cluster.Metrics) {
         let now = loop.now
@@ -55,19 +72,22 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
 
     private func log(_ change: (inout ClusterLogRules) -> Void) {
         guard let rules, let records else { return }
-        let lines = rules.withLock { rules in
+        let now = loop.now
+        let (lines, isArmed) = rules.withLock { rules in
+            let before = rules.nextFlush
             change(&rules)
-            return rules.takeRecords()
+            if let next = rules.nextFlush, next <= now { rules.flush(at: now) }
+            return (rules.takeRecords(), rules.nextFlush == before)
         }
         if !lines.isEmpty { records.add(lines) }
-        loop.schedule(LoopClosure { [weak self] in self?.arm() })
+        if !isArmed { loop.schedule(LoopClosure { [weak self] in self?.arm() }) }
     }
 
     private func arm() { loop.arm(timer, at: rules?.withLock { $0.nextFlush }) }
 
     func timerFired() {
-        let now = loop.now
-        log { $0.flush(at: now) }
+        log { _ in }
+        arm()
     }
 }
 

@@ -102,7 +102,7 @@ struct WatchedFile: Sendable {
 }
 
 /// Why a file has no valid list of servers.
-enum EndpointFileError: Error, Hashable, Sendable, CustomStringConvertible {
+enum EndpointFileError: Error, Hashable, Sendable, LoggableError {
     /// The message names the file.
     case unreadable(TransportError)
     case invalid(path: String, EndpointListError)

@@ -24,12 +24,21 @@ public struct Discovery: Sendable {
     ///
     /// The cluster iterates the sequence in one task, from its first use until it is closed. If the sequence throws, the
     /// cluster reports the error, keeps the last list, and begins a new iteration after a back-off of 1 s to 30 s. If the
-    /// sequence ends, the last list is final.
+    /// sequence ends, the last list is final. Lists that follow each other within 10 ms may be skipped.
+    ///
+    /// A discovery over an `AsyncStream` serves one cluster: a second iteration of such a stream finds nothing.
     ///
     /// - Parameter lists: The sequence. Each element contains every server.
     public init<Lists: AsyncSequence & Sendable>(_ lists: Lists) where Lists.Element == [ClusterEndpoint] {
         self.init(name: "\(Lists.self)") { receiver in
-            for try await list in lists { receiver.found(list) }
+            var hasFound = false
+            for try await list in lists {
+                receiver.found(list)
+                hasFound = true
+                // A sequence that never waits must not occupy the event loop.
+                await receiver.loop.sleep(until: receiver.loop.now.advanced(by: .milliseconds(10)))
+            }
+            if !hasFound, !Task.isCancelled { receiver.failed(EndedDiscovery()) }
         }
     }
 
@@ -39,6 +48,11 @@ public struct Discovery: Sendable {
     public static func `static`(_ endpoints: [ClusterEndpoint]) -> Discovery {
         Discovery(name: "a fixed list") { $0.found(endpoints) }
     }
+}
+
+/// The sequence of a discovery ended without a list.
+struct EndedDiscovery: Error, LoggableError {
+    var description: String { "the sequence of lists ended without a list" }
 }
 
 /// Receives what a discovery finds, and tells it when the cluster wants to know more.

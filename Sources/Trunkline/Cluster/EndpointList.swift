@@ -61,7 +61,7 @@ struct EndpointList: Equatable, Sendable {
 }
 
 /// A line that is not valid in a list of servers.
-struct EndpointListError: Error, Hashable, Sendable, CustomStringConvertible {
+struct EndpointListError: Error, Hashable, Sendable, LoggableError {
     /// Counted from 1.
     let line: Int
     let reason: String

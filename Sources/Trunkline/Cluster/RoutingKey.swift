@@ -44,8 +44,10 @@ public struct Hedge: Sendable, Hashable {
     /// A second copy after the time within which this share of the hedged requests of the last 10 s to 20 s was answered.
     /// There is no second copy until 20 of them have been answered.
     ///
-    /// - Parameter percentile: The share, from 0 to 1: `0.95` for the 95th percentile.
+    /// - Parameter percentile: The share, from 0 to 1: `0.95` for the 95th percentile. A number above 1 is one in percent,
+    ///   as for ``LatencyHistogram/percentile(_:)``: `95` means the same.
     public static func after(percentile: Double) -> Hedge {
-        Hedge(delay: .percentile(percentile.isNaN ? 1 : min(max(percentile, 0), 1)))
+        let share = percentile > 1 ? percentile / 100 : percentile
+        return Hedge(delay: .percentile(share.isNaN ? 1 : min(max(share, 0), 1)))
     }
 }

@@ -42,6 +42,14 @@ extension ClientOptions {
         /// ``ClientOptions/Failover-swift.struct/halfLife``). When all endpoints have one, waiting callers receive
         /// `unavailable`, and the next request tries again at the pace of ``policy``.
         public var retriesPermanentCauses = false
+        /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), unless the
+        /// refusal names a time of its own. Default 30 s, plus up to a tenth; at least zero.
+        ///
+        /// So however many callers send requests, a wrong password makes a client log in at most twice a minute. Requests
+        /// that come meanwhile wait within their deadlines if there is no other endpoint, and their errors name the
+        /// refusal. ``Client/reconnectNow()`` tries at once. Without effect if ``retriesPermanentCauses`` is true, or if
+        /// the refusal is not permanent.
+        public var refusalPause: Duration = .seconds(30)
         /// The longest time that a server can keep the client from connecting if no other endpoint can be used. Default
         /// 60 s, at least zero, at most an hour. With zero, the client does not wait for a server that is its only one.
         ///
@@ -70,6 +78,7 @@ extension ReconnectMachine.Policy {
         sendsAfterGoAway = failover.sendsAfterGoAway
         retriesPermanentCauses = reconnecting.retriesPermanentCauses
         maximumRetryAfter = reconnecting.maximumRetryAfter
+        refusalPause = reconnecting.refusalPause
         order = failover.order
         halfLife = failover.halfLife
         returnsToPreferredAfter = failover.returnsToPreferredAfter

@@ -154,12 +154,14 @@ extension Connection {
             }
         }
         let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
+        let wasSilent = handshaking?.handshake?.hasHeard == false
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)
         let cause = DisconnectCause(error)
-        report(phase, cause, error, (attempt.endpoint, attempt.id, attempt.number), paths, lateSince: startedAt)
+        let server = (attempt.endpoint, attempt.id, attempt.number)
+        report(phase, cause, error, server, paths, wasSilent: wasSilent, lateSince: startedAt)
         let refusal = error as? HandshakeRefusal
         perform(
             machine.attemptFailed(

@@ -238,6 +238,7 @@ extension Connection {
         departure: String? = nil,
         requestsLost: Int = 0,
         bytesUnsent: Int = 0,
+        wasSilent: Bool = false,
         lateSince start: Instant? = nil
     ) {
         if phase == .ready || phase == .draining {
@@ -260,7 +261,8 @@ extension Connection {
             bytesUnsent: bytesUnsent,
             pathBefore: paths.before,
             pathAfter: paths.after,
-            loopDelay: start.map { loop.delays.overlap(from: $0, to: loop.now) } ?? .zero
+            loopDelay: start.map { loop.delays.overlap(from: $0, to: loop.now) } ?? .zero,
+            wasSilent: wasSilent
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)

@@ -35,7 +35,8 @@ extension Connection {
         let hasUnanswered =
             rules.deliversAll ? link.state.machine.hasStartedMessage : link.state.machine.hasUnanswered
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
-        let isOrderly = cause == .closedByServer || wasQuiet && link.isCutShort(by: error)
+        let isTruncated = (error as? TransportError)?.code == .tls(.truncated)
+        let isOrderly = isTruncated ? wasQuiet && link.isCutShort(by: error) : cause == .closedByServer
         stopLiveness()
         history.lastCause = error
         let remains = end(link, .lost(error))
@@ -120,6 +121,7 @@ extension Connection {
             departure: link.draining?.departure,
             requestsLost: requestsLost,
             bytesUnsent: remains.unwrittenBytes,
+            wasSilent: options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard,
             lateSince: link.state.machine.liveness.rules.lastHeard
         )
     }

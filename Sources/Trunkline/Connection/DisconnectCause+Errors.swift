@@ -35,6 +35,8 @@ extension DisconnectCause {
             case .closedByPeer: .closedByServer
             case .closedLocally: .closedLocally
             case .halfOpen: .halfOpen
+            // That TLS was in use is a detail: the connection was cut off.
+            case .tls(.truncated): .closedByServer
             case .tls: .tls
             case .invalidAddress, .system: .system
             }

@@ -27,7 +27,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         /// the handshake.
         case server
         /// Neither the client nor the server ended it deliberately: there was a reset, a timeout, a name without an
-        /// address, an unreachable address, a lost local address, or a TLS link that ended without `close_notify`.
+        /// address, an unreachable address, or a lost local address.
         case network
     }
 
@@ -54,7 +54,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let lifetime: Duration
     /// Why this client left the link, with the numbers of the rule, such as `3 requests in a row timed out within 6 s …`;
     /// `nil` if it did not, or if the server had asked for it.
-    public let departure: String?
+    public internal(set) var departure: String?
     /// The number of requests that were lost with the link:
     ///
     /// - Requests without a response, if at least one byte was written.
@@ -85,10 +85,13 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     }
     /// How long the event loop of this process was late (``LoopDelay``): for an attempt, since its beginning; for a link,
     /// since its latest frame. Usually zero.
-    public let loopDelay: Duration
+    public internal(set) var loopDelay: Duration = .zero
     /// The result of `options.diagnosis.probe`: whether the network is up. `nil` if there is no probe, if it took too
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
+
+    /// Whether no frame had come on the link.
+    var wasSilent = false
 
     /// The system's error number, or 0.
     package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
@@ -118,7 +121,6 @@ extension TransportError {
     var party: DisconnectReport.Party? {
         switch code {
         case .tls(.alert): .server
-        case .tls(.truncated): .network
         default: nil
         }
     }

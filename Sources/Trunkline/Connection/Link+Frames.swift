@@ -239,7 +239,7 @@ extension Link.State {
         case .late(let id):
             taken.answers += 1
             taken.events.append(.late(id, isPart: false))
-        case .unknown: taken.events.append(.unknownResponse)
+        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
         }
     }
 
@@ -253,7 +253,7 @@ extension Link.State {
             }
             taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
-        case .unknown: taken.events.append(.unknownResponse)
+        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
         }
     }
 

@@ -194,7 +194,7 @@ enum ConnectionEvent: Sendable {
     /// A response, or a part of one, was received for this abandoned request.
     case late(RequestID, isPart: Bool)
     /// A response, or a part of one, was received without a matching request.
-    case unknownResponse
+    case unknownResponse(SerialNumber, type: UInt32, SessionID)
     /// A frame was received that a client does not handle.
     case unexpected
     /// A link is ready.

@@ -6,7 +6,7 @@
 /// Unchecked `Sendable`: the properties that change are accessed only on the event loop of the client, after the
 /// initializer.
 final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
-    let interests: ClientEvent.Kinds = [.failures, .links, .limits, .pushes, .endpoints]
+    let interests: ClientEvent.Kinds = [.failures, .links, .limits, .pushes, .endpoints, .mismatches]
     let delivery = EventDelivery.onEventLoop
 
     private let loop: any EventLoop
@@ -35,9 +35,12 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
         var isUrgent = false
         for event in events {
             rules.note(event)
-            if case .requestRejected = event.content {} else { isUrgent = true }
+            switch event.content {
+            case .requestRejected, .unknownResponse, .responseUndecodable: break
+            default: isUrgent = true
+            }
         }
-        // Error responses are written in the next turn, with others.
+        // Lines about answers are written in the next turn, with others.
         if isUrgent {
             flush()
         } else {

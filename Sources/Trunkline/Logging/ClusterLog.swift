@@ -4,74 +4,99 @@
 /// others are counted until the next summary. So are failures of the cluster that repeat themselves, and short outages:
 /// proxies that close idle links close all of them at the same time. The lines of a healthy client are left out.
 struct ClusterLogRules: Sendable {
-    /// Lines with the same event that were not written.
+    /// What makes lines alike: the event, its cause or code, and the level.
+    private struct Kind: Hashable, Sendable {
+        let event: String
+        let cause: String
+        let level: LogRecord.Level
+
+        init(_ record: LogRecord) {
+            (event, level) = (record.event, record.level)
+            cause = record.fields.first { $0.name == "cause" || $0.name == "code" }.map { "\($0.value)" } ?? ""
+        }
+    }
+
+    /// Lines of one kind that were not written.
     private struct Repeated: Sendable {
-        var level: LogRecord.Level
         /// When the next line may be written.
         var nextLine: Instant
-        /// By server, if the event belongs to one.
+        /// The number of lines by server, if the event belongs to one.
         var counts: [Endpoint?: Int] = [:]
+        /// How many things the lines count, such as requests; 0 if they count nothing.
+        var sum: Int64 = 0
+        var latest: LogRecord?
     }
 
     private var sheet: LogSheet
     private let interval: Duration
     private let isVerbose: Bool
-    private var repeated: [String: Repeated] = [:]
+    private let createdAt: Instant
+    private var repeated: [Kind: Repeated] = [:]
+    /// The calls that failed. What the clients log about their tries is left out.
+    private var calls: RequestLog
     /// By event, outages that have begun and have no line, because another one had a line lately.
     private var unwritten: [String: (outage: ClusterChange, begin: Instant)] = [:]
 
     /// How long an outage lasts that has lines of its own, however many there are.
     private static let longOutage = Duration.seconds(1)
 
-    /// Lines of a healthy client.
+    /// Lines of a healthy client, and those about requests: the cluster has its own about its calls.
     private static let usual: Set<String> = [
-        "client.created", "client.ready", "client.closed", "client.deallocated", "link.replaced",
+        "client.created", "client.ready", "client.closed", "client.deallocated", "link.replaced", "requests.failed",
     ]
 
     init(_ logging: ClientLogging, _ discovery: String, at now: Instant) {
         sheet = LogSheet(logging.level, client: logging.name)
         interval = max(.seconds(1), logging.summaryInterval)
         isVerbose = logging.level == .debug
+        createdAt = now
+        calls = RequestLog(every: logging.summaryInterval)
         sheet.add(.info, "cluster.created", at: now, "created for \(discovery)", [("discovery", .text(discovery))])
     }
 
     /// Notes a line of the client of a server.
     mutating func note(_ record: LogRecord, of endpoint: Endpoint, at now: Instant) {
+        let record = record.naming(endpoint)
         if isVerbose { return sheet.add(record) }
         if Self.usual.contains(record.event) { return }
-        if isFirst(record.event, record.level, endpoint, at: now) { sheet.add(record) }
+        add(record, endpoint, at: now)
     }
 
-    /// Whether a line is the first one with its event since the latest summary. Counts it otherwise.
-    private mutating func isFirst(
-        _ event: String,
-        _ level: LogRecord.Level,
-        _ endpoint: Endpoint?,
-        at now: Instant
-    ) -> Bool {
-        guard var lines = repeated[event] else {
-            repeated[event] = Repeated(level: level, nextLine: now.advanced(by: interval))
+    /// Adds a line if it is the first one of its kind since the latest summary. Counts it otherwise. Returns whether it was
+    /// added.
+    @discardableResult
+    private mutating func add(_ record: LogRecord, _ endpoint: Endpoint?, at now: Instant) -> Bool {
+        let kind = Kind(record)
+        guard var lines = repeated[kind] else {
+            repeated[kind] = Repeated(nextLine: now.advanced(by: interval))
+            sheet.add(record)
             return true
         }
-        lines.level = max(lines.level, level)
         lines.counts[endpoint, default: 0] += 1
-        repeated[event] = lines
+        if case .integer(let count)? = record.fields.first(where: { $0.name == "count" })?.value { lines.sum += count }
+        lines.latest = record
+        repeated[kind] = lines
         return false
     }
+
+    /// Notes that a call has failed.
+    mutating func callFailed(_ error: ClientError) { calls.failed(nil, error) }
 
     /// Notes a change of the cluster.
     mutating func note(_ change: ClusterChange, at now: Instant) {
         let (level, text) = Self.line(of: change)
+        let record = sheet.record(level, change.name, at: now, text, change.fields)
         let isWritten =
             switch change {
-            case .discoveryFailed: isVerbose || isFirst(change.name, level, nil, at: now)
-            case .subscriptionFailed(let endpoint, _): isVerbose || isFirst(change.name, level, endpoint, at: now)
-            case .unavailable, .panicBegan: isVerbose || isFirst(change.name, level, nil, at: now)
-            case .available: unwritten.removeValue(forKey: ClusterChange.unavailable.name) == nil
-            case .panicEnded: unwritten.removeValue(forKey: ClusterChange.panicBegan(bad: 0, of: 0).name) == nil
-            default: true
+            case .discoveryFailed, .unavailable, .panicBegan: isVerbose ? nil : add(record, nil, at: now)
+            case .subscriptionFailed(let endpoint, _): isVerbose ? nil : add(record, endpoint, at: now)
+            case .available: unwritten.removeValue(forKey: ClusterChange.unavailable.name) == nil ? nil : false
+            case .panicEnded:
+                unwritten.removeValue(forKey: ClusterChange.panicBegan(bad: 0, of: 0).name) == nil ? nil : false
+            default: nil as Bool?
             }
-        if isWritten { return sheet.add(level, change.name, at: now, text, change.fields) }
+        guard let isWritten else { return sheet.add(record) }
+        if isWritten { return }
         switch change {
         case .unavailable, .panicBegan: unwritten[change.name] = (change, now)
         default: break
@@ -91,7 +116,10 @@ struct ClusterLogRules: Sendable {
             return (.info, "\(changes); \(LogText.count(count, "server"))")
         case .ejected(let endpoint, let time, let reason):
             return (.warning, "\(endpoint) is left out for \(LogText.time(time)): \(reason)")
-        case .returned(let endpoint): return (.info, "\(endpoint) is used again")
+        case .returned(let endpoint, let time):
+            return (.info, "\(endpoint) is used again, after \(LogText.time(time))")
+        case .subscriptionMoved(let endpoint):
+            return (.info, "a subscription has moved to \(endpoint), because its server went away; pushes may be missing")
         case .panicBegan(let bad, let count):
             return (
                 .warning,
@@ -99,7 +127,7 @@ struct ClusterLogRules: Sendable {
             )
         case .panicEnded: return (.info, "at most half of the servers are left out or not ready")
         case .discoveryFailed(let error):
-            return (.warning, "the discovery failed, and the last list stays in use: \(LogText.of(error))")
+            return (.warning, "the discovery failed, which changes nothing about the servers in use: \(LogText.of(error))")
         case .subscriptionFailed(let endpoint, let error):
             return (.warning, "\(endpoint) did not accept a subscription, which is tried again: \(LogText.of(error))")
         case .unavailable: return (.warning, "no server takes requests")
@@ -114,47 +142,89 @@ struct ClusterLogRules: Sendable {
         for (event, (outage, begin)) in unwritten.sorted(by: { $0.key < $1.key })
         where isLast || begin.advanced(by: Self.longOutage) <= now {
             unwritten[event] = nil
-            if let count = repeated[event]?.counts[nil] { repeated[event]?.counts[nil] = count > 1 ? count - 1 : nil }
             let (level, text) = Self.line(of: outage)
-            sheet.add(level, event, at: now, text, outage.fields)
+            let record = sheet.record(level, event, at: now, text, outage.fields)
+            let kind = Kind(record)
+            if let count = repeated[kind]?.counts[nil] { repeated[kind]?.counts[nil] = count > 1 ? count - 1 : nil }
+            sheet.add(record)
         }
     }
 
     /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
         writeLongOutages(at: now, isLast: isLast)
-        for (event, lines) in repeated.sorted(by: { $0.key < $1.key }) where isLast || lines.nextLine <= now {
-            repeated[event] = nil
-            if lines.counts.isEmpty { continue }
-            let sum = lines.counts.values.reduce(0, +)
-            let counts = lines.counts.compactMap { endpoint, count in endpoint.map { ("\($0)", count) } }.sorted {
-                ($1.1, $0.0) < ($0.1, $1.0)
-            }
-            var text = LogText.count(sum, "more line")
-            var fields: LogSheet.Fields = [("count", .integer(Int64(sum)))]
-            if !counts.isEmpty {
-                let first = counts.prefix(8).map { $1 == 1 ? $0 : "\($0) (\($1))" }.joined(separator: ", ")
-                text += " of \(LogText.count(counts.count, "server")): \(first)\(counts.count > 8 ? ", …" : "")"
-                fields.append(("servers", .integer(Int64(counts.count))))
-            }
-            sheet.add(lines.level, event, at: now, text, fields)
-            repeated[event] = Repeated(level: lines.level, nextLine: now.advanced(by: interval))
+        let due = repeated.filter { isLast || $0.value.nextLine <= now }
+        for (kind, lines) in due.sorted(by: { ($0.key.event, $0.key.cause) < ($1.key.event, $1.key.cause) }) {
+            repeated[kind] = nil
+            guard let latest = lines.latest, !lines.counts.isEmpty else { continue }
+            writeSummary(of: lines, kind, latest, at: now)
+            repeated[kind] = Repeated(nextLine: now.advanced(by: interval))
         }
+        calls.flush(at: now, isLast: isLast, into: &sheet)
+    }
+
+    /// Writes how many lines were left out, of which servers, and the latest of them.
+    private mutating func writeSummary(of lines: Repeated, _ kind: Kind, _ latest: LogRecord, at now: Instant) {
+        let count = lines.counts.values.reduce(0, +)
+        let servers = lines.counts.compactMap { endpoint, count in endpoint.map { ("\($0)", count) } }.sorted {
+            ($1.1, $0.0) < ($0.1, $1.0)
+        }
+        var fields = latest.fields.filter { $0.name != "count" && $0.name != "server" }
+        fields.insert(("count", .integer(lines.sum > 0 ? lines.sum : Int64(count))), at: 0)
+        if count == 1 {
+            return sheet.add(sheet.record(kind.level, kind.event, at: now, latest.message, fields))
+        }
+        var text = LogText.count(count, "more line")
+        if lines.sum > 0 { text += " about \(LogText.grouped(Int(lines.sum)))" }
+        if !servers.isEmpty {
+            let first = servers.prefix(8).map { $1 == 1 ? $0 : "\($0) (\($1))" }.joined(separator: ", ")
+            text += " of \(LogText.count(servers.count, "server")): \(first)\(servers.count > 8 ? ", …" : "")"
+            fields.append(("servers", .integer(Int64(servers.count))))
+        }
+        sheet.add(sheet.record(kind.level, kind.event, at: now, "\(text); the latest: \(latest.message)", fields))
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
         let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
-        return (repeated.values.map(\.nextLine) + outages).min()
+        return (repeated.values.map(\.nextLine) + outages + (calls.nextFlush.map { [$0] } ?? [])).min()
     }
 
     mutating func close(_ metrics: Cluster.Metrics, at now: Instant) {
         flush(at: now, isLast: true)
-        let text =
-            "closed; \(LogText.count(metrics.requests, "request")): \(LogText.grouped(metrics.responses)) answered, \(LogText.grouped(metrics.failed)) failed"
-        sheet.add(.info, "cluster.closed", at: now, text, [("requests", .integer(Int64(metrics.requests)))])
+        let failed = metrics.failures.values.reduce(0, +)
+        var text = "closed after \(LogText.time(now.since(createdAt))); \(LogText.count(metrics.calls, "call"))"
+        text += failed == 0 ? ", none failed" : ", \(LogText.grouped(failed)) failed: \(LogText.list(metrics.failures.texts))"
+        text += "; \(LogText.count(metrics.requests, "try", "tries")): \(LogText.grouped(metrics.responses)) answered"
+        let fields: LogSheet.Fields = [
+            ("lifetime", .seconds(now.since(createdAt).inSeconds)), ("calls", .integer(Int64(metrics.calls))),
+            ("failed", .integer(Int64(failed))), ("requests", .integer(Int64(metrics.requests))),
+        ]
+        sheet.add(.info, "cluster.closed", at: now, text, fields)
+    }
+
+    /// Writes the last line of a cluster that was deallocated without being closed.
+    mutating func deallocate(at now: Instant) {
+        flush(at: now, isLast: true)
+        let text = "the cluster was deallocated without close() after \(LogText.time(now.since(createdAt)))"
+        sheet.add(.warning, "cluster.deallocated", at: now, text)
     }
 
     /// Removes and returns the records.
     mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
+}
+
+extension LogRecord {
+    /// Returns the record with the server of its client.
+    fileprivate func naming(_ endpoint: Endpoint) -> LogRecord {
+        let server = "\(endpoint)"
+        return LogRecord(
+            level: level,
+            client: client,
+            event: event,
+            message: message.contains(server) ? message : "\(message) [server \(server)]",
+            fields: fields + [("server", .text(server))],
+            time: time
+        )
+    }
 }

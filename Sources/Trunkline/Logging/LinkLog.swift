@@ -381,7 +381,7 @@ extension DisconnectReport {
         // While files are being replaced, one may not match the other for a moment.
         let isReplacement = hadLink && (error as? TransportError)?.code == .tls(.configuration)
         if advice != nil, !isReplacement { return .error }
-        return isOrderly ? .info : .warning
+        return isOrderly && !isOfAttempt ? .info : .warning
     }
 
     fileprivate var lostText: String {
@@ -403,6 +403,7 @@ extension DisconnectReport {
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
         var parts = meaning + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
+        if let guess { parts.append(guess) }
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
         if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }

@@ -49,6 +49,32 @@ extension DisconnectReport {
     }
 }
 
+extension DisconnectReport {
+    /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
+    var guess: String? {
+        switch (phase, cause) {
+        case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut): "does this port speak TLS?"
+        case (.handshaking, .closedByServer), (.handshaking, .reset):
+            endpoint.isSecured
+                ? "the server may have refused the login without saying so"
+                : "the server may have refused the login without saying so, or does this port expect TLS?"
+        case (.handshaking, _), (.ready, _):
+            !endpoint.isSecured && wasSilent && cause.mayBeOfTLS ? "does this port expect TLS?" : nil
+        default: nil
+        }
+    }
+}
+
+extension DisconnectCause {
+    /// Whether a server that expects TLS ends a plaintext link like this.
+    fileprivate var mayBeOfTLS: Bool {
+        switch self {
+        case .closedByServer, .reset, .protocolViolation, .limitExceeded: true
+        default: false
+        }
+    }
+}
+
 extension TransportError {
     fileprivate var advice: String? {
         guard isPermanent else { return nil }

@@ -90,7 +90,26 @@ struct LogSheet: Sendable {
         )
     }
 
-    /// Adds a record of another sheet.
+    /// Returns a record for this sheet.
+    func record(
+        _ level: LogRecord.Level,
+        _ event: String,
+        at now: Instant,
+        _ message: String,
+        _ fields: Fields
+    ) -> LogRecord {
+        let time = Duration.nanoseconds(now.nanoseconds)
+        return LogRecord(
+            level: level,
+            client: client,
+            event: event,
+            message: message.asMessage,
+            fields: fields,
+            time: time
+        )
+    }
+
+    /// Adds a record.
     mutating func add(_ record: LogRecord) { if record.level >= level { records.append(record) } }
 
     mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }

@@ -3,8 +3,10 @@
 /// Call `note` for each event, and `flush` after those of one step of the event loop. `flush` writes the lines that are
 /// due, so that one line can say what an event has led to. Then take the records, and call `flush` again at `nextFlush`.
 struct LogRules: Sendable {
-    /// What is known about the requests of a client when a limit is reached.
+    /// What is known about the requests of a client when a line needs it.
     struct Load: Sendable {
+        /// The number of responses since the client was created, error responses included.
+        var responses = 0
         /// The number of requests on links, without abandoned ones.
         var inFlight = 0
         /// The number of abandoned requests.
@@ -21,6 +23,7 @@ struct LogRules: Sendable {
     private var links: LinkLog
     private var limits: LimitLog
     private var requests: RequestLog
+    private var answers: AnswerLog
     private var loop: LoopLog
     private let createdAt: Instant
     private var isClosed = false
@@ -30,6 +33,7 @@ struct LogRules: Sendable {
         links = LinkLog()
         limits = LimitLog(every: logging.summaryInterval)
         requests = RequestLog(every: logging.summaryInterval)
+        answers = AnswerLog(every: logging.summaryInterval)
         loop = LoopLog(every: logging.summaryInterval)
         createdAt = now
         let list = Self.list(endpoints)
@@ -42,7 +46,7 @@ struct LogRules: Sendable {
     }
 
     /// Whether the next `flush` at `now` needs a `Load`.
-    func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) }
+    func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) || answers.isDue(at: now) }
 
     mutating func note(_ event: ClientEvent) {
         if isClosed { return }
@@ -50,7 +54,9 @@ struct LogRules: Sendable {
         switch event.content {
         case .requestFailed(let id, let error, _): requests.failed(id, error)
         case .requestRefused(let error): requests.refused(error)
-        case .requestRejected(_, let type, let status): requests.rejected(type: type, status: status)
+        case .requestRejected(_, let type, let status): answers.rejected(type: type, status: status)
+        case .unknownResponse(let serial, let type, let session): answers.unknown(serial, type: type, session)
+        case .responseUndecodable(let error): answers.undecodable(error)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link): links.upcoming = link
         case .loopLate(let delay): loop.late(delay)
@@ -103,11 +109,13 @@ struct LogRules: Sendable {
         links.flush(at: now, into: &sheet)
         limits.flush(at: now, load, into: &sheet)
         requests.flush(at: now, into: &sheet)
+        answers.flush(at: now, responses: load?.responses ?? 0, into: &sheet)
     }
 
     /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
-        isClosed ? nil : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush].compactMap { $0 }.min()
+        isClosed ? nil : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush, answers.nextFlush].compactMap { $0 }
+                .min()
     }
 
     /// Removes and returns the records.
@@ -117,24 +125,25 @@ struct LogRules: Sendable {
 
     /// Writes what was only counted so far, and the last line.
     private mutating func close(_ metrics: Client.Metrics, at now: Instant) {
-        finish(at: now)
+        finish(at: now, responses: metrics.responses)
         let life = now.since(createdAt)
         sheet.add(.info, "client.closed", at: now, Self.summary(of: metrics, life), Self.fields(of: metrics, life))
     }
 
     /// Writes the last line of a client that was deallocated without being closed.
     private mutating func deallocate(pending: Int, at now: Instant) {
-        finish(at: now)
+        finish(at: now, responses: 0)
         let lost = pending == 0 ? "" : "; \(LogText.count(pending, "request")) had not ended"
         let message = "the client was deallocated without close() after \(LogText.time(now.since(createdAt)))\(lost)"
         sheet.add(.warning, "client.deallocated", at: now, message, [("pending", .integer(Int64(pending)))])
     }
 
-    private mutating func finish(at now: Instant) {
+    private mutating func finish(at now: Instant, responses: Int) {
         loop.flush(at: now, isLast: true, into: &sheet)
         links.flush(at: now, isLast: true, into: &sheet)
         limits.flush(at: now, nil, isLast: true, into: &sheet)
         requests.flush(at: now, isLast: true, into: &sheet)
+        answers.flush(at: now, responses: responses, isLast: true, into: &sheet)
         isClosed = true
     }
 

@@ -1,3 +1,6 @@
+/// An error of this package whose description may be logged.
+package protocol LoggableError: Error, CustomStringConvertible {}
+
 /// Texts of errors for the log: without anything that code outside this package may have put into them.
 enum LogText {
     /// The error in one line. Of an error that this package does not know, only its type: its description may contain
@@ -9,6 +12,7 @@ enum LogText {
         case let error as FrameError: "\(error)"
         case let error as HandshakeRefusal: "\(error)"
         case let error as ClientError: of(error)
+        case let error as any LoggableError: "\(error)"
         default: "an error of the type \(type(of: error))".escaped()
         }
     }

@@ -1,5 +1,5 @@
-/// The lines about requests that failed, were refused or were rejected, and about dropped pushes: the first at once,
-/// summaries of what follows.
+/// The lines about requests that failed or were refused, and about dropped pushes: the first at once, summaries of what
+/// follows.
 struct RequestLog: Sendable {
     /// What was counted since the latest line.
     private struct Counts: Sendable {
@@ -9,34 +9,21 @@ struct RequestLog: Sendable {
         var latest: (id: RequestID?, error: ClientError)?
     }
 
-    private struct Answer: Hashable, Sendable {
-        let type: UInt32
-        let status: UInt32
-    }
-
     private var counts = Counts()
-    private var rejected: [Answer: Int] = [:]
-    /// The number of error responses of kinds that are not counted apart.
-    private var otherRejected = 0
     private var dropped = 0
     private var failurePace: LogPace
-    private var rejectionPace: LogPace
     private var dropPace: LogPace
     /// When the latest line of each kind was written; `nil` before the first one.
-    private var (failuresWritten, rejectionsWritten, dropsWritten): (Instant?, Instant?, Instant?) = (nil, nil, nil)
-
-    /// The number of different statuses and types that are counted apart.
-    private static let maximumKinds = 16
+    private var (failuresWritten, dropsWritten): (Instant?, Instant?) = (nil, nil)
 
     init(every interval: Duration) {
-        (failurePace, rejectionPace) = (LogPace(from: interval), LogPace(from: interval))
-        dropPace = LogPace(from: interval)
+        (failurePace, dropPace) = (LogPace(from: interval), LogPace(from: interval))
     }
 
     // MARK: Noting
 
     /// Notes a request that failed. Cancellation by the caller is no failure.
-    mutating func failed(_ id: RequestID, _ error: ClientError) {
+    mutating func failed(_ id: RequestID?, _ error: ClientError) {
         guard error.code != .cancelled else { return }
         counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
         counts.latest = (id, error)
@@ -47,15 +34,6 @@ struct RequestLog: Sendable {
         counts.latest = (nil, error)
     }
 
-    mutating func rejected(type: UInt32, status: UInt32) {
-        let answer = Answer(type: type, status: status)
-        if rejected[answer] != nil || rejected.count < Self.maximumKinds {
-            rejected[answer, default: 0] += 1
-        } else {
-            otherRejected += 1
-        }
-    }
-
     mutating func droppedPushes(_ count: Int) { dropped += count }
 
     // MARK: Writing
@@ -64,7 +42,6 @@ struct RequestLog: Sendable {
     var nextFlush: Instant? {
         var due: [Instant] = []
         if counts.latest != nil { due.append(failurePace.next) }
-        if !rejected.isEmpty { due.append(rejectionPace.next) }
         if dropped > 0 { due.append(dropPace.next) }
         return due.min()
     }
@@ -75,22 +52,6 @@ struct RequestLog: Sendable {
             counts = Counts()
             failurePace.wrote(at: now)
             failuresWritten = now
-        }
-        if !rejected.isEmpty, rejectionPace.isDue(at: now) || isLast {
-            let count = rejected.values.reduce(otherRejected, +)
-            var kinds = Dictionary(
-                uniqueKeysWithValues: rejected.map {
-                    ("of type 0x\(String($0.key.type, radix: 16)) with status \($0.key.status)", $0.value)
-                }
-            )
-            if otherRejected > 0 { kinds["others"] = otherRejected }
-            let text =
-                "the server answered \(LogText.count(count, "request")) with an error\(Self.span(rejectionsWritten, now)):"
-                + " \(LogText.list(kinds))"
-            sheet.add(.info, "requests.rejected", at: now, text, [("count", .integer(Int64(count)))])
-            (rejected, otherRejected) = ([:], 0)
-            rejectionPace.wrote(at: now)
-            rejectionsWritten = now
         }
         if dropped > 0, dropPace.isDue(at: now) || isLast {
             let text =

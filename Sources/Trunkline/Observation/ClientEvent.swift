@@ -28,8 +28,10 @@ public struct ClientEvent: Sendable {
         public static let pushes = Kinds(rawValue: 16)
         /// Changes of the list of endpoints, and of the servers of a cluster.
         public static let endpoints = Kinds(rawValue: 32)
+        /// Responses that no request was waiting for, and responses that their caller could not decode.
+        public static let mismatches = Kinds(rawValue: 128)
         /// All events except `requestRejected`: `requestsAnswered` contains the error responses.
-        public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints]
+        public static let all: Kinds = [.requests, .steps, .links, .limits, .pushes, .endpoints, .mismatches]
     }
 
     /// What a request waits for.
@@ -138,6 +140,11 @@ public struct ClientEvent: Sendable {
         case requestRejected(id: RequestID, type: UInt32, status: UInt32)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
+        /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice.
+        case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID)
+        /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
+        /// `protocolViolation`.
+        case responseUndecodable(ClientError)
         /// The state of the connection changed.
         indirect case stateChanged(ConnectionState)
         /// The next attempt goes to this endpoint, after the wait that the next event tells.
@@ -222,6 +229,7 @@ extension ClientEvent {
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .loopLate, .tlsFilesChanged,
             .clientClosed, .clientDeallocated:
             .links
+        case .unknownResponse, .responseUndecodable: .mismatches
         case .limitReached, .limitCleared: .limits
         case .pushesDropped: .pushes
         case .endpointsChanged, .clusterChanged: .endpoints
@@ -243,6 +251,8 @@ extension ClientEvent {
         case .requestRefused: "request.refused"
         case .requestRejected: "request.rejected"
         case .lateResponse: "request.late_response"
+        case .unknownResponse: "response.unknown"
+        case .responseUndecodable: "response.undecodable"
         case .stateChanged(let state): "connection.\(state.name)"
         case .attemptPlanned: "attempt.planned"
         case .linkReady: "link.ready"
@@ -289,6 +299,9 @@ extension ClientEvent {
         case .requestRefused(let refusal): return error(refusal)
         case .requestRejected(let id, let type, let status):
             return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
+        case .unknownResponse(let serial, let type, let session):
+            return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
+        case .responseUndecodable(let failure): return error(failure)
         case .stateChanged(let state): return state.fields
         case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .linkReady(let link): return link.fields

@@ -7,9 +7,10 @@ extension Dispatcher {
         ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
     }
 
-    /// What the log says about the requests when a limit is reached.
+    /// What the log needs to know about the requests for some of its lines.
     func load(at now: Instant) -> LogRules.Load {
         var load = LogRules.Load()
+        load.responses = ledger.counters.responses
         load.waiting = requests.queue.waitingCount
         if requests.count <= 100_000 { load.oldest = requests.oldestOnLink.map { now.since($0) } }
         connection.inCallOfOwner { $0.note(in: &load, at: now) }

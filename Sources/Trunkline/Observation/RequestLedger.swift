@@ -39,7 +39,7 @@ struct RequestLedger {
     struct Counters {
         var (requests, responses, written, failed) = (0, 0, 0, 0)
         var (retries, retriesRefused) = (0, 0)
-        var (parts, lateResponses, unknownResponses) = (0, 0, 0)
+        var (parts, lateResponses, unknownResponses, undecodableResponses) = (0, 0, 0, 0)
         var (pushes, unexpectedFrames) = (0, 0)
         /// The tries that ended without having been on a link, and those of them that ended in their back-off.
         var (triesWithoutLink, triesInBackOff) = (0, 0)
@@ -340,7 +340,17 @@ struct RequestLedger {
         tell(.steps, .lateResponse(id: id))
     }
 
-    mutating func unknownResponse() { counters.unknownResponses += 1 }
+    /// A response was received that no request was waiting for.
+    mutating func unknownResponse(_ serial: SerialNumber, type: UInt32, _ session: SessionID) {
+        counters.unknownResponses += 1
+        tell(.mismatches, .unknownResponse(serial: serial, type: type, session: session))
+    }
+
+    /// The caller of a request could not decode its response.
+    mutating func undecodable(_ error: ClientError) {
+        counters.undecodableResponses += 1
+        tell(.mismatches, .responseUndecodable(error))
+    }
 
     mutating func unexpectedFrame() { counters.unexpectedFrames += 1 }
 

@@ -13,7 +13,7 @@ public struct Timeline: Sendable, Hashable {
         /// When the try before failed; for the first try, when the request was made.
         fileprivate(set) var started: Instant
         /// The end of the back-off before this try.
-        let rested: Instant?
+        fileprivate(set) var rested: Instant?
         let admitted: Instant?
         /// How long no link was ready while the request waited, in nanoseconds.
         fileprivate(set) var withoutLink: Int64
@@ -143,15 +143,28 @@ public struct Timeline: Sendable, Hashable {
         (self.id, self.type, self.tryCount, self.tries) = (id, type, tryCount, tries)
     }
 
+    /// When the request was made.
+    var begun: Instant? { tries.first?.accepted }
+
     /// Returns the timeline of a cluster's call that began at `begun`: these tries follow `earlier` ones. Until a client
-    /// took the request, no link was ready.
-    func joined(to earlier: Timeline?, since begun: Instant, isServerEjected: Bool) -> Timeline {
+    /// took the request, it rested until `rested`, and then no link was ready.
+    func joined(
+        to earlier: Timeline?,
+        since begun: Instant,
+        rested: Instant? = nil,
+        isServerEjected: Bool
+    ) -> Timeline {
         var later = tries
+        // The client notes the time of its turn, which may have begun before the call.
+        let begun = min(begun, earlier?.begun ?? self.begun ?? begun)
         for index in later.indices {
             if index == 0 {
-                let started = earlier?.tries.last?.endedAt ?? begun
-                later[index].withoutLink += later[index].started.since(started).clampedNanoseconds
+                let taken = later[index].started
+                let started = min(earlier?.tries.last?.endedAt ?? begun, taken)
+                let waits = min(max(started, rested ?? started), taken)
+                later[index].withoutLink += taken.since(waits).clampedNanoseconds
                 later[index].started = started
+                if rested != nil { later[index].rested = later[index].rested ?? waits }
             }
             later[index].accepted = begun
             later[index].isServerEjected = isServerEjected

@@ -125,8 +125,11 @@ extension ReplyStream<Response> {
     init(_ source: any ReplySource) { self.init(source) { $0 } }
 
     /// Returns the same stream, whose elements `request` decodes.
-    func read<Typed: TypedRequest>(by request: Typed) -> ReplyStream<Typed.Reply> {
-        ReplyStream<Typed.Reply>(reading) { response throws(ClientError) in try request.read(response) }
+    func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> ReplyStream<Typed.Reply> {
+        let client = sender as? Client
+        return ReplyStream<Typed.Reply>(reading) { [weak client] response throws(ClientError) in
+            try request.read(response, for: client)
+        }
     }
 
     /// Sends another frame of this request, with its serial and on its link: a piece of an `OpenRequest`, which is the

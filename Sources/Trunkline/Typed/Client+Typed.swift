@@ -25,7 +25,12 @@ extension Client {
     ) async throws(ClientError) -> Typed.Reply {
         let frame = try Request(request).frame
         let options = try resolved(options.retrying(Typed.retry), timeout)
-        return try request.read(try await outcome(of: frame, options, as: .send).get())
+        return try request.read(try await outcome(of: frame, options, as: .send).get(), for: self)
+    }
+
+    /// Counts a response that its caller could not decode.
+    nonisolated func noteUndecodable(_ error: ClientError) {
+        loop.schedule(LoopClosure { [weak self] in self?.countUndecodable(error) })
     }
 }
 

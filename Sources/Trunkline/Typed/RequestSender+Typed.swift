@@ -16,7 +16,8 @@ extension RequestSender {
     ) async throws(ClientError) -> Typed.Reply {
         let untyped = try Request(request)
         return try request.read(
-            try await send(untyped, timeout: timeout, options: options.retrying(Typed.retry))
+            try await send(untyped, timeout: timeout, options: options.retrying(Typed.retry)),
+            for: self
         )
     }
 
@@ -46,7 +47,7 @@ extension RequestSender {
         return zip(requests, encoded).compactMap { request, encoded in
             if case .failure(let error) = encoded { return .failure(error) }
             return answered.next()?.flatMap { response in
-                Result { () throws(ClientError) in try request.read(response) }
+                Result { () throws(ClientError) in try request.read(response, for: self) }
             }
         }
     }
@@ -70,7 +71,7 @@ extension RequestSender {
         options: CallOptions = CallOptions()
     ) throws(ClientError) -> PendingRequest<Typed.Reply> {
         let untyped = try Request(request)
-        return start(untyped, timeout: timeout, options: options.retrying(Typed.retry)).read(by: request)
+        return start(untyped, timeout: timeout, options: options.retrying(Typed.retry)).read(by: request, for: self)
     }
 
     /// Sends a typed request and returns a stream of the reply, in which the request decodes each part and the
@@ -104,7 +105,7 @@ extension RequestSender {
             options: options.retrying(Typed.retry),
             buffering: buffering
         )
-        return responses.read(by: request)
+        return responses.read(by: request, for: self)
     }
 
     /// Sends a typed request and, once the server has accepted it, repeats it so that pushes continue.
@@ -122,18 +123,21 @@ extension RequestSender {
         timeout: Timeout = .default
     ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
         let subscription = try await subscribe(Request(request), timeout: timeout)
-        return (subscription, try await request.read(subscription))
+        return (subscription, try await request.read(subscription, for: self))
     }
 }
 
 extension TypedRequest {
     /// Decodes the response to a subscription, and ends the subscription if that fails.
-    func read(_ subscription: Subscription) async throws(ClientError) -> Reply {
+    func read(
+        _ subscription: Subscription,
+        for sender: (any RequestSender)? = nil
+    ) async throws(ClientError) -> Reply {
         do throws(ClientError) {
             guard let response = subscription.response else {
                 throw ClientError(.invalidResponse, .answered, "the subscription has no response")
             }
-            return try read(response)
+            return try read(response, for: sender)
         } catch {
             await subscription.end()
             throw error

@@ -169,6 +169,17 @@ extension Request {
 }
 
 extension TypedRequest {
+    /// Decodes the response with this request. If that fails, the client counts it, unless the request was sent by
+    /// something else.
+    func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
+        do throws(ClientError) {
+            return try read(response)
+        } catch {
+            (sender as? Client)?.noteUndecodable(error)
+            throw error
+        }
+    }
+
     /// Decodes the response with this request.
     func read(_ response: Response) throws(ClientError) -> Reply {
         do {

@@ -142,7 +142,7 @@ import Testing
             tlsVersion: nil
         )
         log.add(
-            .linkDraining("a:1", session: 1, .goAway),
+            .linkDraining("a:1", session: 1, .goAway, reason: nil),
             .linkReady(next),
             .stateChanged(.ready("b:2", session: 2))
         )

@@ -15,6 +15,9 @@ struct ClusterCalls: Sendable {
         var result: Result<Response, ClientError>
     }
 
+    /// The message of a stream that is not read to its end.
+    static let abandoned = "read no further"
+
     /// The longest pause of a caller that has started a request.
     private static let longestPause = Duration.milliseconds(10)
 
@@ -183,7 +186,7 @@ struct ClusterCalls: Sendable {
                 if isAbandoned { break }
             }
             if !isAbandoned, !Task.isCancelled { world.violated("a stream ended without its last part") }
-            return .failure(ClientError(.cancelled, .unknown, "read no further"))
+            return .failure(ClientError(.cancelled, .unknown, Self.abandoned))
         } catch {
             return .failure(error)
         }

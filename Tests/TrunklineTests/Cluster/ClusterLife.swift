@@ -26,10 +26,12 @@ struct ClusterLife {
 
     private func live() async throws -> ([ClusterCalls.Outcome], [[Frame]]) {
         try await world.startServers()
+        var options = plan.clientOptions
+        options.observers.append(world)
         let cluster = Cluster(
             discovering: Discovery(world.lists),
             speaking: plan.codec,
-            options: plan.clientOptions,
+            options: options,
             on: world.network.loops
         ) { $0 = plan.options }
         world.watch(cluster)
@@ -50,6 +52,7 @@ struct ClusterLife {
         try await trouble
         try await moreTrouble
         try await closing
+        await checkCounts(of: cluster, outcomes)
         world.mendEverything()
         world.note("everything is mended")
         if !plan.closesEarly {
@@ -75,6 +78,23 @@ struct ClusterLife {
         var received: [[Frame]] = []
         for server in world.servers { received.append(await server.received) }
         return (outcomes, received)
+    }
+
+    /// The cluster counts each call once, whatever its tries, and each one that failed.
+    private func checkCounts(of cluster: Cluster, _ outcomes: [ClusterCalls.Outcome]) async {
+        let metrics = await cluster.metrics
+        if metrics.calls != outcomes.count {
+            world.violated("\(outcomes.count) calls were made, and \(metrics.calls) counted")
+        }
+        let failures = outcomes.compactMap { outcome in
+            if case .failure(let error) = outcome.result { error } else { nil }
+        }
+        // A stream that is not read to its end may fail or not.
+        let abandoned = failures.count { $0.message == ClusterCalls.abandoned }
+        let counted = metrics.failures.values.reduce(0, +)
+        if !(failures.count - abandoned...failures.count).contains(counted) {
+            world.violated("\(failures.count) calls failed, \(abandoned) were abandoned, and \(counted) were counted")
+        }
     }
 
     // MARK: Meanwhile
@@ -158,7 +178,7 @@ struct ClusterLife {
             try await world.pass(.milliseconds(100))
         }
         let states = await cluster.metrics.servers.filter { missing.contains($0.endpoint) }.map {
-            "\($0.endpoint): \($0.state), \($0.inFlight) of \($0.links) links in flight, average \($0.averageLatency)"
+            "\($0.endpoint): \($0.state), \($0.inFlight) of \($0.links) links in flight, average \($0.latencyScore)"
         }
         world.violated("did not serve within \(ClusterPlan.recoveryBound): \(states)")
     }

@@ -33,7 +33,7 @@ struct ClusterLogTests {
             #expect(rules.nextFlush == Self.at(30_000))
             rules.flush(at: Self.at(30_000))
             let summary = rules.takeRecords()
-            #expect(summary.map(\.event) == [name] && summary.map(\.message) == ["9 more lines"])
+            #expect(summary.map(\.event) == [name] && summary.map(\.message) == ["9 more lines; the latest: \(begin)"])
         }
     }
 

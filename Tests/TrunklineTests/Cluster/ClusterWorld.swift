@@ -13,6 +13,8 @@ final class ClusterWorld: Sendable {
         var listed: [Int]
         /// Since when each server has been seen ejected without a panic.
         var ejectedSince: [String: Duration] = [:]
+        /// When the latest panic ended.
+        var panicEnded = Duration.zero
         /// When each call began.
         var began: [UInt64: Duration] = [:]
         /// The number of requests that each server has received since the faults ended.
@@ -138,10 +140,27 @@ final class ClusterWorld: Sendable {
     /// was sent to an ejected server.
     private func checkEjection(of index: Int, _ number: UInt64) {
         let endpoint = plan.endpoint(index).endpoint
-        let (since, began) = state.withLock { ($0.ejectedSince["\(endpoint)"], $0.began[number]) }
-        guard let since, let began, began > since, let cluster = cluster.withLock({ $0 }) else { return }
+        let (since, began, panicEnded) = state.withLock {
+            ($0.ejectedSince["\(endpoint)"], $0.began[number], $0.panicEnded)
+        }
+        // A server may have been chosen in a panic that is over when it receives the request.
+        guard let since, let began, began > max(since, panicEnded), let cluster = cluster.withLock({ $0 }) else {
+            return
+        }
         let isEjected = cluster.assumeIsolated { $0.isEjected(endpoint) }
         if isEjected { violated("\(endpoint), ejected since \(since), received request \(number), begun at \(began)") }
+    }
+}
+
+extension ClusterWorld: ClientObserver {
+    var interests: ClientEvent.Kinds { .endpoints }
+    var delivery: EventDelivery { .onEventLoop }
+
+    func observe(_ events: [ClientEvent]) {
+        for event in events {
+            guard case .clusterChanged(.panicEnded) = event.content else { continue }
+            state.withLock { $0.panicEnded = event.time }
+        }
     }
 }
 

@@ -22,7 +22,7 @@ import Testing
         )
     }
 
-    private func draining() -> Link.Draining { Link.Draining(until: at(9), .goAway) }
+    private func draining() -> Link.Draining { Link.Draining(until: at(9), .goAway, nil) }
 
     /// Everything that is known about where `link` is.
     private func places(of link: Link, in links: Links) -> String {

@@ -20,7 +20,7 @@ struct MetricsMergeTests {
         (metrics.abandoned, metrics.heldSerials) = (11, 12)
         (metrics.parts, metrics.lateResponses, metrics.unknownResponses) = (13, 14, 15)
         (metrics.pushes, metrics.pushesDelivered, metrics.pushesDropped) = (16, 17, 18)
-        metrics.unexpectedFrames = 19
+        (metrics.unexpectedFrames, metrics.undecodableResponses) = (19, 26)
         (metrics.cache.hits, metrics.cache.misses, metrics.cache.shares) = (20, 21, 22)
         (metrics.cache.staleHits, metrics.cache.count, metrics.cache.byteCount) = (23, 24, 25)
         metrics.connection = connection(endpoint, durations, on: loop)
@@ -43,7 +43,8 @@ struct MetricsMergeTests {
         let session = SessionID(1)
         var values = Connection.PresentValues(
             state: .ready(endpoint, session: session),
-            turnDurations: [ObjectIdentifier(loop): durations]
+            turnDurations: [ObjectIdentifier(loop): durations],
+            delays: [ObjectIdentifier(loop): durations]
         )
         values.link = Timeline.Link(endpoint, nil, session: session, nil)
         values.tcp = TCPInformation(
@@ -139,7 +140,7 @@ struct MetricsMergeTests {
         #expect(Set(table.keys) == Set(sums.keys))
         for (path, value) in table {
             // Both clients run on the same loop.
-            let expected = path.contains(".turnDurations") ? value : value.doubled
+            let expected = path.contains(".turnDurations") || path.contains(".delays") ? value : value.doubled
             #expect(sums[path] == expected, "\(path)")
         }
     }

@@ -17,6 +17,7 @@ struct SeedPlan: Sendable {
     /// The longest retry delay that a server sends. The client adds up to a tenth.
     static let longestHint = Duration.milliseconds(40)
     static let halfLife = Duration.milliseconds(20)
+    private static let refusalPause = Duration.milliseconds(50)
     static let quarantine = Duration.milliseconds(100)
 
     let seed: UInt64
@@ -112,7 +113,7 @@ struct SeedPlan: Sendable {
         if matching == .narrow || matching == .inOrder {
             bound += .milliseconds(250) + Self.backoffCap + connectTimeout
         }
-        if hasHandshake, refusesForGood { bound += Self.halfLife * 8 }
+        if hasHandshake, refusesForGood { bound += Self.halfLife * 8 + Self.refusalPause * 1.1 }
         // The network becomes better, perhaps twice.
         bound += (.milliseconds(80) + newsDelay) * 2
         // The next attempt begins when the link that it must not overlap is closed: its requests have ended, and if the
@@ -125,6 +126,7 @@ struct SeedPlan: Sendable {
         var random = random(1)
         return ClientOptions {
             $0.reconnecting.policy = Backoff(base: .milliseconds(2), cap: Self.backoffCap)
+            $0.reconnecting.refusalPause = Self.refusalPause
             $0.reconnecting.stableAfter = .milliseconds(Int.random(in: 5...100, using: &random))
             if Int.random(in: 0..<5, using: &random) == 0 { $0.reconnecting.maximumAttempts = 3 }
             $0.connecting.timeout = connectTimeout

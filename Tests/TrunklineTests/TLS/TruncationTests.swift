@@ -39,7 +39,7 @@ struct TruncationTests {
             await peer.cutShort()
             let report = await reports.next()
             #expect((report?.error as? TransportError)?.code == .tls(.truncated))
-            #expect(report?.cause == .tls && report?.endedBy == .network)
+            #expect(report?.cause == .closedByServer && report?.endedBy == .server)
             #expect(report?.requestsLost == (moment == .withARequestInFlight ? 1 : 0))
             if let lost { #expect(await failure(of: lost)?.fate == .unknown) }
             let began = network.clock.now.offset

@@ -56,7 +56,13 @@ extension ReconnectMachine {
         if hasRoute {
             ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
         }
-        hold(attempt.endpoint, for: retryAfter, at: now)
+        let isRefusedLogin = isPermanent && cause == .handshakeRefused && !policy.retriesPermanentCauses
+        if isRefusedLogin, retryAfter == nil {
+            let pause = policy.refusalPause * (1 + 0.1 * generator.nextUnit())
+            ring.hold(attempt.endpoint, until: now.advanced(by: max(.zero, pause)))
+        } else {
+            hold(attempt.endpoint, for: retryAfter, at: now)
+        }
         if change != nil { return changeFailed(cause, isPermanent: isPermanent, at: now) }
         lastCause = cause
         promptFrom = nil

@@ -123,6 +123,8 @@ package struct ReconnectMachine: Sendable {
         /// Whether a link that the server closed cleanly is replaced even without demand.
         package var keepsLinkWarm = false
         package var retriesPermanentCauses = false
+        /// How long an endpoint is not tried after its server has refused the login.
+        package var refusalPause: Duration = .seconds(30)
         /// The maximum of a server's hint (`retryAfter`) if no other endpoint can be used.
         package var maximumRetryAfter: Duration = .seconds(60)
         package var order = EndpointOrder.ordered

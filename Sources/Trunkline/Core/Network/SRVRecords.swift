@@ -16,7 +16,7 @@ package struct SRVRecord: Hashable, Sendable {
 }
 
 /// Why the answer of a name server could not be used.
-package enum SRVError: Error, Hashable, Sendable, CustomStringConvertible {
+package enum SRVError: Error, Hashable, Sendable, LoggableError {
     /// The message is not a valid answer. `offset` is where reading stopped.
     case malformed(String, offset: Int)
     /// The name server refused the question or failed (RCODE, RFC 1035 §4.1.1).
