@@ -63,7 +63,7 @@ try await servers[0].wait { $0.requestCount >= count + 100 }
 await servers[0].kill()
 show(try await killed, "server 1 is killed")
 
-// Its requests in flight failed in a row, so the cluster leaves it out for 30 s, even if it accepts connections again.
+// A server that is slow, or whose requests fail in a row, is left out for 30 s. Server 1 is not ready, and needs no rule.
 for await change in changes {
     guard case .ejected(let endpoint, _, let reason) = change else { continue }
     let number = servers.firstIndex { $0.endpoint == endpoint }.map { $0 + 1 } ?? 0

@@ -313,7 +313,7 @@ extension Metric {
             ]
         },
         Metric(
-            cluster: "trunkline.cluster.calls",
+            cluster: "trunkline.cluster.call.begun",
             .counter,
             "{call}",
             "Calls, each of them once, whatever its tries and copies"

@@ -152,6 +152,10 @@ import TrunklineTelemetry
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"response\"} 14",
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"written\"} 3",
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"failed\"} 2",
+                "trunkline_cluster_call_begun_total{\(name)} 17",
+                "trunkline_cluster_call_errors_total{\(name),error_type=\"timedOut\",trunkline_fate=\"notSent\"} 6",
+                "trunkline_cluster_call_retries_total{\(name),trunkline_retry_decision=\"allowed\"} 2",
+                "trunkline_cluster_call_retries_total{\(name),trunkline_retry_decision=\"refused\"} 1",
                 "trunkline_cluster_request_hedges_total{\(name)} 5",
                 "trunkline_cluster_server_state{\(first),trunkline_server_state=\"serving\"} 1",
                 "trunkline_cluster_server_state{\(first),trunkline_server_state=\"connecting\"} 0",
@@ -202,7 +206,7 @@ import TrunklineTelemetry
         cluster.metrics.servers = []
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
-        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 10)
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 14)
     }
 
     @Test func aNewClientHasNoErrorsAndNoLink() {

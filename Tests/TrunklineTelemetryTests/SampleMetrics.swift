@@ -28,6 +28,8 @@ func sampleCluster(named name: String = "orders", attributes: [String: String] =
     var metrics = Cluster.Metrics()
     (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (20, 14, 3, 2)
     (metrics.waiting, metrics.hedges) = (4, 5)
+    (metrics.calls, metrics.retries, metrics.retriesRefused) = (17, 2, 1)
+    metrics.failures = [.init(.timedOut, .notSent): 6]
     metrics.servers = [
         sampleServer("a.example:7000", .serving, responses: 10, links: 2),
         sampleServer("b.example:7000", .ejected, responses: 3, links: 1),

@@ -152,6 +152,8 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         onItsLoop(&events) { client, events in client.end(client.dispatcher.take(&events, for: client)) }
     }
 
+    nonisolated var waitingCount: Int { onItsLoop { $0.dispatcher.waitingCount } }
+
     package nonisolated func timerFired() {
         onItsLoop { client in
             client.clock.fired()

@@ -29,6 +29,9 @@ extension Dispatcher {
         return metrics
     }
 
+    /// The number of requests that wait for a link, or for their turn.
+    var waitingCount: Int { requests.queue.waitingCount }
+
     /// Counts a response that its caller could not decode.
     mutating func noteUndecodable(_ error: ClientError) { ledger.undecodable(error) }
 

@@ -18,10 +18,16 @@ struct AttemptHistory {
         let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
+        // With several endpoints, the cause of each: the last one may say least.
+        var endpoints: [Endpoint] = []
+        for failure in failures.reversed() where !endpoints.contains(failure.endpoint) { endpoints.append(failure.endpoint) }
+        let causes = endpoints.count < 2 ? [] : endpoints.reversed().compactMap { endpoint in
+            failures.last { $0.endpoint == endpoint }.map { "\(endpoint): \("\($0.cause)".asMessage)" }
+        }
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,
-            reason ?? usual,
+            ([reason ?? usual] + causes).joined(separator: "; "),
             endpoint: failures.last?.endpoint,
             attempts: failures,
             cause: lastCause

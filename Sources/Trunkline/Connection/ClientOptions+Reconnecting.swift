@@ -47,8 +47,7 @@ extension ClientOptions {
         ///
         /// So however many callers send requests, a wrong password makes a client log in at most twice a minute. Requests
         /// that come meanwhile wait within their deadlines if there is no other endpoint, and their errors name the
-        /// refusal. ``Client/reconnectNow()`` tries at once. Without effect if ``retriesPermanentCauses`` is true, or if
-        /// the refusal is not permanent.
+        /// refusal. ``Client/reconnectNow()`` tries at once. Without effect if the refusal is not permanent.
         public var refusalPause: Duration = .seconds(30)
         /// The longest time that a server can keep the client from connecting if no other endpoint can be used. Default
         /// 60 s, at least zero, at most an hour. With zero, the client does not wait for a server that is its only one.

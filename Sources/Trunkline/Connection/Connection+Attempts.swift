@@ -198,6 +198,7 @@ extension Connection {
         memory.linksBegun += 1
         let now = loop.now
         counts.connectDurations.record(from: begun.startedAt, to: now)
+        notePassedOver(channel, of: attempt.endpoint)
         let path = path(of: transport, to: channel.address.family == nil ? nil : channel.address)
         let link = Link(
             attempt,
@@ -214,6 +215,18 @@ extension Connection {
         if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
+    /// Counts and tells the addresses of an endpoint that did not answer, or failed, while another one did.
+    private func notePassedOver(_ channel: DialedChannel, of endpoint: Endpoint) {
+        for failure in channel.passedOver {
+            guard let address = failure.address else { continue }
+            counts.noteFailure(of: address.description)
+            observation?.add(
+                .links,
+                .addressFailed(endpoint, address: "\(address)", failure.error, instead: "\(channel.address)")
+            )
+        }
+    }
+
     /// Makes the link of `session` take requests.
     ///
     /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
@@ -226,7 +239,7 @@ extension Connection {
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1
-        observation?.add(.links, .linkReady(ClientEvent.ReadyLink(link, since: startedAt, at: loop.now)))
+        observation?.add(.links, .linkReady(ClientEvent.ReadyLink(link, since: startedAt, waiting: port.waitingCount, at: loop.now)))
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
@@ -259,14 +272,15 @@ extension Connection: DialerDelegate {
 }
 
 extension ClientEvent.ReadyLink {
-    fileprivate init(_ link: Link, since startedAt: Instant?, at now: Instant) {
+    fileprivate init(_ link: Link, since startedAt: Instant?, waiting: Int, at now: Instant) {
         self.init(
             endpoint: link.endpoint,
             address: link.path.remote?.description,
             session: link.session,
             attempt: link.attempt,
             duration: now.since(startedAt ?? link.establishedAt),
-            tlsVersion: link.secured?.session?.version
+            tlsVersion: link.secured?.session?.version,
+            waiting: waiting
         )
     }
 }

@@ -21,6 +21,9 @@ extension Connection {
         /// The number of attempts of ``failedAttempts``, by cause. An attempt that the client ended has the cause
         /// `closedLocally`.
         public var attemptFailures: [DisconnectCause: Int] = [:]
+        /// The number of times that an address of a name failed, or did not answer, while another one did, by address. At
+        /// most 64 addresses.
+        public var addressFailures: [String: Int] = [:]
         /// The number of links that ended after they had been ready, by cause.
         ///
         /// An end that the client caused is among them: `closedLocally` for `close()`, `suspend()` and planned changes.
@@ -103,6 +106,12 @@ extension Connection {
 
         init() {}
 
+        /// Counts an address that failed while another one did not.
+        mutating func noteFailure(of address: String) {
+            guard addressFailures[address] != nil || addressFailures.count < 64 else { return }
+            addressFailures[address, default: 0] += 1
+        }
+
         /// Adds the values of the present.
         mutating func add(_ values: PresentValues) { present = Present(values) }
 
@@ -116,6 +125,7 @@ extension Connection {
             lastEncodingFailure = other.lastEncodingFailure ?? lastEncodingFailure
             attemptFailures.addClamped(other.attemptFailures)
             losses.addClamped(other.losses)
+            addressFailures.addClamped(other.addressFailures)
             connectDurations.merge(other.connectDurations)
             handshakeDurations.merge(other.handshakeDurations)
             pingDurations.merge(other.pingDurations)

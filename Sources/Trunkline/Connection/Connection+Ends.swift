@@ -68,18 +68,19 @@ extension Connection {
         let remains = link.close()
         let lostCount = remains.lost.count
         var error: any Error = TransportError.closedByUs("the client closed the link")
+        let departure = draining?.departure
         switch end {
         case .lost(let failure):
             error = failure
             let phase: DisconnectReport.Phase = draining == nil && lifecycle == .open ? .ready : .draining
-            report(link, DisconnectCause(error), error, remains, requestsLost: lostCount, phase: phase)
+            report(link, DisconnectCause(error), error, remains, requestsLost: lostCount, departure: departure, phase: phase)
         case .endedByServer:
             error = TransportError.endedByServer
-            report(link, draining?.cause ?? .closedByServer, nil, remains, requestsLost: lostCount)
-        case .drained: report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0)
+            report(link, draining?.cause ?? .closedByServer, nil, remains, requestsLost: lostCount, departure: departure)
+        case .drained: report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0, departure: departure)
         case .closed:
             // Others have been reported already.
-            if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0) }
+            if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0, departure: departure) }
         }
         if case .drained = end {
             port.append(.drained(session: link.session))
@@ -109,6 +110,7 @@ extension Connection {
         _ error: (any Error)?,
         _ remains: LinkMachine.Remains,
         requestsLost: Int,
+        departure: String? = nil,
         phase: DisconnectReport.Phase = .draining
     ) {
         report(
@@ -118,7 +120,7 @@ extension Connection {
             (link.endpoint, link.session, link.attempt),
             pathsAtEnd(of: link),
             lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
-            departure: link.draining?.departure,
+            departure: departure,
             requestsLost: requestsLost,
             bytesUnsent: remains.unwrittenBytes,
             wasSilent: options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard,

@@ -99,6 +99,30 @@ extension Connection {
     private func loseToSilence(_ link: Link) {
         let since = link.state.machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
         let silence = "no complete frame from \(link.endpoint) within \(options.liveness.deadline) \(since)"
-        lose(link.session, TransportError(.halfOpen, silence))
+        let opinion = link.transport.tcpInformation?.opinionAboutSilence ?? TCPInformation.guessAboutSilence
+        lose(link.session, TransportError(.halfOpen, "\(silence); \(opinion)"))
+    }
+}
+
+extension TCPInformation {
+    /// Why nothing comes from a server, if the kernel does not tell.
+    fileprivate static let guessAboutSilence =
+        "the server hangs, or the network drops the packets (a firewall, NAT or load balancer that has forgotten the connection)"
+
+    /// Why nothing comes from a server, by what the kernel knows about the bytes that were sent to it.
+    fileprivate var opinionAboutSilence: String {
+        let unsent = unsentBytes ?? 0
+        if unacknowledgedSegments > 0 {
+            let segments = LogText.count(unacknowledgedSegments, "segment is", "segments are")
+            return
+                "the path is broken, or the host of the server is down: \(segments) not acknowledged, after"
+                + " \(LogText.count(retransmissions, "retransmission")); \(LogText.count(unsent, "byte")) unsent"
+        }
+        if unsent > 0 {
+            return
+                "the path works, and the server does not read: everything that was sent is acknowledged, and"
+                + " \(LogText.count(unsent, "byte is", "bytes are")) unsent"
+        }
+        return "the path works, and the server hangs: its kernel has acknowledged every byte"
     }
 }

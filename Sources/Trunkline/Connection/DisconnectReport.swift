@@ -32,7 +32,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     }
 
     /// The server's endpoint.
-    public let endpoint: Endpoint
+    public internal(set) var endpoint: Endpoint
     /// The phase in which the attempt or the link ended.
     public let phase: Phase
     /// The side that ended the attempt or the link.

@@ -107,6 +107,8 @@ final class FrameUse: ConnectionOwner {
 
     // MARK: Events
 
+    var waitingCount: Int { 0 }
+
     func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
         for event in events { perform(event, connection) }
         finish(connection)

@@ -33,6 +33,9 @@ final class OwnerPort {
         if !isKnown { (self.owner, isKnown) = (owner, true) }
     }
 
+    /// The number of requests that wait for a link, or for their turn; 0 within a call of the owner.
+    var waitingCount: Int { isCalling ? 0 : owner?.waitingCount ?? 0 }
+
     /// Whether events are to be delivered: never within a call of the owner.
     var hasToDeliver: Bool { !isCalling && !events.isEmpty }
 
@@ -236,6 +239,9 @@ struct LinkLoss: Sendable {
 
 /// What uses a connection, and receives all of its events: a client, or a `FrameUse`.
 protocol ConnectionOwner: AnyObject {
+    /// The number of requests that wait for a link, or for their turn. Called on the loop.
+    nonisolated var waitingCount: Int { get }
+
     /// Handles the events, which it may take out of the array. Called on the loop.
     func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection)
 }

@@ -50,4 +50,6 @@ struct DialedChannel {
     let deadline: Instant
     /// The versions of the files that its TLS settings were made from; `nil` in plaintext.
     let fileVersions: [FileVersion?]?
+    /// The addresses of the endpoint that were tried before this one, and failed or did not answer.
+    let passedOver: [AddressRace.Failure]
 }

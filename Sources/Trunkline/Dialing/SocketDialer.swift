@@ -79,13 +79,16 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     }
 
     private func connected(_ winner: Race.Racer) {
+        let passedOver = race?.rules.passedOver ?? []
         end()
         let channel = DialedChannel(
             transport: winner.transport,
             address: winner.address,
             deadline: deadline,
-            fileVersions: endpoint.isSecured ? memory.loadedTLS?.versions : nil
+            fileVersions: endpoint.isSecured ? memory.loadedTLS?.versions : nil,
+            passedOver: passedOver
         )
+        memory.note(passedOver, insteadOf: winner.address, at: loop.now)
         guard let delegate else { return winner.transport.close() }
         delegate.dialer(did: .connected(channel))
     }
@@ -162,6 +165,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             }
             policy.sourceFamily = address.family
         }
+        policy.avoided = memory.silentAddresses(at: loop.now)
         race = Race(policy)
         switch endpoint.target {
         // The system would end the text at the NUL byte and connect to another place.
@@ -261,8 +265,9 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             progress.phase = .securing
         case .connected: perform(race?.rules.attemptSucceeded(racer))
         case .connectFailed(let error):
-            race?.take(racer)?.transport.close()
-            perform(race?.rules.attemptFailed(racer, error, at: loop.now))
+            let failed = race?.take(racer)
+            failed?.transport.close()
+            perform(race?.rules.attemptFailed(racer, error.naming(failed?.address), at: loop.now))
         case .readable, .writable: break  // only links use these
         }
     }
@@ -296,6 +301,14 @@ extension SocketDialer: TransportHandler {
     func transport(_ id: UInt64, did event: TransportEvent) {
         guard isActive, let racer = race?.attempt(with: id) else { return }
         advance { handle(event, of: racer) }
+    }
+}
+
+extension TransportError {
+    /// The error with the address, if it is a failure of TLS, which names only the server.
+    fileprivate func naming(_ address: SocketAddress?) -> TransportError {
+        guard case .tls = code, let address, !message.contains("\(address)") else { return self }
+        return TransportError(code, errno: errno, "\(message) (\(address))")
     }
 }
 

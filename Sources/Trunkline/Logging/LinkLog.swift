@@ -38,6 +38,8 @@ struct LinkLog: Sendable {
         var latest: Trouble?
         var level = LogRecord.Level.info
         var hasRecovered = false
+        /// How long there was no link, in all.
+        var outage = Duration.zero
 
         var isEmpty: Bool { latest == nil && !hasRecovered }
     }
@@ -144,17 +146,24 @@ struct LinkLog: Sendable {
         defer { self.episode = episode }
         if let written = episode.recoveryWrittenAt, now < max(episode.pace.next, written.advanced(by: .seconds(10))) {
             episode.unwritten.hasRecovered = true
+            episode.unwritten.outage += withoutLinkSince.map { now.since($0) } ?? .zero
             return
         }
-        let gap = withoutLinkSince.map { "; there was no link for \(LogText.time(now.since($0)))" } ?? ""
-        let text =
-            "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(Self.tls(ready))"
-        var fields = readyFields(ready)
-        if let withoutLinkSince { fields.append(("outage", .seconds(now.since(withoutLinkSince).inSeconds))) }
-        sheet.add(.info, hadLink ? "link.ready" : "client.ready", at: now, text, fields)
+        addRecovery(ready, withoutLinkSince.map { now.since($0) }, at: now, into: &sheet)
         // What was counted on the way is in this line.
         if episode.unwritten.losses + episode.unwritten.drains == 0 { episode.unwritten = Counts() }
         episode.recoveryWrittenAt = now
+    }
+
+    private func addRecovery(_ ready: Ready, _ outage: Duration?, at now: Instant, into sheet: inout LogSheet) {
+        let gap = outage.map { "; there was no link for \(LogText.time($0))" } ?? ""
+        let waited = ready.waiting == 0 ? "" : "; \(LogText.count(ready.waiting, "request")) waited"
+        let text =
+            "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(waited)\(Self.tls(ready))"
+        var fields = readyFields(ready)
+        if let outage { fields.append(("outage", .seconds(outage.inSeconds))) }
+        if ready.waiting > 0 { fields.append(("waiting", .integer(Int64(ready.waiting)))) }
+        sheet.add(.info, hadLink ? "link.ready" : "client.ready", at: now, text, fields)
     }
 
     private var failedAttemptsText: String {
@@ -183,7 +192,7 @@ struct LinkLog: Sendable {
 
     private mutating func write(_ trouble: Trouble, at now: Instant, into sheet: inout LogSheet) {
         if case .ended(let report) = trouble {
-            if report.isOrdinaryEnd { return }
+            if report.isOrdinaryEnd || isClosing && report.lostText == DisconnectReport.nothingLost { return }
             if report.phase == .draining {
                 let text =
                     "the draining link to \(report.endpoint) (session \(report.session)) ended with \(report.lostText):"
@@ -233,6 +242,12 @@ struct LinkLog: Sendable {
         let event = counts.latest == nil ? "link.ready" : "links.unstable"
         sheet.add(counts.level, event, at: now, text, summaryFields(counts, now))
         if state.isReady { episode.recoveryWrittenAt = now }
+        if counts.latest != nil, counts.hasRecovered, state.isReady, let current {
+            // Every outage ends with such a line.
+            failedAttempts = counts.failedAttempts
+            addRecovery(current, counts.outage, at: now, into: &sheet)
+            failedAttempts = 0
+        }
         (episode.unwritten, episode.writtenAt) = (Counts(), now)
         episode.pace.wrote(at: now)
         self.episode = episode
@@ -246,6 +261,14 @@ struct LinkLog: Sendable {
         ]
         if let withoutLinkSince { fields.append(("outage", .seconds(now.since(withoutLinkSince).inSeconds))) }
         return fields + (counts.latest?.logFields(next: nextAttempt) ?? [])
+    }
+
+    /// Whether the client is being closed: then links end without a problem.
+    private var isClosing: Bool {
+        switch state {
+        case .draining, .closed: true
+        default: false
+        }
     }
 
     // MARK: What follows
@@ -388,8 +411,10 @@ extension DisconnectReport {
         var parts: [String] = []
         if requestsLost > 0 { parts.append("\(LogText.count(requestsLost, "request")) lost") }
         if bytesUnsent > 0 { parts.append("\(LogText.count(bytesUnsent, "byte")) unsent") }
-        return parts.isEmpty ? "nothing lost" : parts.joined(separator: ", ")
+        return parts.isEmpty ? Self.nothingLost : parts.joined(separator: ", ")
     }
+
+    fileprivate static let nothingLost = "nothing lost"
 
     /// Whether nothing was lost, and neither side had a problem.
     fileprivate var isOrderly: Bool { !cause.isAbnormal && !hasLost }

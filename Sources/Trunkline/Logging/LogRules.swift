@@ -60,6 +60,13 @@ struct LogRules: Sendable {
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link): links.upcoming = link
         case .loopLate(let delay): loop.late(delay)
+        case .addressFailed(let endpoint, let address, let error, let other):
+            // An address that is refused or not routed is often one of the family that is not in use.
+            let level: LogRecord.Level = error.code == .timedOut ? .warning : .info
+            let text =
+                "\(endpoint): the address \(address) cannot be reached (\(LogText.of(error))); \(other) is used, and"
+                + " \(address) is tried last for \(LogText.time(DialMemory.longestSilence))"
+            sheet.add(level, event.name, at: event.instant, text, event.fields)
         case .tlsFilesChanged:
             let text = "a certificate or key file of options.tls has changed: the next link is established with it"
             sheet.add(.info, "tls.files_changed", at: event.instant, text)

@@ -108,6 +108,8 @@ public struct ClientEvent: Sendable {
         public let duration: Duration
         /// The version of TLS; `nil` in plaintext.
         public let tlsVersion: String?
+        /// The number of requests that waited for a link.
+        public internal(set) var waiting = 0
     }
 
     /// What happened. `id` is the number of the request among all requests of the client.
@@ -151,6 +153,9 @@ public struct ClientEvent: Sendable {
         indirect case attemptPlanned(Endpoint)
         /// A link is about to be ready. The next event tells the state, unless the client is closing.
         indirect case linkReady(ReadyLink)
+        /// An address of an endpoint failed, or did not answer, while another one did, which the link uses instead. It is
+        /// tried last for 10 min.
+        indirect case addressFailed(Endpoint, address: String, TransportError, instead: String)
         /// A link takes no new requests; those in flight may finish. `reason`: why the client leaves it, with the numbers
         /// of the rule; `nil` if the server has asked for it.
         indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause, reason: String?)
@@ -226,7 +231,7 @@ extension ClientEvent {
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
         case .requestRejected: .failures
-        case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .loopLate, .tlsFilesChanged,
+        case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate, .tlsFilesChanged,
             .clientClosed, .clientDeallocated:
             .links
         case .unknownResponse, .responseUndecodable: .mismatches
@@ -256,6 +261,7 @@ extension ClientEvent {
         case .stateChanged(let state): "connection.\(state.name)"
         case .attemptPlanned: "attempt.planned"
         case .linkReady: "link.ready"
+        case .addressFailed: "address.failed"
         case .linkDraining: "link.draining"
         case .linkEnded(let report):
             report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
@@ -314,6 +320,11 @@ extension ClientEvent {
                 ("links", number(metrics.connection.links)),
             ]
         case .clientDeallocated(let pending): return [("pending", number(pending))]
+        case .addressFailed(let endpoint, let address, let failure, let other):
+            return [
+                ("endpoint", .text("\(endpoint)")), ("address", .text(address)),
+                ("error", .text(LogText.of(failure).asMessage)), ("instead", .text(other)),
+            ]
         case .linkDraining(let endpoint, let session, let cause, let reason):
             return [
                 ("endpoint", .text("\(endpoint)")), ("session", number(session.number)),
@@ -376,6 +387,7 @@ extension ClientEvent.ReadyLink {
             ("duration", .seconds(duration.inSeconds)),
         ]
         if let tlsVersion { fields.append(("tls", .text(tlsVersion))) }
+        if waiting > 0 { fields.append(("waiting", .integer(Int64(waiting)))) }
         return fields
     }
 }

@@ -398,9 +398,36 @@ import Testing
         var machine = machine(["a:1"])
         let first = try attempt(machine.linkNeeded(at: now))
         #expect(machine.attemptFailed(first.id, .handshakeRefused, isPermanent: true, at: now) == .giveUp)
-        var stubborn = self.machine(["a:1"]) { $0.retriesPermanentCauses = true }
+        var stubborn = self.machine(["a:1"]) {
+            $0.retriesPermanentCauses = true
+            $0.refusalPause = .zero
+        }
         let other = try attempt(stubborn.linkNeeded(at: now))
         #expect(try wait(stubborn.attemptFailed(other.id, .handshakeRefused, isPermanent: true, at: now)) == after(1))
+    }
+
+    /// A wrong password must not lock the account, however many requests want a link.
+    @Test(arguments: [true, false])
+    func aRefusedLoginIsPausedForAWhile(isTriedAgain: Bool) throws {
+        var machine = machine(["a:1"]) { $0.retriesPermanentCauses = isTriedAgain }
+        let first = try attempt(machine.linkNeeded(at: now))
+        let refused = machine.attemptFailed(first.id, .handshakeRefused, isPermanent: true, at: now)
+        let until = try wait(isTriedAgain ? refused : machine.linkNeeded(at: now))
+        #expect(until >= after(30) && until <= after(33))
+        #expect(try attempt(machine.timerFired(at: until)).endpoint == "a:1")
+        // A caller that wants to try at once may.
+        var other = self.machine(["a:1"])
+        let attempt = try attempt(other.linkNeeded(at: now))
+        _ = other.attemptFailed(attempt.id, .handshakeRefused, isPermanent: true, at: now)
+        #expect(try self.attempt(other.reconnectNow(at: now)).endpoint == "a:1")
+    }
+
+    /// The other endpoints are tried meanwhile.
+    @Test func aRefusedLoginPausesItsEndpointOnly() throws {
+        var machine = machine(["a:1", "b:1"])
+        let first = try attempt(machine.linkNeeded(at: now))
+        let second = try attempt(machine.attemptFailed(first.id, .handshakeRefused, isPermanent: true, at: now))
+        #expect(second.endpoint == "b:1")
     }
 
     /// With invalid credentials and a thousand callers that try again, the attempts still follow the policy.

@@ -249,7 +249,10 @@ import Testing
         #expect(records[2].message.contains("requests lost"))
         // What was not said is said a while after the last loss, with the state of then.
         log.pass(.seconds(1200))
-        #expect(log.takeAll().last?.message.contains("is in use") == true)
+        let last = log.takeAll().suffix(2)
+        #expect(last.map(\.event) == ["links.unstable", "link.ready"])
+        #expect(last.first?.message.contains("is in use") == true)
+        #expect(last.last?.message.contains("there was no link for") == true)
         #expect(log.rules.nextFlush == nil)
     }
 
@@ -343,15 +346,71 @@ import Testing
             log.rules.note(ClientEvent(.requestRejected(id: 1, type: type, status: status), at: log.now))
         }
         for _ in 0..<3 { reject(0x410, 500) }
-        log.flush()
+        log.flush(LogRules.Load(responses: 90))
         for status in 0..<100 { reject(1, UInt32(status)) }
-        log.pass(.seconds(30))
+        log.pass(.seconds(30), load: LogRules.Load(responses: 90 + 700))
         let records = log.takeAll()
         #expect(
-            records[0].message == "the server answered 3 requests with an error: 3 of type 0x410 with status 500"
+            records[0].message == "the server answered 3 of 90 requests with an error: 3 of type 0x410 with status 500"
         )
-        #expect(records[1].message.contains("100 requests") && records[1].message.contains("84 others"))
+        #expect(records[1].message.contains("100 of 700 requests") && records[1].message.contains("84 others"))
         #expect(records.allSatisfy { $0.level == .info })
+    }
+
+    /// A service that does nothing but fail is no normal one.
+    @Test func errorResponsesAreAWarningIfThereIsLittleElse() {
+        var log = Log()
+        for _ in 0..<20 { log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500), at: log.now)) }
+        log.flush(LogRules.Load(responses: 20))
+        let record = log.takeAll().first
+        #expect(record?.level == .warning)
+        #expect(record?.message.hasPrefix("the server answered all 20 requests with an error") == true)
+    }
+
+    @Test func unknownResponsesAreAWarningIfTheyAreMany() {
+        for (count, level) in [(4, LogRecord.Level.info), (20, .warning)] {
+            var log = Log()
+            for _ in 0..<count {
+                log.rules.note(ClientEvent(.unknownResponse(serial: 9, type: 2, session: 3), at: log.now))
+            }
+            log.flush(LogRules.Load(responses: 100))
+            let record = log.takeAll().first
+            #expect(record?.event == "responses.unknown" && record?.level == level)
+            #expect(record?.message.contains("the latest: serial 9 on session 3") == true)
+        }
+    }
+
+    /// What the error does not say may be guessed from the phase.
+    @Test func aLineAsksAboutTLSAndLogins() {
+        func line(_ endpoint: Endpoint, _ phase: DisconnectReport.Phase, wasSilent: Bool = false) -> LogRecord? {
+            var log = Log()
+            let error = TransportError(.closedByPeer, "the peer closed the connection")
+            var report = log.report(phase, .closedByServer, error)
+            (report.endpoint, report.wasSilent) = (endpoint, wasSilent)
+            log.add(.linkEnded(report), .stateChanged(.idle))
+            return log.takeAll().first
+        }
+        let secured = line("tls://a:1", .securing)
+        #expect(secured?.level == .warning && secured?.message.contains("does this port speak TLS?") == true)
+        let login = line("tls://a:1", .handshaking)
+        #expect(login?.level == .warning && login?.message.contains("may have refused the login") == true)
+        #expect(login?.message.contains("TLS") == false)
+        #expect(line("a:1", .handshaking)?.message.contains("does this port expect TLS?") == true)
+        #expect(line("a:1", .ready, wasSilent: true)?.message.contains("does this port expect TLS?") == true)
+        #expect(line("a:1", .ready)?.message.contains("TLS") == false)
+    }
+
+    /// What the server does in answer to the end of the client is no outage.
+    @Test func nothingThatLooksLikeAnOutageIsLoggedWhileClosing() {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        log.add(.stateChanged(.draining))
+        log.add(.linkEnded(log.report(.draining, .closedByServer)))
+        log.add(.linkEnded(log.report(.connecting, .refused, Self.refused)))
+        #expect(log.takeAll().isEmpty)
+        log.add(.linkEnded(log.report(.draining, .reset, lost: 3)))
+        #expect(log.takeEvents() == ["link.lost"])
     }
 
     @Test func droppedPushesAreSummarised() {

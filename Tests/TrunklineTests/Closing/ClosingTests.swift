@@ -200,6 +200,7 @@ struct ClosingTests {
 
     /// An owner that records whether the connection calls it during one of its own calls.
     private final class Owner: ConnectionOwner, Sendable {
+        var waitingCount: Int { 0 }
         private let state = Lock((isCalling: false, wasInterrupted: false))
 
         var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }

@@ -38,6 +38,7 @@ struct MetricsMergeTests {
         (metrics.attemptFailures, metrics.losses) = ([.refused: 6], [.reset: 7])
         (metrics.connectDurations, metrics.handshakeDurations) = (durations, durations)
         metrics.pingDurations = durations
+        metrics.addressFailures = ["10.0.0.7:7000": 12]
         (metrics.bytesReceived, metrics.bytesSent) = (8, 9)
         (metrics.framesReceived, metrics.framesSent) = (10, 11)
         let session = SessionID(1)

@@ -62,6 +62,8 @@ package struct AddressRace: Sendable {
         /// The maximum number of addresses of one family that are kept and tried; the others are ignored. It bounds the
         /// length of a race and the work for one answer of a name server, which may have thousands of addresses.
         package var maximumPerFamily = 32
+        /// Addresses that are tried after all others, because they did not answer lately.
+        package var avoided: Set<SocketAddress> = []
 
         package init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
             self.attemptDelay = min(max(attemptDelay, .milliseconds(100)), .seconds(2))
@@ -73,6 +75,8 @@ package struct AddressRace: Sendable {
     package private(set) var phase = Phase.resolving
     /// The failures so far, in the order in which they happened.
     package private(set) var failures: [Failure] = []
+    /// Once the race is won: the addresses that failed, or that did not answer although they were tried before the winner.
+    package private(set) var passedOver: [Failure] = []
     /// The attempts in progress, in the order in which they started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress)] = []
     /// The running attempts whose socket is connected and whose TLS handshake is not complete.
@@ -130,6 +134,11 @@ package struct AddressRace: Sendable {
     package mutating func attemptSucceeded(_ id: AttemptID) -> [Action] {
         guard phase != .over, running.contains(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
+        passedOver = failures.filter { $0.address != nil }
+        for loser in losers where loser.id < id {
+            let error = TransportError(.timedOut, "no answer from \(loser.address)")
+            passedOver.append(Failure(address: loser.address, error: error))
+        }
         end()
         return losers.map { .close($0.id) } + [.won(id)]
     }
@@ -211,12 +220,17 @@ package struct AddressRace: Sendable {
         return actions
     }
 
-    /// Takes the next address: from the family whose turn it is, otherwise from the other family.
+    /// Takes the next address: from the family whose turn it is, otherwise from the other family. Those to avoid come last.
     private mutating func nextAddress() -> SocketAddress? {
         let turn = lastFamily?.other ?? .ipv6
-        for family in [turn, turn.other] where untried[family]?.isEmpty == false {
-            lastFamily = family
-            return untried[family]?.removeFirst()
+        for isAvoided in policy.avoided.isEmpty ? [false] : [false, true] {
+            for family in [turn, turn.other] {
+                guard let place = untried[family]?.firstIndex(where: { policy.avoided.contains($0) == isAvoided }) else {
+                    continue
+                }
+                lastFamily = family
+                return untried[family]?.remove(at: place)
+            }
         }
         return nil
     }

@@ -56,7 +56,7 @@ extension ReconnectMachine {
         if hasRoute {
             ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
         }
-        let isRefusedLogin = isPermanent && cause == .handshakeRefused && !policy.retriesPermanentCauses
+        let isRefusedLogin = isPermanent && cause == .handshakeRefused
         if isRefusedLogin, retryAfter == nil {
             let pause = policy.refusalPause * (1 + 0.1 * generator.nextUnit())
             ring.hold(attempt.endpoint, until: now.advanced(by: max(.zero, pause)))

@@ -1,0 +1,254 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// The log, the errors and the metrics name the cause of a problem, in the simulation.
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct CauseTests {
+    private let log = LogCollector()
+
+    private func options(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
+        ClientOptions {
+            $0.logging = log.logging()
+            change(&$0)
+        }
+    }
+
+    // MARK: The process of the client
+
+    /// The requests of a process that is stopped are late, and the server is not to blame: its link stays.
+    @Test func aStoppedProcessDoesNotBlameItsServer() throws {
+        let options = options {
+            $0.liveness.interval = .seconds(3)
+            $0.liveness.deadline = .seconds(4)
+            $0.liveness.maximumStalls = 1
+        }
+        try simulate(options: options, handler: { $0.body == "slow" ? .after(.seconds(30), .echo) : .echo }) {
+            service,
+            client in
+            try await expectEcho("a", by: client)
+            let handles = (0..<50).map { _ in client.start(ask("slow"), timeout: .seconds(8)) }
+            try await service.server.waitForRequests(51)
+            service.network.stopProcess(for: .seconds(15))
+            for handle in handles {
+                let error = await failure(of: handle)
+                #expect(error?.code == .timedOut)
+                #expect(error?.timeline?.tries.last?.loopDelay == .seconds(15))
+                #expect(error.map { "\($0)".contains("this process did not run for 15 s of that time") } == true)
+            }
+            try await expectEcho("b", by: client)
+            let metrics = await client.metrics.connection
+            #expect(metrics.links == 1 && metrics.disconnects == [:])
+            #expect(metrics.loopDelays.count == 1 && metrics.loopDelays.sum == .seconds(15))
+        }
+        let late = try #require(log.record("loop.late"))
+        #expect(late.level == .warning && late.message.hasPrefix("this process did not run for 15 s: it was stopped"))
+        #expect(log.events == ["client.created", "client.ready", "loop.late", "requests.failed", "client.closed"])
+    }
+
+    @Test func shortDelaysAreCountedUntilTheyMatter() throws {
+        try simulate(options: options()) { service, client in
+            try await expectEcho("a", by: client)
+            for _ in 0..<5 {
+                service.network.stall(for: .milliseconds(300))
+                try await service.pass(.milliseconds(10))
+            }
+            #expect(await client.metrics.connection.loopDelays.count == 5)
+        }
+        let late = try #require(log.record("loop.late"))
+        #expect(late.message.contains("the event loop was late 4 times in"), "\(late)")
+        #expect(late.message.contains("for 1.2 s in all; the longest: one turn of the event loop took 300 ms:"), "\(late)")
+    }
+
+    // MARK: Links that the client leaves
+
+    @Test func aLinkLeftForSilenceNamesTheRule() throws {
+        let options = options {
+            $0.liveness.heartbeat = .none
+            $0.liveness.maximumStalls = 3
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            for _ in 0..<8 {
+                _ = await failure { () throws(ClientError) in try await client.send(ask("a"), timeout: .seconds(2)) }
+            }
+        }
+        let left = try #require(log.record("link.draining"))
+        let rule = "requests in a row timed out within 6 s, and nothing came from the server (liveness.maximumStalls is 3)"
+        #expect(left.message.contains(rule), "\(left)")
+    }
+
+    @Test func aLinkLeftForItsErrorRateNamesTheNumbers() throws {
+        let options = options { $0.failover.errorRate = .init() }
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let bad = try await network.startServer(
+                at: "a:7000",
+                speaking: .standard,
+                handler: { $0.body == "lost" ? .noReply : .echo }
+            )
+            let good = try await network.startServer(at: "b:7000", speaking: .standard)
+            let client = network.client(of: ["a:7000", "b:7000"], speaking: .standard, options: options)
+            for number in 0..<50 {
+                let body: Bytes = number % 5 == 0 ? "lost" : "a"
+                _ = try? await client.send(ask(body), timeout: .milliseconds(100))
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await client.metrics.connection.link?.endpoint == "b:7000")
+            await client.closeNow()
+            for server in [bad, good] { await server.stop() }
+        }
+        let text = log.text
+        #expect(text.contains("requests failed within 30 s (failover.errorRate allows a share of 0.1 of at least 40)"))
+    }
+
+    @Test(arguments: [true, false])
+    func aPlannedChangeNamesItsReason(isRenewal: Bool) async throws {
+        let collector = EventCollector(.links)
+        let options = ClientOptions { $0.observers = [collector] }
+        try simulate(options: options) { service, client in
+            try await expectEcho("a", by: client)
+            if isRenewal { await client.renewLink() } else { await client.suspend() }
+            try await service.pass(.seconds(1))
+        }
+        let reports = collector.events.compactMap { event in
+            if case .linkEnded(let report) = event.content { report } else { nil }
+        }
+        if isRenewal {
+            #expect(reports.first?.departure == "renewLink() was called")
+        } else {
+            #expect(reports.first.map { "\($0)".contains("suspend() was called") } == true)
+        }
+    }
+
+    // MARK: Answers
+
+    @Test func answersForNobodyAreSampled() throws {
+        let handler: LoopbackServer.Handler = { _ in .sequence([.unknownSerial, .echo]) }
+        try simulate(options: options(), handler: handler) { service, client in
+            for _ in 0..<20 { try await expectEcho("a", by: client) }
+            try await service.pass(.seconds(60))
+            #expect(await client.metrics.unknownResponses == 20)
+        }
+        let lines = log.records.filter { $0.event == "responses.unknown" }
+        #expect(lines.count == 2 && lines[1].level == .warning)
+        #expect(lines[1].message.contains("19 responses came"), "\(lines)")
+        #expect(lines[1].message.contains("the latest: serial "))
+    }
+
+    private struct Undecodable: TypedRequest {
+        static var type: UInt32 { 0x402 }
+        func encode() throws -> Bytes { "secret" }
+        static func decode(_ response: Response, for request: Undecodable) throws -> Int {
+            throw HandshakeRefusal("not a number")
+        }
+    }
+
+    @Test func responsesThatCannotBeDecodedAreCounted() throws {
+        try simulate(options: options()) { service, client in
+            for _ in 0..<3 {
+                let error = await failure { () throws(ClientError) in _ = try await client.send(Undecodable()) }
+                #expect(error?.code == .invalidResponse)
+            }
+            let handle = try client.start(Undecodable())
+            #expect(await failure { () throws(ClientError) in _ = try await handle.value }?.code == .invalidResponse)
+            try await service.pass(.seconds(60))
+            let metrics = await client.metrics
+            #expect(metrics.undecodableResponses == 4 && metrics.responses == 4)
+        }
+        #expect(log.record("responses.undecodable")?.message.contains("3 responses could not be decoded") == true)
+        #expect(!log.text.contains("secret"))
+    }
+
+    // MARK: Logins
+
+    /// Fifty workers whose login is refused log in once, and once more after the pause.
+    @Test func aRefusedLoginPausesAllDemand() throws {
+        let options = options {
+            $0.handshake.perform = { handshaker in
+                _ = try await handshaker.send(ask("password"))
+                throw HandshakeRefusal("wrong password")
+            }
+        }
+        try simulate(options: options) { service, client in
+            await withTaskGroup { group in
+                for _ in 0..<50 {
+                    group.addTask {
+                        for _ in 0..<5 {
+                            _ = await failure { () throws(ClientError) in
+                                try await client.send(ask("a"), timeout: .seconds(8))
+                            }
+                        }
+                    }
+                }
+            }
+            let metrics = await client.metrics.connection
+            #expect(metrics.attempts == 2, "\(metrics.attempts) attempts")
+        }
+        let failed = try #require(log.record("attempt.failed"))
+        #expect(failed.level == .error && failed.message.contains("wrong password"))
+    }
+
+    // MARK: Addresses
+
+    @Test func aDeadAddressIsNamedAndRemembered() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let options = options()
+        try network.runBlocking {
+            let server = try await network.startServer(at: "b:7000", speaking: .standard)
+            network.setName("db.test", hosts: ["10.9.9.9", "b"])
+            network.swallowConnections(to: "10.9.9.9")
+            let client = network.client(of: ["db.test:7000"], speaking: .standard, options: options)
+            let began = network.clock.now
+            try await client.connect()
+            #expect(began.duration(to: network.clock.now) >= .milliseconds(250))
+            #expect(await client.metrics.connection.addressFailures == ["10.9.9.9:7000": 1])
+            await client.renewLink()
+            try await network.clock.sleep(for: .seconds(1))
+            // The second link did not try it.
+            let metrics = await client.metrics.connection
+            #expect(metrics.addressFailures == ["10.9.9.9:7000": 1] && metrics.links == 2)
+            await client.closeNow()
+            await server.stop()
+        }
+        let dead = try #require(log.record("address.failed"))
+        #expect(dead.level == .warning && dead.message.hasPrefix("db.test:7000: the address 10.9.9.9:7000 cannot be"))
+    }
+
+    @Test func anErrorHasTheLastCauseOfEachEndpoint() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            network.host("a")
+            network.host("b")
+            network.swallowConnections(to: "b")
+            let options = ClientOptions {
+                $0.reconnecting.maximumAttempts = 4
+                $0.connecting.timeout = .seconds(1)
+            }
+            let client = network.client(of: ["a:7000", "b:7000"], speaking: .standard, options: options)
+            let error = await failure { () throws(ClientError) in
+                try await client.send(ask("a"), timeout: .seconds(60))
+            }
+            let text = "\(error, default: "")"
+            #expect(text.contains("; a:7000: refused") && text.contains("; b:7000: timedOut"), "\(text)")
+            await client.closeNow()
+        }
+    }
+
+    // MARK: Outages
+
+    /// Also an outage that is only counted ends with a line of its own.
+    @Test func everyOutageEndsWithALine() throws {
+        try simulate(options: options()) { service, client in
+            for _ in 0..<4 {
+                try await expectEcho("a", by: client)
+                service.network.reset("db")
+                try await service.pass(.seconds(1))
+            }
+            try await service.pass(.seconds(120))
+        }
+        let last = log.records.last { $0.event == "link.ready" || $0.event == "links.unstable" || $0.event == "link.lost" }
+        #expect(last?.event == "link.ready")
+        #expect(last?.message.contains("there was no link for") == true, "\(log.text)")
+    }
+}
