@@ -132,8 +132,10 @@ extension Metric {
             by: ["trunkline.reason"],
             "Responses to abandoned requests (late), and responses that no request was waiting for (unknown)"
         ) { metrics in
-            [(["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses)),
-                (["undecodable"], .integer(metrics.undecodableResponses))]
+            [
+                (["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses)),
+                (["undecodable"], .integer(metrics.undecodableResponses)),
+            ]
         },
     ]
 
@@ -360,7 +362,8 @@ extension Metric {
         server("trunkline.cluster.server.in_flight", "{request}", "Requests in flight to the server") { servers in
             .integer(servers.reduce(0) { $0.addingClamped($1.inFlight) })
         },
-        server("trunkline.cluster.server.latency_score", "s", "The moving average by which servers are chosen") { servers in
+        server("trunkline.cluster.server.latency_score", "s", "The moving average by which servers are chosen") {
+            servers in
             .number((servers.map(\.latencyScore).max() ?? .zero).inSeconds)
         },
     ]

@@ -8,7 +8,9 @@ extension Dispatcher {
         (metrics.written, metrics.failed) = (counters.written, counters.failed)
         (metrics.retries, metrics.retriesRefused) = (counters.retries, counters.retriesRefused)
         (metrics.parts, metrics.lateResponses) = (counters.parts, counters.lateResponses)
-        (metrics.unknownResponses, metrics.undecodableResponses) = (counters.unknownResponses, counters.undecodableResponses)
+        (metrics.unknownResponses, metrics.undecodableResponses) = (
+            counters.unknownResponses, counters.undecodableResponses
+        )
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
         (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }

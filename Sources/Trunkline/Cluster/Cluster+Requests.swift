@@ -96,7 +96,8 @@ extension Cluster: RequestSender {
             // enough.
             let isMeasured = failed.begun > .distantPast
             let duration = failed.error.timeline?.duration ?? .zero
-            let begun = isMeasured
+            let begun =
+                isMeasured
                 ? failed.begun : failed.error.timeline?.begun ?? loop.now.advanced(by: .zero - duration)
             if !isMeasured { failed.link.begin() }
             let timeout = self.timeout(general.timeout, general.options)

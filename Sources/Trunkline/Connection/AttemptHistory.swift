@@ -20,10 +20,15 @@ struct AttemptHistory {
         let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
         // With several endpoints, the cause of each: the last one may say least.
         var endpoints: [Endpoint] = []
-        for failure in failures.reversed() where !endpoints.contains(failure.endpoint) { endpoints.append(failure.endpoint) }
-        let causes = endpoints.count < 2 ? [] : endpoints.reversed().compactMap { endpoint in
-            failures.last { $0.endpoint == endpoint }.map { "\(endpoint): \("\($0.cause)".asMessage)" }
+        for failure in failures.reversed() where !endpoints.contains(failure.endpoint) {
+            endpoints.append(failure.endpoint)
         }
+        let causes =
+            endpoints.count < 2
+            ? []
+            : endpoints.reversed().compactMap { endpoint in
+                failures.last { $0.endpoint == endpoint }.map { "\(endpoint): \("\($0.cause)".asMessage)" }
+            }
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,

@@ -19,7 +19,9 @@ extension Connection {
         case .close(let session):
             abandonAttempt()
             arm(at: nil)
-            if let link = links[session], !link.isDraining { lose(session, TransportError.closedByUs("suspend() was called")) }
+            if let link = links[session], !link.isDraining {
+                lose(session, TransportError.closedByUs("suspend() was called"))
+            }
         case .drain(let session, let next):
             drainReplaced(session)
             perform(next)
@@ -239,7 +241,10 @@ extension Connection {
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1
-        observation?.add(.links, .linkReady(ClientEvent.ReadyLink(link, since: startedAt, waiting: port.waitingCount, at: loop.now)))
+        observation?.add(
+            .links,
+            .linkReady(ClientEvent.ReadyLink(link, since: startedAt, waiting: port.waitingCount, at: loop.now))
+        )
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)

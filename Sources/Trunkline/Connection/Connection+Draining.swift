@@ -14,7 +14,9 @@ extension Connection {
         stopLiveness()
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
         let replacement = machine.lastReplacement
-        let departure = replacement == .renewal || replacement == nil ? link.departure ?? replacement?.departure
+        let departure =
+            replacement == .renewal || replacement == nil
+            ? link.departure ?? replacement?.departure
             : replacement?.departure
         let unsent = links.drain(link, Link.Draining(until: deadline, cause, departure))
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: departure))
@@ -103,7 +105,8 @@ extension Connection {
         }
         closeDrained()
         forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
-            let late = "requests on the draining link did not end within failover.drainTimeout"
+            let late =
+                "requests on the draining link did not end within failover.drainTimeout"
                 + " (\(options.failover.drainTimeout.text))"
             lose(session, links[session]?.finalReads?.failure ?? .closedByUs(late))
         }

@@ -73,11 +73,27 @@ extension Connection {
         case .lost(let failure):
             error = failure
             let phase: DisconnectReport.Phase = draining == nil && lifecycle == .open ? .ready : .draining
-            report(link, DisconnectCause(error), error, remains, requestsLost: lostCount, departure: departure, phase: phase)
+            report(
+                link,
+                DisconnectCause(error),
+                error,
+                remains,
+                requestsLost: lostCount,
+                departure: departure,
+                phase: phase
+            )
         case .endedByServer:
             error = TransportError.endedByServer
-            report(link, draining?.cause ?? .closedByServer, nil, remains, requestsLost: lostCount, departure: departure)
-        case .drained: report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0, departure: departure)
+            report(
+                link,
+                draining?.cause ?? .closedByServer,
+                nil,
+                remains,
+                requestsLost: lostCount,
+                departure: departure
+            )
+        case .drained:
+            report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0, departure: departure)
         case .closed:
             // Others have been reported already.
             if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0, departure: departure) }

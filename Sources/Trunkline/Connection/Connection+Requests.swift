@@ -364,7 +364,8 @@ extension Connection {
             endpointJudge.endSilence()
             leaveEndpoint(because: .silence, text)
         } else if isSpent {
-            let text = "the server has left out a response: the latest request on the link timed out several times in a row"
+            let text =
+                "the server has left out a response: the latest request on the link timed out several times in a row"
                 + " (liveness.maximumStalls is \(maximumStalls.map { "\($0)" } ?? "nil"))"
             leaveEndpoint(because: .unanswered, text)
         }
@@ -378,7 +379,8 @@ extension Connection {
             return "the response that is due is for an abandoned request, and \(requests) keep others from going out"
         }
         if let (count, abandoned) = link.state.machine.exhaustion {
-            return "\(LogText.count(abandoned, "abandoned request")) hold serial numbers, of which the link has \(count)"
+            return
+                "\(LogText.count(abandoned, "abandoned request")) hold serial numbers, of which the link has \(count)"
         }
         return "\(requests) hold places of requests.maximumInFlight (\(maximumInFlight))"
     }

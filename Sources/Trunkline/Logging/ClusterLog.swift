@@ -119,7 +119,9 @@ struct ClusterLogRules: Sendable {
         case .returned(let endpoint, let time):
             return (.info, "\(endpoint) is used again, after \(LogText.time(time))")
         case .subscriptionMoved(let endpoint):
-            return (.info, "a subscription has moved to \(endpoint), because its server went away; pushes may be missing")
+            return (
+                .info, "a subscription has moved to \(endpoint), because its server went away; pushes may be missing"
+            )
         case .panicBegan(let bad, let count):
             return (
                 .warning,
@@ -127,7 +129,9 @@ struct ClusterLogRules: Sendable {
             )
         case .panicEnded: return (.info, "at most half of the servers are left out or not ready")
         case .discoveryFailed(let error):
-            return (.warning, "the discovery failed, which changes nothing about the servers in use: \(LogText.of(error))")
+            return (
+                .warning, "the discovery failed, which changes nothing about the servers in use: \(LogText.of(error))"
+            )
         case .subscriptionFailed(let endpoint, let error):
             return (.warning, "\(endpoint) did not accept a subscription, which is tried again: \(LogText.of(error))")
         case .unavailable: return (.warning, "no server takes requests")
@@ -194,7 +198,9 @@ struct ClusterLogRules: Sendable {
         flush(at: now, isLast: true)
         let failed = metrics.failures.values.reduce(0, +)
         var text = "closed after \(LogText.time(now.since(createdAt))); \(LogText.count(metrics.calls, "call"))"
-        text += failed == 0 ? ", none failed" : ", \(LogText.grouped(failed)) failed: \(LogText.list(metrics.failures.texts))"
+        text +=
+            failed == 0
+            ? ", none failed" : ", \(LogText.grouped(failed)) failed: \(LogText.list(metrics.failures.texts))"
         text += "; \(LogText.count(metrics.requests, "try", "tries")): \(LogText.grouped(metrics.responses)) answered"
         let fields: LogSheet.Fields = [
             ("lifetime", .seconds(now.since(createdAt).inSeconds)), ("calls", .integer(Int64(metrics.calls))),

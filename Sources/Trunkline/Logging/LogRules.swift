@@ -121,8 +121,12 @@ struct LogRules: Sendable {
 
     /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
-        isClosed ? nil : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush, answers.nextFlush].compactMap { $0 }
-                .min()
+        isClosed
+            ? nil
+            : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush, answers.nextFlush].compactMap {
+                $0
+            }
+            .min()
     }
 
     /// Removes and returns the records.

@@ -231,7 +231,8 @@ extension ClientEvent {
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
         case .requestRejected: .failures
-        case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate, .tlsFilesChanged,
+        case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate,
+            .tlsFilesChanged,
             .clientClosed, .clientDeallocated:
             .links
         case .unknownResponse, .responseUndecodable: .mismatches

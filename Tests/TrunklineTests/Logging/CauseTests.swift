@@ -58,7 +58,10 @@ struct CauseTests {
         }
         let late = try #require(log.record("loop.late"))
         #expect(late.message.contains("the event loop was late 4 times in"), "\(late)")
-        #expect(late.message.contains("for 1.2 s in all; the longest: one turn of the event loop took 300 ms:"), "\(late)")
+        #expect(
+            late.message.contains("for 1.2 s in all; the longest: one turn of the event loop took 300 ms:"),
+            "\(late)"
+        )
     }
 
     // MARK: Links that the client leaves
@@ -74,7 +77,8 @@ struct CauseTests {
             }
         }
         let left = try #require(log.record("link.draining"))
-        let rule = "requests in a row timed out within 6 s, and nothing came from the server (liveness.maximumStalls is 3)"
+        let rule =
+            "requests in a row timed out within 6 s, and nothing came from the server (liveness.maximumStalls is 3)"
         #expect(left.message.contains(rule), "\(left)")
     }
 
@@ -247,7 +251,9 @@ struct CauseTests {
             }
             try await service.pass(.seconds(120))
         }
-        let last = log.records.last { $0.event == "link.ready" || $0.event == "links.unstable" || $0.event == "link.lost" }
+        let last = log.records.last {
+            $0.event == "link.ready" || $0.event == "links.unstable" || $0.event == "link.lost"
+        }
         #expect(last?.event == "link.ready")
         #expect(last?.message.contains("there was no link for") == true, "\(log.text)")
     }

@@ -257,7 +257,10 @@ struct ObserverTests {
             (.lateResponse(id: 1), "request.late_response id=1"),
             (.stateChanged(.ready("db:1", session: 4)), "connection.ready endpoint=db:1 session=4"),
             (.stateChanged(.noNetwork(cause: .unreachable)), "connection.no_network cause=unreachable"),
-            (.linkDraining("db:1", session: 4, .goAway, reason: nil), "link.draining endpoint=db:1 session=4 cause=goAway"),
+            (
+                .linkDraining("db:1", session: 4, .goAway, reason: nil),
+                "link.draining endpoint=db:1 session=4 cause=goAway"
+            ),
             (.limitReached(.serials), "limit.reached limit=serials"),
             (.limitCleared(.streamBuffer), "limit.cleared limit=streamBuffer"),
             (.pushesDropped(7), "pushes.dropped count=7"),

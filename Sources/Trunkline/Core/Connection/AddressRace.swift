@@ -225,7 +225,8 @@ package struct AddressRace: Sendable {
         let turn = lastFamily?.other ?? .ipv6
         for isAvoided in policy.avoided.isEmpty ? [false] : [false, true] {
             for family in [turn, turn.other] {
-                guard let place = untried[family]?.firstIndex(where: { policy.avoided.contains($0) == isAvoided }) else {
+                guard let place = untried[family]?.firstIndex(where: { policy.avoided.contains($0) == isAvoided })
+                else {
                     continue
                 }
                 lastFamily = family

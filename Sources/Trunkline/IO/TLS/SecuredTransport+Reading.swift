@@ -78,7 +78,8 @@ extension SecuredTransport {
                     share.isSocketEmpty = true
                     return .needsInput
                 case .end:
-                    var message = "the connection was cut off: it ended without a TLS close_notify, so bytes may be missing"
+                    var message =
+                        "the connection was cut off: it ended without a TLS close_notify, so bytes may be missing"
                     if engine.hasRefusedRenegotiation { message += "; \(String.refusedRenegotiation)" }
                     return .failed(TransportError(.tls(.truncated), message))
                 case .failed(let error): return .failed(error)
