@@ -170,6 +170,16 @@ extension Metric {
     ]
 
     private static let links = [
+        Metric(
+            "trunkline.tls.certificate.not_after",
+            .gauge,
+            "s",
+            by: ["trunkline.certificate.owner"],
+            "When the certificate of the server, or of this client, expires: seconds since 1970"
+        ) { metrics in
+            metrics.connection.certificates.map { ([$0.owner.rawValue], .integer(Int($0.notAfter))) }
+                .sorted { ($0.0[0] ?? "") < ($1.0[0] ?? "") }
+        },
         Metric("trunkline.link.attempts", .counter, "{attempt}", "Attempts to connect that began") {
             $0.connection.attempts
         },

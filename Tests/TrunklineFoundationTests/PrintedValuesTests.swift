@@ -236,7 +236,8 @@ private let secret = "s3cr3t-T0k3n"
     /// Types without bytes, tokens or keys of a peer. The reports of `CodecConformance` show bytes on purpose: they are
     /// those of its samples.
     private static let harmless: Set<String> = [
-        "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "Checksum", "Checksum.Scope", "Client.CacheMetrics",
+        "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "CertificateExpiry", "CertificateExpiry.Owner",
+        "Checksum", "Checksum.Scope", "Client.CacheMetrics",
         "Client.Metrics", "Client.Metrics.CallDurations", "Client.Metrics.Failure", "Client.Metrics.Waiting",
         "ClientCall.Form", "ClientError.Code", "ClientError.Fate", "ClientEvent.AcceptedRequest",
         "ClientEvent.AnsweredRequest", "ClientEvent.Kinds", "ClientEvent.Limit", "ClientEvent.ReadyLink",
@@ -253,7 +254,8 @@ private let secret = "s3cr3t-T0k3n"
         "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal", "Hedge",
         "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",
-        "LayoutError", "LengthCount", "LengthPrefixedCodec", "LengthPrefixedCodec.Length", "LinkOverlap", "LogRecord",
+        "LayoutError", "LengthCount", "LengthPrefixedCodec", "LengthPrefixedCodec.Length", "LinkOverlap", "LoopDelay",
+        "LoopDelay.Reason", "LogRecord",
         "LogRecord.Level", "NetworkPath", "PublicKeyPin", "PushBuffering", "PushBuffering.Overflow",
         "ReconnectDecision", "RecorderOptions.Bodies", "Recording.Outcome", "RecordingError", "RepeatedField",
         "ReplyBuffering", "ReplyBuffering.Overflow", "RequestID", "RequestState", "ResponseMatching", "RetryAfterField",

@@ -515,7 +515,9 @@ struct ArgumentValueTests {
                 for number in UInt64.extremes { _ = "\(ConnectionState.ready("a:1", session: SessionID(number)))" }
             },
             ValueCase(
+                "ClientEvent.Content.certificateSeen(timeLeft: Duration)",
                 "ClientEvent.Content.clientDeallocated(pending: Int)",
+                "ClientEvent.Content.unknownResponse(serial: SerialNumber, type: UInt32)",
                 "ClientEvent.Content.messageWritten(after: Duration)",
                 "ClientEvent.Content.pushesDropped(_: Int)",
                 "ClientEvent.Content.requestFailed(after: Duration)",
@@ -535,7 +537,19 @@ struct ArgumentValueTests {
                     #expect("\(id)" == "\(number)" && "\(session)" == "\(number & (1 << 63 - 1))")
                     for count in Int.extremes { #expect(id.distance(to: id.advanced(by: count)) == count) }
                     for duration in Duration.extremes {
+                        let certificate = CertificateExpiry(
+                            .client,
+                            TLSCertificate(
+                                subject: "CN=a",
+                                issuer: "CN=b",
+                                names: [],
+                                notBefore: .min,
+                                notAfter: .max,
+                                fingerprint: ""
+                            )
+                        )
                         let contents: [ClientEvent.Content] = [
+                            .certificateSeen("a:1", certificate, timeLeft: duration),
                             .lateResponse(id: id), .messageWritten(id: id, after: duration), .pushesDropped(.max),
                             .requestAdmitted(id: id, session: session), .requestFirstPart(id: id),
                             .requestFailed(id: id, ClientError(.timedOut, .unknown, "a"), after: duration),

@@ -19,6 +19,7 @@ extension ArgumentValueTests {
             counter("Client.Metrics.retries: Int", \.retries),
             counter("Client.Metrics.retriesRefused: Int", \.retriesRefused),
             counter("Client.Metrics.unexpectedFrames: Int", \.unexpectedFrames),
+            counter("Client.Metrics.undecodableResponses: Int", \.undecodableResponses),
             counter("Client.Metrics.unknownResponses: Int", \.unknownResponses),
             counter("Client.Metrics.waitingBytes: Int", \.waitingBytes),
             counter("Client.Metrics.written: Int", \.written),
@@ -40,16 +41,21 @@ extension ArgumentValueTests {
             counter("Connection.Metrics.links: Int", \.connection.links),
             counter("Connection.Metrics.pings: Int", \.connection.pings),
             counter("Connection.Metrics.unencodableFrames: Int", \.connection.unencodableFrames),
+            clusterCounter("Cluster.Metrics.calls: Int", \.calls),
             clusterCounter("Cluster.Metrics.failed: Int", \.failed),
             clusterCounter("Cluster.Metrics.hedges: Int", \.hedges),
             clusterCounter("Cluster.Metrics.requests: Int", \.requests),
             clusterCounter("Cluster.Metrics.responses: Int", \.responses),
+            clusterCounter("Cluster.Metrics.retries: Int", \.retries),
+            clusterCounter("Cluster.Metrics.retriesRefused: Int", \.retriesRefused),
             clusterCounter("Cluster.Metrics.waiting: Int", \.waiting),
             clusterCounter("Cluster.Metrics.written: Int", \.written),
         ] + [
             ValueCase(
                 "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Client.Metrics.refusals: [ClientError.Code : Int]",
+                "Cluster.Metrics.failures: [Client.Metrics.Failure : Int]",
+                "Connection.Metrics.addressFailures: [String : Int]",
                 "Connection.Metrics.attemptFailures: [DisconnectCause : Int]",
                 "Connection.Metrics.losses: [DisconnectCause : Int]"
             ) {
@@ -59,7 +65,11 @@ extension ArgumentValueTests {
                     metrics.refusals = [.overloaded: number, .closed: number]
                     metrics.connection.attemptFailures = [.refused: number, .reset: number]
                     metrics.connection.losses = [.refused: number, .reset: number]
+                    metrics.connection.addressFailures = ["10.0.0.7:7000": number]
                     export(metrics)
+                    var cluster = Cluster.Metrics()
+                    cluster.failures = metrics.failures
+                    _ = PrometheusText.page(of: [ClusterSnapshot(of: cluster, named: "a")])
                 }
             },
             ValueCase {

@@ -56,6 +56,7 @@ extension OptionValueTests {
         option("ClientOptions.Connecting.userTimeout: Duration?", \.connecting.userTimeout),
         option("ClientOptions.Reconnecting.maximumAttempts: Int?", \.reconnecting.maximumAttempts),
         option("ClientOptions.Reconnecting.maximumRetryAfter: Duration", \.reconnecting.maximumRetryAfter),
+        option("ClientOptions.Reconnecting.refusalPause: Duration", \.reconnecting.refusalPause),
         option("ClientOptions.Reconnecting.stableAfter: Duration", \.reconnecting.stableAfter),
         option("ClientOptions.Handshake.maximumInFlight: Int", \.handshake.maximumInFlight),
         option("ClientOptions.Handshake.timeout: Duration", \.handshake.timeout),
@@ -105,6 +106,8 @@ extension OptionValueTests {
 
     private static let others = [
         option("ClientLogging.summaryInterval: Duration", \.logging.value.summaryInterval),
+        option("ClientLogging.certificateError: Duration", \.logging.value.certificateError),
+        option("ClientLogging.certificateWarning: Duration", \.logging.value.certificateWarning),
         option("RecorderOptions.maximumContentBytes: Int", \.recorder.value.maximumContentBytes),
         ValueCase("RecorderOptions.ring(bytes: Int)") {
             // 1 GiB would really be allocated.

@@ -34,6 +34,7 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
             log { $0.note(record, of: endpoint, at: self.loop.now) }
         }
         own.summaryInterval = logging.summaryInterval
+        (own.certificateWarning, own.certificateError) = (logging.certificateWarning, logging.certificateError)
         return own
     }
 

@@ -249,6 +249,7 @@ extension Connection {
         history.linkIsReady()
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         startLiveness(link)
+        if link.secured != nil { noteCertificates(of: link) }
         updateReading()
         port.append(.ready(session: session, link.endpoint))
         watchFiles(of: link)

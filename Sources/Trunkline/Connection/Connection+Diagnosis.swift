@@ -81,6 +81,10 @@ extension Connection {
         /// in a simulated network, and on systems other than Linux.
         public var tcp: TCPInformation? { present?.values.tcp }
 
+        /// The certificates of the latest TLS link that expire first: of those of the server, and that of this client.
+        /// Empty without TLS.
+        public var certificates: [CertificateExpiry] { present?.values.certificates ?? [] }
+
         /// How long the turns of the event loop took, without waiting.
         ///
         /// In each turn the loop serves everything that is ready: calls, sockets and timers. Whatever becomes ready in
@@ -171,6 +175,7 @@ extension Connection {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
             values.tcp = ready.transport.tcpInformation
         }
+        values.certificates = memory.certificates
         metrics.add(values)
         return metrics
     }
@@ -186,6 +191,7 @@ extension Connection {
         private(set) var delays: [ObjectIdentifier: LatencyHistogram]
         var link: Timeline.Link?
         var tcp: TCPInformation?
+        var certificates: [CertificateExpiry] = []
         var bytesToWrite = 0
 
         init(
@@ -200,6 +206,13 @@ extension Connection {
         mutating func merge(_ other: PresentValues) {
             if state == nil || link == nil && other.link != nil {
                 (state, link, tcp) = (other.state, other.link, other.tcp)
+            }
+            for certificate in other.certificates {
+                guard let place = certificates.firstIndex(where: { $0.owner == certificate.owner }) else {
+                    certificates.append(certificate)
+                    continue
+                }
+                if certificate.notAfter < certificates[place].notAfter { certificates[place] = certificate }
             }
             stateCounts.addClamped(other.stateCounts)
             // Both were read from the same loop, so the one with more turns was read later, and contains the other.
@@ -272,6 +285,8 @@ extension Connection {
             pathBefore: paths.before,
             pathAfter: paths.after,
             loopDelay: start.map { loop.delays.overlap(from: $0, to: loop.now) } ?? .zero,
+            certificateProblem: server.endpoint.isSecured && phase != .resolving && phase != .connecting
+                ? problemOfOwnCertificate : nil,
             wasSilent: wasSilent
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {

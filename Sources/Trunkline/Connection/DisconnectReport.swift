@@ -90,6 +90,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
 
+    /// What is wrong with the certificate of this client: a server that does not accept it may close without a word.
+    var certificateProblem: String?
     /// Whether no frame had come on the link.
     var wasSilent = false
 
@@ -107,6 +109,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         } else if case .route = pathAfter {
             text += ", path: \(pathAfter)"
         }
+        if let suspicion { text += ", \(suspicion)" }
         if loopDelay > .zero { text += ", the event loop was late for \(loopDelay.text)" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         // The cause is named already.

@@ -8,6 +8,8 @@ struct LinkMemory {
     var serverInfo: (any Sendable)?
     /// The versions of the TLS files that were last told to differ from those of a link.
     var seenFiles: [FileVersion?] = []
+    /// The certificates of the latest ready link.
+    var certificates: [CertificateExpiry] = []
     /// The number of links established so far, ready or not.
     var linksBegun = 0
     /// Whether the loop tells the connection of its delays.

@@ -20,6 +20,12 @@ public struct ClientLogging: Sendable {
     /// it. Default 30 s; clamped to 1 s to a hundred years. While a problem goes on, the time doubles from summary to
     /// summary, up to ten minutes.
     public var summaryInterval: Duration = .seconds(30)
+    /// How long before its end a certificate of the server, or that of the client, is a warning. Default 14 days.
+    ///
+    /// The line is repeated once a day. The client looks at the certificates of each link that becomes ready.
+    public var certificateWarning: Duration = .seconds(14 * 86_400)
+    /// How long before its end a certificate is an error. Default 3 days.
+    public var certificateError: Duration = .seconds(3 * 86_400)
     let write: @Sendable (LogRecord) -> Void
 
     /// Creates the settings of a log.

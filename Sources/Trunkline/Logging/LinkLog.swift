@@ -428,6 +428,7 @@ extension DisconnectReport {
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
         var parts = meaning + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
+        if let suspicion { parts.append(suspicion) }
         if let guess { parts.append(guess) }
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
         if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }

@@ -32,7 +32,8 @@ extension DisconnectCause {
 extension DisconnectReport {
     /// What to do about a failure that repeats until an operator acts; `nil` for any other.
     var advice: String? {
-        switch error {
+        if suspicion != nil { return "renew the certificate of this client (options.tls.identity)" }
+        return switch error {
         case let error as TransportError: error.advice
         case let error as FrameError:
             error.exceedsLimit ? "raise the limit that the error names, or let the server send less" : nil
@@ -49,9 +50,23 @@ extension DisconnectReport {
 }
 
 extension DisconnectReport {
+    /// That the server may not accept the certificate of this client, if it has not said anything else; otherwise `nil`.
+    var suspicion: String? {
+        guard let certificateProblem else { return nil }
+        switch (phase, cause) {
+        case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut), (.securing, .tls),
+            (.handshaking, .closedByServer), (.handshaking, .reset):
+            return "the certificate of this client is not valid: \(certificateProblem)"
+        case (.ready, .closedByServer), (.ready, .reset):
+            return wasSilent ? "the certificate of this client is not valid: \(certificateProblem)" : nil
+        default: return nil
+        }
+    }
+
     /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
     var guess: String? {
-        switch (phase, cause) {
+        if suspicion != nil { return nil }
+        return switch (phase, cause) {
         case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut): "does this port speak TLS?"
         case (.handshaking, .closedByServer), (.handshaking, .reset):
             endpoint.isSecured

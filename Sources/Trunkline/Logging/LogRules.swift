@@ -25,6 +25,7 @@ struct LogRules: Sendable {
     private var requests: RequestLog
     private var answers: AnswerLog
     private var loop: LoopLog
+    private var certificates: CertificateLog
     private let createdAt: Instant
     private var isClosed = false
 
@@ -35,6 +36,7 @@ struct LogRules: Sendable {
         requests = RequestLog(every: logging.summaryInterval)
         answers = AnswerLog(every: logging.summaryInterval)
         loop = LoopLog(every: logging.summaryInterval)
+        certificates = CertificateLog(logging)
         createdAt = now
         let list = Self.list(endpoints)
         sheet.add(.info, "client.created", at: now, "created for \(list)", [("endpoints", .text(list))])
@@ -60,6 +62,8 @@ struct LogRules: Sendable {
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link): links.upcoming = link
         case .loopLate(let delay): loop.late(delay)
+        case .certificateSeen(let endpoint, let certificate, let left):
+            certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)
         case .addressFailed(let endpoint, let address, let error, let other):
             // An address that is refused or not routed is often one of the family that is not in use.
             let level: LogRecord.Level = error.code == .timedOut ? .warning : .info
@@ -117,16 +121,17 @@ struct LogRules: Sendable {
         limits.flush(at: now, load, into: &sheet)
         requests.flush(at: now, into: &sheet)
         answers.flush(at: now, responses: load?.responses ?? 0, into: &sheet)
+        certificates.flush(at: now, into: &sheet)
     }
 
     /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
-        isClosed
-            ? nil
-            : [loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush, answers.nextFlush].compactMap {
-                $0
-            }
-            .min()
+        if isClosed { return nil }
+        let all = [
+            loop.nextFlush, links.nextFlush, limits.nextFlush, requests.nextFlush, answers.nextFlush,
+            certificates.nextFlush,
+        ]
+        return all.compactMap { $0 }.min()
     }
 
     /// Removes and returns the records.

@@ -48,7 +48,12 @@ enum LogText {
     static func time(_ duration: Duration) -> String {
         let seconds = duration.inSeconds
         if seconds < 120 { return duration.text }
-        let (value, unit) = seconds < 7200 ? (seconds / 60, "min") : (seconds / 3600, "h")
+        let (value, unit) =
+            switch seconds {
+            case ..<7200: (seconds / 60, "min")
+            case ..<172_800: (seconds / 3600, "h")
+            default: (seconds / 86_400, "days")
+            }
         let rounded = (value * 10).rounded() / 10
         return (rounded == rounded.rounded() ? "\(Int(rounded))" : "\(rounded)") + " " + unit
     }

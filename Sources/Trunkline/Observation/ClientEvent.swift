@@ -164,6 +164,8 @@ public struct ClientEvent: Sendable {
         /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
         /// loop blocked it. What the server has not done meanwhile is not held against it.
         indirect case loopLate(LoopDelay)
+        /// A TLS link is ready. This certificate of the server, or that of this client, expires after `timeLeft`.
+        indirect case certificateSeen(Endpoint, CertificateExpiry, timeLeft: Duration)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
         case tlsFilesChanged
         /// The client is closed, with these metrics. Only calls that are refused follow.
@@ -232,8 +234,7 @@ extension ClientEvent {
             .steps
         case .requestRejected: .failures
         case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate,
-            .tlsFilesChanged,
-            .clientClosed, .clientDeallocated:
+            .certificateSeen, .tlsFilesChanged, .clientClosed, .clientDeallocated:
             .links
         case .unknownResponse, .responseUndecodable: .mismatches
         case .limitReached, .limitCleared: .limits
@@ -267,6 +268,7 @@ extension ClientEvent {
         case .linkEnded(let report):
             report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
         case .loopLate: "loop.late"
+        case .certificateSeen: "certificate.seen"
         case .tlsFilesChanged: "tls.files_changed"
         case .clientClosed: "client.closed"
         case .clientDeallocated: "client.deallocated"
@@ -314,6 +316,12 @@ extension ClientEvent {
         case .linkReady(let link): return link.fields
         case .loopLate(let delay):
             return [("reason", .text(delay.reason.rawValue)), ("duration", .seconds(delay.duration.inSeconds))]
+        case .certificateSeen(let endpoint, let certificate, let left):
+            return [
+                ("endpoint", .text("\(endpoint)")), ("owner", .text(certificate.owner.rawValue)),
+                ("subject", .text(certificate.subject)), ("not_after", .integer(certificate.notAfter)),
+                ("time_left", .seconds(left.inSeconds)),
+            ]
         case .tlsFilesChanged: return []
         case .clientClosed(let metrics):
             return [

@@ -7,7 +7,7 @@ struct CertificateRequest {
     var names: [String] = []
     var usage: TestAuthority.Usage?
     var isAuthority = false
-    var validity: ClosedRange<Duration> = .seconds(-3600) ... .seconds(86400)
+    var validity: ClosedRange<Duration> = .seconds(-3600) ... .seconds(30 * 86_400)
 
     init(subject: String) { self.subject = subject }
 }

@@ -17,7 +17,7 @@ public import Trunkline
 /// )
 /// ```
 ///
-/// Keys use the curve P-256. Certificates are valid from one hour ago until one day from now, unless the argument
+/// Keys use the curve P-256. Certificates are valid from one hour ago until thirty days from now, unless the argument
 /// `validity` specifies another period. Use it only in tests: its private key is in memory, and it signs every
 /// certificate that is requested. It needs the system's OpenSSL.
 public final class TestAuthority: Sendable {
@@ -86,15 +86,15 @@ public final class TestAuthority: Sendable {
     /// - Parameters:
     ///   - names: Host names, which may contain wildcards, and IP addresses. The first one is also the subject.
     ///   - usage: The purpose of the certificate. Default: a server's.
-    ///   - validity: The period in which it is valid, relative to now. Default: from one hour ago until one day from
-    ///     now. Pass a range in the past for an expired certificate.
+    ///   - validity: The period in which it is valid, relative to now. Default: from one hour ago until thirty days
+    ///     from now. Pass a range in the past for an expired certificate.
     ///   - withChain: Whether the identity includes the certificates between it and the root. Default `true`.
     ///   - passphrase: The passphrase that encrypts the key; `nil`, the default, for an unencrypted key.
     /// - Throws: `TransportError` with the code `tls(.configuration)` if OpenSSL cannot create the certificate.
     public func identity(
         forNames names: [String],
         usage: Usage = .server,
-        validity: ClosedRange<Duration> = .seconds(-3600) ... .seconds(86400),
+        validity: ClosedRange<Duration> = .seconds(-3600) ... .seconds(30 * 86_400),
         withChain: Bool = true,
         passphrase: String? = nil
     ) throws(TransportError) -> TLSIdentity {

@@ -400,6 +400,40 @@ import Testing
         #expect(line("a:1", .ready)?.message.contains("TLS") == false)
     }
 
+    /// Two weeks before its end, three days before it, and once a day.
+    @Test func aCertificateThatExpiresHasALineADay() {
+        var log = Log()
+        func see(_ days: Int64, serial: Int64 = 0) {
+            let certificate = TLSCertificate(
+                subject: "CN=a",
+                issuer: "CN=root",
+                names: [],
+                notBefore: 0,
+                notAfter: 1_000_000 + serial,
+                fingerprint: ""
+            )
+            let left = Duration.seconds(days * 86_400)
+            log.add(.certificateSeen("tls://a:1", CertificateExpiry(.server, certificate), timeLeft: left))
+        }
+        see(16)
+        #expect(log.takeAll().isEmpty)
+        log.pass(.seconds(86_400))
+        see(15)  // another link
+        log.pass(.seconds(86_400 * 5 + 1))
+        let first = log.takeAll()
+        #expect(first.map(\.event) == Array(repeating: "certificate.expires", count: 5))
+        #expect(first.allSatisfy { $0.level == .warning })
+        #expect(first[0].message.hasPrefix("the certificate of tls://a:1 (CN=a) expires in 14 days; to do: "))
+        log.pass(.seconds(86_400 * 7))
+        #expect(log.takeAll().last?.level == .error)
+        log.pass(.seconds(86_400 * 5))
+        #expect(log.takeAll().last?.message.contains("expired ") == true)
+        // It was renewed.
+        see(90, serial: 1)
+        log.pass(.seconds(86_400 * 30))
+        #expect(log.takeAll().isEmpty)
+    }
+
     /// What the server does in answer to the end of the client is no outage.
     @Test func nothingThatLooksLikeAnOutageIsLoggedWhileClosing() {
         var log = Log()

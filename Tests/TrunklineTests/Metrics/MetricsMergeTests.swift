@@ -57,6 +57,15 @@ struct MetricsMergeTests {
             unsentBytes: 6
         )
         values.bytesToWrite = 12
+        let certificate = TLSCertificate(
+            subject: "CN=a",
+            issuer: "CN=root",
+            names: [],
+            notBefore: 1,
+            notAfter: 2,
+            fingerprint: ""
+        )
+        values.certificates = [CertificateExpiry(.server, certificate)]
         metrics.add(values)
         return metrics
     }
@@ -72,7 +81,9 @@ struct MetricsMergeTests {
             switch value {
             case let count as Int: self = .count(count)
             case let histogram as LatencyHistogram: self = .durations(histogram.count, histogram.sum)
-            case is ConnectionState, is Timeline.Link, is TCPInformation, is FrameError: self = .other("\(value)")
+            case is ConnectionState, is Timeline.Link, is TCPInformation, is FrameError,
+                is CertificateExpiry:
+                self = .other("\(value)")
             default: return nil
             }
         }
@@ -123,7 +134,9 @@ struct MetricsMergeTests {
         let metrics = Self.sample(on: Loop())
         let table = Self.table(of: metrics)
         for property in Self.properties(of: metrics) {
-            let values = table.filter { $0.key == property || $0.key.hasPrefix("\(property)[") }.values
+            // The path of an element of an array ends with its number.
+            let path = property.replacing("?", with: "0")
+            let values = table.filter { $0.key == path || $0.key.hasPrefix("\(path)[") }.values
             #expect(
                 !values.isEmpty && !values.contains(.count(0)) && !values.contains(.durations(0, .zero)),
                 "\(property)"
@@ -200,6 +213,7 @@ struct MetricsMergeTests {
         #expect(
             removed == [
                 ".abandoned", ".cache.byteCount", ".cache.count", ".connection.present.values.bytesToWrite",
+                ".connection.present.values.certificates.0",
                 ".connection.present.values.link", ".connection.present.values.state",
                 ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp", ".heldSerials",
                 ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn", ".waitingBytes",

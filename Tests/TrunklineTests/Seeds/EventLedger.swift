@@ -72,7 +72,7 @@ extension EventLedger.State {
         case .requestRefused: refused += 1
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
             .pushesDropped, .endpointsChanged, .clusterChanged, .tlsFilesChanged, .requestRejected, .clientClosed,
-            .clientDeallocated, .addressFailed, .loopLate, .unknownResponse, .responseUndecodable:
+            .clientDeallocated, .addressFailed, .certificateSeen, .loopLate, .unknownResponse, .responseUndecodable:
             break
         @unknown default: contradictions.append("unknown: \(event)")
         }

@@ -135,6 +135,7 @@ struct TLSTransportTests {
     ///
     /// Unchecked `Sendable`: it is used on one loop only.
     private final class FailingEngine: TLSEngine, TLSContext, @unchecked Sendable {
+        var ownCertificate: TLSCertificate? { nil }
         let limit: Int
         private var encrypted = 0
         var outgoing = CiphertextBuffer()

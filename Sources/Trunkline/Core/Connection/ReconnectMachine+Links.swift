@@ -58,8 +58,8 @@ extension ReconnectMachine {
         }
         let isRefusedLogin = isPermanent && cause == .handshakeRefused
         if isRefusedLogin, retryAfter == nil {
-            let pause = policy.refusalPause * (1 + 0.1 * generator.nextUnit())
-            ring.hold(attempt.endpoint, until: now.advanced(by: max(.zero, pause)))
+            let pause = min(max(.zero, policy.refusalPause), .century)
+            ring.hold(attempt.endpoint, until: now.advanced(by: pause * (1 + 0.1 * generator.nextUnit())))
         } else {
             hold(attempt.endpoint, for: retryAfter, at: now)
         }

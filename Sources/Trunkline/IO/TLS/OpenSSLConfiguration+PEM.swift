@@ -17,7 +17,10 @@ extension OpenSSLConfiguration {
         var isFirst = true
         try unsafe eachCertificate(of: identity.certificates, "the certificate") { certificate in
             defer { isFirst = false }
-            if isFirst { return unsafe api.pointee.SSL_CTX_use_certificate(pointer, certificate) == 1 }
+            if isFirst {
+                ownCertificate = unsafe TLSCertificate(certificate, api)
+                return unsafe api.pointee.SSL_CTX_use_certificate(pointer, certificate) == 1
+            }
             // SSL_CTRL_CHAIN_CERT; the argument 1 increments the reference count.
             return unsafe api.pointee.SSL_CTX_ctrl(pointer, 89, 1, UnsafeMutableRawPointer(certificate)) == 1
         }

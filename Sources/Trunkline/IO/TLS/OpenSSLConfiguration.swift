@@ -11,6 +11,8 @@ final class OpenSSLConfiguration: @unchecked Sendable {
     let pointer: OpaquePointer
     let applicationProtocols: [String]
     let isServer: Bool
+    /// The certificate of this side; `nil` if it has none. Set while this object is created.
+    var ownCertificate: TLSCertificate?
     private let pins: Set<PublicKeyPin>
     private let verifies: Bool
     /// The ALPN list in its wire format: each name preceded by its length.

@@ -7,6 +7,7 @@ package final class OpenSSLContext: TLSContext {
     /// its client to the server.
     private let sessions = Lock<[String: SavedSession]>([:])
 
+    package var ownCertificate: TLSCertificate? { configuration.ownCertificate }
     var library: OpenSSL { configuration.library }
     var pointer: OpaquePointer { unsafe configuration.pointer }
 

@@ -17,7 +17,7 @@ extension OpenSSLEngine {
 extension TLSCertificate {
     private static let maximumNames = 1_000
 
-    fileprivate init?(_ certificate: OpaquePointer, _ api: UnsafePointer<trunkline_openssl>) {
+    init?(_ certificate: OpaquePointer, _ api: UnsafePointer<trunkline_openssl>) {
         guard
             let notBefore = unsafe Self.seconds(api.pointee.X509_get0_notBefore(certificate), api),
             let notAfter = unsafe Self.seconds(api.pointee.X509_get0_notAfter(certificate), api),

@@ -125,6 +125,9 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         return session
     }
 
+    /// The certificates of the peer, its own first, read from the library for each call.
+    var peerCertificates: [TLSCertificate] { engine.peerCertificates }
+
     /// See `TLSEngine.verificationFailure`.
     package var verificationFailure: TransportError? { engine.verificationFailure }
 

@@ -62,6 +62,9 @@ package enum TLSReadOutcome {
 
 /// Creates engines that share what is expensive: keys, certificates, roots and saved sessions.
 package protocol TLSContext: AnyObject, Sendable {
+    /// The certificate of this side; `nil` if it has none.
+    var ownCertificate: TLSCertificate? { get }
+
     /// Creates the engine for a new connection. For a client, `name` is the name of the server; servers ignore it.
     func makeEngine(for name: String) throws(TransportError) -> any TLSEngine
 }

@@ -1,0 +1,84 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// What a client says about its own certificate, and about those that expire soon. Over real sockets, because a
+/// simulation has no calendar.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct CertificateLoopbackTests {
+    private let log = LogCollector()
+
+    private func options(_ authority: TestAuthority, validFor validity: ClosedRange<Duration>?) throws -> ClientOptions
+    {
+        var options = ClientOptions { $0.logging = log.logging() }
+        options.tls.roots = .only(authority.root)
+        if let validity {
+            options.tls.identity = try authority.identity(forNames: ["worker"], usage: .client, validity: validity)
+        }
+        return options
+    }
+
+    /// A server that does not say why it closes. The client knows that its certificate has expired.
+    @Test func aServerThatClosesWithoutAWordMayNotAcceptTheCertificate() async throws {
+        let authority = try TestAuthority()
+        let options = try options(authority, validFor: .seconds(-9 * 86_400) ... .seconds(-7200))
+        // It speaks no TLS, and closes on the first bytes.
+        let server = try await LoopbackServer.start(speaking: DelimitedCodec(delimiter: "\n"), handler: { _ in .close })
+        let client = Client(
+            to: server.endpoint.secured(),
+            speaking: DelimitedCodec(delimiter: "\n"),
+            options: options
+        )
+        let attempts = client.disconnects
+        client.connectSoon()
+        let report = await attempts.first { _ in true }
+        await client.closeNow()
+        await server.stop()
+        #expect(report?.suspicion == "the certificate of this client is not valid: CN=worker expired 2 h ago")
+        let line = try #require(log.record("attempt.failed"))
+        #expect(line.level == .error && line.message.contains("CN=worker expired 2 h ago"), "\(line)")
+        #expect(line.message.contains("to do: renew the certificate of this client (options.tls.identity)"))
+    }
+
+    @Test func aPortWithoutTLSIsAskedAbout() async throws {
+        let options = try options(try TestAuthority(), validFor: nil)
+        let server = try await LoopbackServer.start(speaking: DelimitedCodec(delimiter: "\n"), handler: { _ in .close })
+        let client = Client(
+            to: server.endpoint.secured(),
+            speaking: DelimitedCodec(delimiter: "\n"),
+            options: options
+        )
+        let attempts = client.disconnects
+        client.connectSoon()
+        _ = await attempts.first { _ in true }
+        await client.closeNow()
+        await server.stop()
+        let line = try #require(log.record("attempt.failed"))
+        #expect(line.level >= .warning, "\(line)")
+    }
+
+    @Test func certificatesThatExpireSoonAreNamed() async throws {
+        let authority = try TestAuthority()
+        let options = try options(authority, validFor: .seconds(-3600) ... .seconds(10 * 86_400 + 100))
+        let identity = try authority.identity(
+            forNames: ["127.0.0.1"],
+            validity: .seconds(-3600) ... .seconds(2 * 86_400 + 100)
+        )
+        let server = try await LoopbackServer.start(
+            speaking: .standard,
+            options: LoopbackServer.Options { $0.tls = .init(identity) }
+        )
+        let client = Client(to: server.endpoint, speaking: .standard, options: options)
+        try await client.connect()
+        let certificates = await client.metrics.connection.certificates
+        #expect(certificates.map(\.owner) == [.server, .client])
+        #expect(certificates.map(\.subject) == ["CN=127.0.0.1", "CN=worker"])
+        await client.closeNow()
+        await server.stop()
+        let lines = log.records.filter { $0.event == "certificate.expires" }
+        #expect(lines.map(\.level) == [.warning, .error])
+        #expect(lines.first?.message.hasPrefix("the certificate of this client (CN=worker) expires in 10 days") == true)
+        #expect(lines.last?.message.contains("(CN=127.0.0.1) expires in 2 days; to do: renew the") == true, "\(lines)")
+    }
+}
