@@ -78,7 +78,9 @@ extension EventQueueTests {
                 let began = ContinuousClock.now
                 await client.close()
                 if began.duration(to: .now) >= .seconds(2) { return }
-                #expect(log.events == ["client.created", "client.ready", "client.closed"])
+                // On a busy machine the loop may be late.
+                let events = log.events.filter { $0 != "loop.late" }
+                #expect(events == ["client.created", "client.ready", "client.closed"])
             }
         }
     }
