@@ -146,7 +146,7 @@ struct OpenSSLServerTests {
             server.kill()
             var report = await reports.next()
             while report?.cause == .refused, report?.phase != .ready { report = await reports.next() }
-            #expect(report?.cause == .tls)
+            #expect(report?.cause == .closedByServer)
             #expect((report?.error as? TransportError)?.code == .tls(.truncated))
         }
     }
