@@ -17,14 +17,14 @@ package final class LoopTimer: @unchecked Sendable {
     /// Timers with the same grid fire together, so that a loop with many of them wakes up less often. A simulated loop
     /// ignores it.
     let grid: Int64
-    /// Whether the loop measures more exactly how long the process did not run while this timer is armed, by waking up
-    /// every `LoopDelay.nanosecondsOfTick`. For timers that time another party, and that are armed only while something is under way.
-    let ticks: Bool
     /// The instant at which the timer fires; `nil` when disarmed.
     package internal(set) var deadline: Instant?
     /// The earliest entry of this timer in its loop's queue. An entry that comes up before `deadline` is queued again,
     /// so that arming for a later instant, the usual case, costs nothing.
     var queued: Instant?
+    /// Whether the loop measures more exactly how long the process did not run while this timer is armed, by waking up
+    /// every `LoopDelay.nanosecondsOfTick`. For timers that time another party, and that are armed only while something is under way.
+    let ticks: Bool
 
     package init(target: any TimerTarget, grid: Duration = .nanoseconds(1), ticks: Bool = false) {
         self.target = target

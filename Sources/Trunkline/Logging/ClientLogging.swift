@@ -22,10 +22,20 @@ public struct ClientLogging: Sendable {
     public var summaryInterval: Duration = .seconds(30)
     /// How long before its end a certificate of the server, or that of the client, is a warning. Default 14 days.
     ///
-    /// The line is repeated once a day. The client looks at the certificates of each link that becomes ready.
-    public var certificateWarning: Duration = .seconds(14 * 86_400)
-    /// How long before its end a certificate is an error. Default 3 days.
-    public var certificateError: Duration = .seconds(3 * 86_400)
+    /// The line is repeated once a day. The client looks at the certificates of each link that becomes ready. Whole
+    /// seconds; clamped to zero to 136 years.
+    public var certificateWarning: Duration {
+        get { .seconds(secondsOfWarning) }
+        set { secondsOfWarning = UInt32(clamping: newValue.clampedNanoseconds / 1_000_000_000) }
+    }
+    /// How long before its end a certificate is an error. Default 3 days. Whole seconds; clamped as
+    /// ``certificateWarning``.
+    public var certificateError: Duration {
+        get { .seconds(secondsOfError) }
+        set { secondsOfError = UInt32(clamping: newValue.clampedNanoseconds / 1_000_000_000) }
+    }
+    // In few bytes: every client has the options twice.
+    private var (secondsOfWarning, secondsOfError): (UInt32, UInt32) = (14 * 86_400, 3 * 86_400)
     let write: @Sendable (LogRecord) -> Void
 
     /// Creates the settings of a log.

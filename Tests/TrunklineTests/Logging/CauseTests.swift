@@ -92,7 +92,12 @@ struct CauseTests {
                 handler: { $0.body == "lost" ? .noReply : .echo }
             )
             let good = try await network.startServer(at: "b:7000", speaking: .standard)
-            let client = network.client(of: ["a:7000", "b:7000"], speaking: .standard, options: options)
+            let client = network.client(
+                of: ["a:7000", "b:7000"],
+                speaking: .standard,
+                options: options,
+                overTLS: false
+            )
             for number in 0..<50 {
                 let body: Bytes = number % 5 == 0 ? "lost" : "a"
                 _ = try? await client.send(ask(body), timeout: .milliseconds(100))
@@ -202,7 +207,7 @@ struct CauseTests {
             let server = try await network.startServer(at: "b:7000", speaking: .standard)
             network.setName("db.test", hosts: ["10.9.9.9", "b"])
             network.swallowConnections(to: "10.9.9.9")
-            let client = network.client(of: ["db.test:7000"], speaking: .standard, options: options)
+            let client = network.client(of: ["db.test:7000"], speaking: .standard, options: options, overTLS: false)
             let began = network.clock.now
             try await client.connect()
             #expect(began.duration(to: network.clock.now) >= .milliseconds(250))
@@ -229,7 +234,12 @@ struct CauseTests {
                 $0.reconnecting.maximumAttempts = 4
                 $0.connecting.timeout = .seconds(1)
             }
-            let client = network.client(of: ["a:7000", "b:7000"], speaking: .standard, options: options)
+            let client = network.client(
+                of: ["a:7000", "b:7000"],
+                speaking: .standard,
+                options: options,
+                overTLS: false
+            )
             let error = await failure { () throws(ClientError) in
                 try await client.send(ask("a"), timeout: .seconds(60))
             }
