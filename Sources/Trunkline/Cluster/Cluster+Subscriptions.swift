@@ -19,8 +19,8 @@ extension Cluster {
     /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The
     ///   call returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is
     ///   repeated. Servers that have accepted it by then may push until their links end: unsubscribe on each of them
-    ///   with a request of your own, if the protocol needs that. A server that is not ready yet, or is found later, receives the request in the handshake of its next
-    ///   link (``ClientOptions/Handshake/restore``).
+    ///   with a request of your own, if the protocol needs that. A server that is not ready yet, or is found later,
+    ///   receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
     ///
     /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
     /// ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.

@@ -5,7 +5,7 @@ public enum ClusterChange: Sendable {
     case servers(added: [Endpoint], removed: [Endpoint], count: Int)
     /// A server is left out for this time, because of `reason`.
     case ejected(Endpoint, for: Duration, reason: String)
-    /// A server that was left out for this time is used again.
+    /// A server is used again, this long after it was ejected.
     case returned(Endpoint, after: Duration)
     /// More than half of the servers are left out or not ready, so all ready servers are used.
     case panicBegan(bad: Int, of: Int)

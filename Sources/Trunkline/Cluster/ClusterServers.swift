@@ -14,7 +14,7 @@ struct ClusterServers {
         var leavesBy: Instant?
         /// The latest ejection; `nil` if the server serves.
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
-        /// When it was left out; `nil` if it serves.
+        /// When it was ejected; `nil` if it serves.
         var ejectedAt: Instant?
 
         /// Whether a link for ordinary requests is ready.

@@ -1,4 +1,4 @@
-/// Is told when its event loop was late.
+/// Receives the delays of its event loop.
 package protocol LoopDelayReceiver: AnyObject, Sendable {
     /// Called on the loop, before anything is read and before timers fire.
     func loopWasLate(_ delay: LoopDelay)
