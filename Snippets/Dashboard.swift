@@ -154,7 +154,7 @@ final class Board: ClientObserver {
             case .linkDraining(_, let session, let cause, _):
                 content.links[session]?.state = "draining (\(cause.rawValue))"
             case .linkEnded(let report): content.links[report.session] = nil
-            case .pushesDropped(let count): content.dropped += count
+            case .pushesDropped(let count, _): content.dropped += count
             default: break
             }
         }

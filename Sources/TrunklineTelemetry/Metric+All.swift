@@ -3,7 +3,8 @@ import Trunkline
 /// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
 extension Metric {
     /// All metrics, in the order of the pages that the exporters make.
-    package static let all: [Metric] = calls + requests + pushes + cache + links + frames + connection + cluster
+    package static let all: [Metric] =
+        calls + requests + pushes + cache + observers + links + frames + connection + cluster
 
     private static let calls = [
         Metric(
@@ -69,17 +70,16 @@ extension Metric {
             "{request}",
             by: ["error.type", "trunkline.fate"],
             "Accepted requests that ended with an error, error responses included"
-        ) { metrics in
-            metrics.failures.map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
-                .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
-        },
+        ) { failures($0.failures) },
         Metric(
             "trunkline.request.refused",
             .counter,
             "{request}",
             by: ["error.type"],
             "Requests that the client did not accept"
-        ) { counts(Dictionary(uniqueKeysWithValues: $0.refusals.map { ("\($0.key)", $0.value) })) },
+        ) { metrics in
+            counts(Dictionary(uniqueKeysWithValues: metrics.refusals.map { ("\($0.key)", $0.value) }), known: refusals)
+        },
         Metric(
             "trunkline.request.retries",
             .counter,
@@ -116,12 +116,42 @@ extension Metric {
             "The size of the requests that wait for a link or their turn"
         ) { $0.waitingBytes },
         Metric(
+            "trunkline.request.waiting.limit",
+            .gauge,
+            "{request}",
+            "How many requests may wait for a link or their turn (requests.maximumWaiting)"
+        ) { $0.limits.waiting },
+        Metric(
+            "trunkline.request.waiting.size.limit",
+            .gauge,
+            "By",
+            "How large they may be (requests.maximumWaitingBytes)"
+        ) { $0.limits.waitingBytes },
+        Metric(
+            "trunkline.request.in_flight",
+            .gauge,
+            "{request}",
+            "Requests on links and abandoned ones, on which servers may be working"
+        ) { $0.inFlight },
+        Metric(
+            "trunkline.request.in_flight.limit",
+            .gauge,
+            "{request}",
+            "How many these may be (requests.maximumInFlight)"
+        ) { $0.limits.inFlight },
+        Metric(
             "trunkline.request.abandoned",
             .gauge,
             "{request}",
             "Abandoned requests that the server has not answered"
         ) { $0.abandoned },
         Metric("trunkline.serial.held", .gauge, "{serial}", "Serial numbers in use on all links") { $0.heldSerials },
+        Metric(
+            "trunkline.serial.limit",
+            .gauge,
+            "{serial}",
+            "Serial numbers of all links, in use or free; 0 without a link, and if responses are matched in order"
+        ) { $0.limits.serials },
         Metric("trunkline.response.parts", .counter, "{part}", "Parts of replies that reached their request") {
             $0.parts
         },
@@ -150,7 +180,36 @@ extension Metric {
         ) { metrics in
             [(["delivered"], .integer(metrics.pushesDelivered)), (["dropped"], .integer(metrics.pushesDropped))]
         },
+        Metric(
+            "trunkline.push.dropped",
+            .counter,
+            "{push}",
+            by: ["trunkline.push.stream"],
+            "Pushes that streams dropped because their buffer was full, by what the streams receive"
+        ) { counts($0.pushesDroppedByStream, known: ["all"]) },
     ]
+
+    private static let observers = [
+        queue("trunkline.observer.queue", .gauge, "Events and log records that wait for an observer or the log") {
+            $0.waiting
+        },
+        queue("trunkline.observer.queue.limit", .gauge, "How many may wait") { $0.capacity },
+        queue("trunkline.observer.missed", .counter, "Events and log records lost because the queue was full") {
+            $0.missed
+        },
+    ]
+
+    /// A value of each queue.
+    private static func queue(
+        _ name: String,
+        _ kind: Kind,
+        _ help: String,
+        _ value: @escaping @Sendable (Client.Metrics.EventQueueMetrics) -> Int
+    ) -> Metric {
+        Metric(name, kind, "{event}", by: ["trunkline.observer"], help) { metrics in
+            counts(metrics.eventQueues.mapValues(value))
+        }
+    }
 
     private static let cache = [
         Metric(
@@ -190,6 +249,13 @@ extension Metric {
             by: ["trunkline.cause"],
             "Attempts to connect that failed or that the client ended"
         ) { counts($0.connection.attemptFailures) },
+        Metric(
+            "trunkline.address.failures",
+            .counter,
+            "{attempt}",
+            by: ["network.peer.address"],
+            "Times that an address of a name failed, or did not answer, while another one did"
+        ) { counts($0.connection.addressFailures) },
         Metric("trunkline.link.established", .counter, "{link}", "Links that became ready") { $0.connection.links },
         Metric(
             "trunkline.link.losses",
@@ -251,6 +317,12 @@ extension Metric {
         Metric("trunkline.outbound.size", .gauge, "By", "Bytes that wait to be written to the socket") {
             $0.connection.bytesToWrite
         },
+        Metric(
+            "trunkline.outbound.size.limit",
+            .gauge,
+            "By",
+            "The size from which further requests wait (outbound.highWatermark)"
+        ) { $0.limits.bytesToWrite },
     ]
 
     /// The attributes of an endpoint.
@@ -336,10 +408,7 @@ extension Metric {
             "{call}",
             by: ["error.type", "trunkline.fate"],
             "Calls that failed, also those that no server took"
-        ) { metrics in
-            metrics.failures.map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
-                .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
-        },
+        ) { failures($0.failures) },
         Metric(
             cluster: "trunkline.cluster.call.retries",
             .counter,
@@ -355,6 +424,17 @@ extension Metric {
             "{request}",
             "Second copies of hedged requests"
         ) { metrics in [([], .integer(metrics.hedges))] },
+        queue(
+            cluster: "trunkline.cluster.observer.queue",
+            .gauge,
+            "Events and log records that wait for an observer or the log of the cluster"
+        ) { $0.waiting },
+        queue(cluster: "trunkline.cluster.observer.queue.limit", .gauge, "How many may wait") { $0.capacity },
+        queue(
+            cluster: "trunkline.cluster.observer.missed",
+            .counter,
+            "Events and log records lost because the queue was full"
+        ) { $0.missed },
         Metric(
             cluster: "trunkline.cluster.server.state",
             .gauge,
@@ -378,6 +458,18 @@ extension Metric {
         },
     ]
 
+    /// A value of each queue.
+    private static func queue(
+        cluster name: String,
+        _ kind: Kind,
+        _ help: String,
+        _ value: @escaping @Sendable (Client.Metrics.EventQueueMetrics) -> Int
+    ) -> Metric {
+        Metric(cluster: name, kind, "{event}", by: ["trunkline.observer"], help) { metrics in
+            counts(metrics.eventQueues.mapValues(value))
+        }
+    }
+
     /// A current value of each server.
     private static func server(
         _ name: String,
@@ -399,11 +491,44 @@ extension Metric {
         [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
     }
 
-    private static func counts(_ numbers: [DisconnectCause: Int]) -> [(values: [String?], value: Value)] {
-        counts(Dictionary(uniqueKeysWithValues: numbers.map { ($0.key.rawValue, $0.value) }))
+    // MARK: Counts by what happened
+
+    // Each of the values that are known has a point from the start. `increase` and `rate` of Prometheus do not see the first
+    // event of a series that begins with it.
+
+    private static func counts(_ numbers: [DisconnectCause: Int]) -> [Reading] {
+        counts(
+            Dictionary(uniqueKeysWithValues: numbers.map { ($0.key.rawValue, $0.value) }),
+            known: DisconnectCause.allCases.map(\.rawValue)
+        )
     }
 
-    private static func counts(_ numbers: [String: Int]) -> [(values: [String?], value: Value)] {
-        numbers.sorted { $0.key < $1.key }.map { ([$0.key], .integer($0.value)) }
+    private static func counts(_ numbers: [String: Int], known: [String] = []) -> [Reading] {
+        let zeros = Dictionary(uniqueKeysWithValues: known.map { ($0, 0) })
+        return numbers.merging(zeros) { count, _ in count }.sorted { $0.key < $1.key }
+            .map { ([$0.key], .integer($0.value)) }
     }
+
+    private static func failures(_ numbers: [Client.Metrics.Failure: Int]) -> [Reading] {
+        let zeros = Dictionary(uniqueKeysWithValues: failures.map { ($0, 0) })
+        return numbers.merging(zeros) { count, _ in count }
+            .map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
+            .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
+    }
+
+    /// The codes and fates of accepted requests that fail.
+    private static let failures: [Client.Metrics.Failure] = [
+        .init(.cancelled, .notSent), .init(.cancelled, .unknown),
+        .init(.timedOut, .notSent), .init(.timedOut, .unknown),
+        .init(.connectionLost, .notSent), .init(.connectionLost, .unknown),
+        .init(.unavailable, .notSent), .init(.unavailable, .unknown),
+        .init(.closed, .notSent), .init(.closed, .unknown),
+        .init(.overloaded, .notSent), .init(.overloaded, .unknown), .init(.overloaded, .answered),
+        .init(.protocolViolation, .unknown), .init(.protocolViolation, .answered),
+        .init(.tlsFailed, .notSent), .init(.tlsFailed, .unknown),
+        .init(.invalidRequest, .notSent), .init(.rejected, .answered),
+    ]
+
+    /// The codes of requests that are not accepted: see `Client.Metrics.refusals`.
+    private static let refusals = [ClientError.Code.closed, .connectionLost, .overloaded, .unavailable].map { "\($0)" }
 }

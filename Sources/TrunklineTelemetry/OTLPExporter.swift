@@ -24,19 +24,25 @@ public struct OTLPExporter: Sendable {
         public let status: Int?
         /// Why the collector did not answer; `nil` if it did.
         public let error: ClientError?
+        /// How many reports failed like this since the last call of `onFailure` for a failure of this kind, this one
+        /// included.
+        public internal(set) var count = 1
 
         /// The status or the error in one line.
         public var description: String {
             let reason = status.map { "the collector answered with status \($0)" } ?? error.map { "\($0)" } ?? "unknown"
-            return "metrics were not exported: \(reason)"
+            let subject = count == 1 ? "metrics were" : "\(count) reports of metrics were"
+            return "\(subject) not exported: \(reason)"
         }
     }
 
     /// How long a report may take.
-    private static let timeout = Timeout.seconds(10)
+    private static let timeout = Duration.seconds(10)
 
     /// The time between the beginnings of two reports.
     private let interval: Duration
+    /// How long the last report may take.
+    private let shutdownTimeout: Duration
     private let path: String
     private let headers: [String: String]
     private let resource: [String: String]
@@ -55,9 +61,13 @@ public struct OTLPExporter: Sendable {
     ///   - headers: Further fields of the request, such as `["Authorization": "…"]`.
     ///   - resource: The attributes of this program, such as `service.name`.
     ///   - interval: The time from one report to the next. Clamped to 1 ms to a hundred years.
+    ///   - shutdownTimeout: How long ``run()`` takes at most for the last report, after its task was cancelled. Clamped to
+    ///     1 ms to 10 s. Default 1 s: a collector that is down must not delay the end of a program.
     ///   - options: The options of the client that talks to the collector.
     ///   - loops: The event loops of that client.
-    ///   - onFailure: Called after each report that did not arrive, in the task of ``run()``.
+    ///   - onFailure: Called in the task of ``run()`` for the first report that did not arrive, and then for the 2nd, 4th,
+    ///     8th and so on, and every 64th, that failed with the same status or error code. What was not told yet is told when a
+    ///     report arrives again, and at the end.
     ///   - snapshots: Returns the metrics to report.
     public init(
         to endpoint: Endpoint,
@@ -65,6 +75,7 @@ public struct OTLPExporter: Sendable {
         headers: [String: String] = [:],
         resource: [String: String] = [:],
         every interval: Duration = .seconds(10),
+        shutdownTimeout: Duration = .seconds(1),
         options: ClientOptions = ClientOptions(),
         on loops: EventLoops = .shared,
         onFailure: @escaping @Sendable (Failure) -> Void = { _ in },
@@ -76,6 +87,7 @@ public struct OTLPExporter: Sendable {
             headers: headers,
             resource: resource,
             every: interval,
+            shutdownTimeout: shutdownTimeout,
             options: options,
             on: loops,
             clock: ContinuousClock(),
@@ -92,6 +104,7 @@ public struct OTLPExporter: Sendable {
         headers: [String: String] = [:],
         resource: [String: String] = [:],
         every interval: Duration,
+        shutdownTimeout: Duration = .seconds(1),
         options: ClientOptions = ClientOptions(),
         on loops: EventLoops,
         clock: any Clock<Duration>,
@@ -100,6 +113,7 @@ public struct OTLPExporter: Sendable {
         snapshots: @escaping @Sendable () async -> [any MetricsSnapshot]
     ) {
         self.interval = min(max(.milliseconds(1), interval), .century)
+        self.shutdownTimeout = min(max(.milliseconds(1), shutdownTimeout), Self.timeout)
         (self.path, self.headers, self.resource) = (path, headers, resource)
         (self.clock, self.now, self.start) = (clock, now, now())
         (self.onFailure, self.snapshots) = (onFailure, snapshots)
@@ -121,25 +135,26 @@ public struct OTLPExporter: Sendable {
     /// Reports at once and after every interval, until the task is cancelled. Then reports once more, and returns.
     ///
     /// A report that takes longer than 10 s has failed. If a report takes longer than an interval, the next one follows
-    /// at once. The method returns at most 10 s after the cancellation. Call it once.
+    /// at once. After the cancellation, the method takes as long as `snapshots`, and at most `shutdownTimeout`. Call it
+    /// once.
     public func run() async {
+        var failures = FailureCounts()
         while !Task.isCancelled {
             let pause = pause(of: interval, by: clock)
-            await report()
+            note(await Self.send(await request(), to: collector, within: Self.timeout), &failures)
             await pause()
         }
-        let (request, collector) = (await request(), collector)
+        let (request, collector, timeout) = (await request(), collector, shutdownTimeout)
         // A task of its own, because this one is cancelled, which would end the report. It is awaited, and it ends at
         // the timeout of the report.
         let last = await Task(executorPreference: collector.executor) {
-            let outcome = await Self.send(request, to: collector)
-            await collector.close()
+            let outcome = await Self.send(request, to: collector, within: timeout)
+            await collector.closeNow()
             return outcome
         }.value
-        note(last)
+        note(last, &failures)
+        failures.takeAll().forEach(onFailure)
     }
-
-    private func report() async { note(await Self.send(await request(), to: collector)) }
 
     private func request() async -> HTTP1Request {
         let json = OTLPRequest.json(of: await snapshots(), resource: resource, from: start, at: now())
@@ -148,24 +163,70 @@ public struct OTLPExporter: Sendable {
         return HTTP1Request(.post, path, headers: fields, body: Bytes(json))
     }
 
-    private static func send(_ request: HTTP1Request, to collector: Client) async -> Result<HTTP1Response, ClientError>
-    {
+    private static func send(
+        _ request: HTTP1Request,
+        to collector: Client,
+        within timeout: Duration
+    ) async -> Result<HTTP1Response, ClientError> {
         do throws(ClientError) {
-            return .success(try await collector.send(request, timeout: timeout))
+            return .success(try await collector.send(request, timeout: .after(timeout)))
         } catch {
             return .failure(error)
         }
     }
 
-    /// Calls `onFailure` if a report did not arrive.
-    private func note(_ outcome: Result<HTTP1Response, ClientError>) {
+    /// Calls `onFailure` with the failures that are due.
+    private func note(_ outcome: Result<HTTP1Response, ClientError>, _ failures: inout FailureCounts) {
         switch outcome {
-        case .success(let response) where (200..<300).contains(response.status): break
-        case .success(let response): onFailure(Failure(status: response.status, error: nil))
+        case .success(let response) where (200..<300).contains(response.status): failures.takeAll().forEach(onFailure)
+        case .success(let response): failures.note(Failure(status: response.status, error: nil)).map(onFailure)
         // The report that was on its way when `run` was cancelled. The last one, which follows, contains the same.
         case .failure(let error) where error.code == .cancelled: break
-        case .failure(let error): onFailure(Failure(status: nil, error: error))
+        case .failure(let error): failures.note(Failure(status: nil, error: error)).map(onFailure)
         }
+    }
+}
+
+/// The failures since a report arrived, by kind. Tells the first of each kind, and then fewer and fewer.
+private struct FailureCounts {
+    private enum Kind: Hashable {
+        case status(Int?)
+        case code(ClientError.Code)
+    }
+
+    private struct Entry {
+        /// The number of failures.
+        var count = 0
+        /// The number of those that were told.
+        var told = 0
+        var latest: OTLPExporter.Failure
+
+        mutating func tell() -> OTLPExporter.Failure {
+            latest.count = count - told
+            told = count
+            return latest
+        }
+    }
+
+    private var entries: [Kind: Entry] = [:]
+
+    /// Returns what is to be told now.
+    mutating func note(_ failure: OTLPExporter.Failure) -> OTLPExporter.Failure? {
+        let kind = failure.error.map { Kind.code($0.code) } ?? .status(failure.status)
+        var entry = entries[kind] ?? Entry(latest: failure)
+        defer { entries[kind] = entry }
+        (entry.count, entry.latest) = (entry.count + 1, failure)
+        // 1, 2, 4, … and every 64th.
+        return entry.count % 64 == 0 || entry.count.nonzeroBitCount == 1 ? entry.tell() : nil
+    }
+
+    /// Removes all failures. Returns those that were not told.
+    mutating func takeAll() -> [OTLPExporter.Failure] {
+        defer { entries = [:] }
+        return entries.values.filter { $0.count > $0.told }.map { entry in
+            var entry = entry
+            return entry.tell()
+        }.sorted { $0.description < $1.description }
     }
 }
 

@@ -30,7 +30,7 @@ import TrunklineTelemetry
     @Test func errorsHaveTheirCodeAndFate() {
         let name = "trunkline_request_errors_total"
         #expect(
-            lines(of: [sampleSnapshot()], with: name) == [
+            lines(of: [sampleSnapshot()], with: name).filter { !$0.hasSuffix(" 0") } == [
                 "\(name){trunkline_client_name=\"users\",error_type=\"cancelled\",trunkline_fate=\"notSent\"} 1",
                 "\(name){trunkline_client_name=\"users\",error_type=\"rejected\",trunkline_fate=\"answered\"} 2",
                 "\(name){trunkline_client_name=\"users\",error_type=\"timedOut\",trunkline_fate=\"unknown\"} 1",
@@ -142,7 +142,9 @@ import TrunklineTelemetry
     @Test func aClusterHasMetricsOfItsOwn() {
         let (name, first, second) = ("trunkline_client_name=\"orders\"", Self.first, Self.second)
         #expect(
-            lines(of: [sampleCluster()], with: "trunkline_cluster_") == [
+            lines(of: [sampleCluster()], with: "trunkline_cluster_").filter {
+                !$0.contains("_call_errors_") || !$0.hasSuffix(" 0")
+            } == [
                 "trunkline_cluster_servers{\(name),trunkline_server_state=\"serving\"} 1",
                 "trunkline_cluster_servers{\(name),trunkline_server_state=\"connecting\"} 0",
                 "trunkline_cluster_servers{\(name),trunkline_server_state=\"ejected\"} 1",
@@ -206,12 +208,26 @@ import TrunklineTelemetry
         cluster.metrics.servers = []
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
-        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 14)
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 33)
     }
 
-    @Test func aNewClientHasNoErrorsAndNoLink() {
+    /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.
+    @Test func aNewClientHasZerosForEverythingThatMayHappen() {
         let page = PrometheusText.page(of: [ClientSnapshot(of: Client.Metrics(), named: "new")])
-        #expect(!page.contains("trunkline_request_errors") && !page.contains("trunkline_tcp_"))
+        let zeros = [
+            "trunkline_request_errors_total{trunkline_client_name=\"new\",error_type=\"timedOut\",trunkline_fate=\"unknown\"} 0\n",
+            "trunkline_request_errors_total{trunkline_client_name=\"new\",error_type=\"rejected\",trunkline_fate=\"answered\"} 0\n",
+            "trunkline_request_refused_total{trunkline_client_name=\"new\",error_type=\"overloaded\"} 0\n",
+            "trunkline_push_dropped_total{trunkline_client_name=\"new\",trunkline_push_stream=\"all\"} 0\n",
+        ]
+        for zero in zeros { #expect(page.contains(zero), "\(zero)") }
+        for cause in DisconnectCause.allCases {
+            for name in ["failures", "losses"] {
+                let labels = "trunkline_client_name=\"new\",trunkline_cause=\"\(cause.rawValue)\""
+                #expect(page.contains("trunkline_link_\(name)_total{\(labels)} 0\n"))
+            }
+        }
+        #expect(!page.contains("trunkline_tcp_"))
         #expect(page.contains("trunkline_link_state{trunkline_client_name=\"new\",trunkline_link_state=\"idle\"} 1\n"))
         #expect(PrometheusText.page(of: []).isEmpty)
     }

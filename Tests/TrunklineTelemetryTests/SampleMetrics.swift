@@ -15,7 +15,7 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     durations.failures[.timedOut, default: LatencyHistogram()].record(.seconds(20))
     metrics.durationsByEndpoint = ["users.example:7000": durations]
     metrics.queueDurations.record(.microseconds(20))
-    (metrics.pushes, metrics.pushesDelivered, metrics.pushesDropped) = (20, 15, 5)
+    (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (20, 15, ["type 0x1f": 5])
     metrics.connection.attempts = 3
     metrics.connection.attemptFailures = [.refused: 2]
     metrics.connection.losses = [.reset: 1]

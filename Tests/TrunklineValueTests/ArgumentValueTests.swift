@@ -550,7 +550,8 @@ struct ArgumentValueTests {
                         )
                         let contents: [ClientEvent.Content] = [
                             .certificateSeen("a:1", certificate, timeLeft: duration),
-                            .lateResponse(id: id), .messageWritten(id: id, after: duration), .pushesDropped(.max),
+                            .lateResponse(id: id), .messageWritten(id: id, after: duration),
+                            .pushesDropped(.max, stream: "all"),
                             .requestAdmitted(id: id, session: session), .requestFirstPart(id: id),
                             .requestFailed(id: id, ClientError(.timedOut, .unknown, "a"), after: duration),
                             .requestRetrying(id: id, tryNumber: .min, delay: duration),
@@ -560,7 +561,8 @@ struct ArgumentValueTests {
                             .loopLate(LoopDelay(.busy, from: .distantPast, to: .distantFuture)),
                             .unknownResponse(serial: .max, type: .max, session: session),
                             .responseUndecodable(.cancelledUnsent),
-                            .requestRetrying(id: id, tryNumber: .max, delay: duration), .pushesDropped(.min),
+                            .requestRetrying(id: id, tryNumber: .max, delay: duration),
+                            .pushesDropped(.min, stream: ""),
                             .requestRejected(id: id, type: .max, status: .max),
                             .requestRejected(id: id, type: .min, status: .min),
                             .clientDeallocated(pending: .min), .clientDeallocated(pending: .max),

@@ -14,7 +14,11 @@ extension ArgumentValueTests {
             counter("Client.Metrics.parts: Int", \.parts), counter("Client.Metrics.pending: Int", \.pending),
             counter("Client.Metrics.pushes: Int", \.pushes),
             counter("Client.Metrics.pushesDelivered: Int", \.pushesDelivered),
-            counter("Client.Metrics.pushesDropped: Int", \.pushesDropped),
+            counter("Client.Metrics.Limits.serials: Int", \.limits.serials),
+            counter("Client.Metrics.Limits.inFlight: Int", \.limits.inFlight),
+            counter("Client.Metrics.Limits.waiting: Int", \.limits.waiting),
+            counter("Client.Metrics.Limits.waitingBytes: Int", \.limits.waitingBytes),
+            counter("Client.Metrics.Limits.bytesToWrite: Int", \.limits.bytesToWrite),
             counter("Client.Metrics.requests: Int", \.requests), counter("Client.Metrics.responses: Int", \.responses),
             counter("Client.Metrics.retries: Int", \.retries),
             counter("Client.Metrics.retriesRefused: Int", \.retriesRefused),
@@ -52,6 +56,10 @@ extension ArgumentValueTests {
             clusterCounter("Cluster.Metrics.written: Int", \.written),
         ] + [
             ValueCase(
+                "Client.Metrics.EventQueueMetrics.capacity: Int",
+                "Client.Metrics.EventQueueMetrics.missed: Int",
+                "Client.Metrics.EventQueueMetrics.waiting: Int",
+                "Client.Metrics.pushesDroppedByStream: [String : Int]",
                 "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Client.Metrics.refusals: [ClientError.Code : Int]",
                 "Cluster.Metrics.failures: [Client.Metrics.Failure : Int]",
@@ -66,8 +74,13 @@ extension ArgumentValueTests {
                     metrics.connection.attemptFailures = [.refused: number, .reset: number]
                     metrics.connection.losses = [.refused: number, .reset: number]
                     metrics.connection.addressFailures = ["10.0.0.7:7000": number]
+                    metrics.pushesDroppedByStream = ["all": number, "key": number]
+                    var queue = Client.Metrics.EventQueueMetrics()
+                    (queue.waiting, queue.capacity, queue.missed) = (number, number, number)
+                    metrics.eventQueues = ["Observer": queue]
                     export(metrics)
                     var cluster = Cluster.Metrics()
+                    cluster.eventQueues = metrics.eventQueues
                     cluster.failures = metrics.failures
                     _ = PrometheusText.page(of: [ClusterSnapshot(of: cluster, named: "a")])
                 }

@@ -90,6 +90,17 @@ extension Client {
         public var abandoned = 0
         /// The number of serial numbers in use on all links, by requests in flight and by abandoned requests.
         public var heldSerials = 0
+        /// The number of requests that count against `options.requests.maximumInFlight`: those on a link, and the
+        /// abandoned ones.
+        public var inFlight: Int {
+            max(0, pending.subtractingReportingOverflow(waiting.total).partialValue).addingClamped(abandoned)
+        }
+        /// The limits of these values.
+        public var limits = Limits()
+        /// The queues in which events wait for their receivers, by the name of the type of the observer. `ClientLogging`
+        /// stands for the log, and `recorder` for the dumps of a flight recorder. Observers of one type share an element,
+        /// and those that the event loop calls have none.
+        public var eventQueues: [String: EventQueueMetrics] = [:]
 
         // MARK: Received frames
 
@@ -110,7 +121,10 @@ extension Client {
         public var pushesDelivered = 0
         /// The number of pushes that streams dropped because their buffer was full. A push that several streams dropped
         /// counts several times.
-        public var pushesDropped = 0
+        public var pushesDropped: Int { pushesDroppedByStream.values.reduce(0) { $0.addingClamped($1) } }
+        /// The same number, by what the streams receive: `all`, `type 0x1f`, `where` (selected by a closure) and `key`. At
+        /// most 65 names: once 64 have been counted, `others` stands for every further one.
+        public var pushesDroppedByStream: [String: Int] = [:]
         /// The number of received frames of a kind that a client does not handle: requests and cancellations.
         public var unexpectedFrames = 0
 
@@ -154,13 +168,15 @@ extension Client {
             waitingBytes.addClamped(other.waitingBytes)
             abandoned.addClamped(other.abandoned)
             heldSerials.addClamped(other.heldSerials)
+            limits.merge(other.limits)
+            for (name, queue) in other.eventQueues { eventQueues[name, default: EventQueueMetrics()].merge(queue) }
             parts.addClamped(other.parts)
             lateResponses.addClamped(other.lateResponses)
             unknownResponses.addClamped(other.unknownResponses)
             undecodableResponses.addClamped(other.undecodableResponses)
             pushes.addClamped(other.pushes)
             pushesDelivered.addClamped(other.pushesDelivered)
-            pushesDropped.addClamped(other.pushesDropped)
+            pushesDroppedByStream.addClamped(other.pushesDroppedByStream)
             unexpectedFrames.addClamped(other.unexpectedFrames)
             cache.merge(other.cache)
             connection.merge(other.connection)
@@ -169,7 +185,8 @@ extension Client {
         /// Removes the current values, for the metrics of a client that is closed. Counts and durations remain.
         mutating func removeCurrentValues() {
             (pending, waiting, waitingBytes) = (0, Waiting(), 0)
-            (abandoned, heldSerials) = (0, 0)
+            (abandoned, heldSerials, limits) = (0, 0, Limits())
+            for name in eventQueues.keys { eventQueues[name]?.removeCurrentValues() }
             (cache.count, cache.byteCount) = (0, 0)
             connection.removeCurrentValues()
         }
@@ -213,6 +230,53 @@ extension Client {
             public var successes: LatencyHistogram {
                 failures.values.reduce(into: all) { $0.remove($1) }
             }
+        }
+
+        /// The limits that current values are compared with. Those of several clients are added.
+        ///
+        /// Alert on the share: `Double(metrics.heldSerials) / Double(metrics.limits.serials)`.
+        public struct Limits: Sendable, Hashable {
+            /// The number of serial numbers of all links together, for ``Client/Metrics-swift.struct/heldSerials``. 0 without a
+            /// link, and if responses are matched in order.
+            public var serials = 0
+            /// `options.requests.maximumInFlight`, for ``Client/Metrics-swift.struct/inFlight``.
+            public var inFlight = 0
+            /// `options.requests.maximumWaiting`, for the sum of ``Client/Metrics-swift.struct/waiting``.
+            public var waiting = 0
+            /// `options.requests.maximumWaitingBytes`, for ``Client/Metrics-swift.struct/waitingBytes``.
+            public var waitingBytes = 0
+            /// `options.outbound.highWatermark`, for ``Connection/Metrics-swift.struct/bytesToWrite``.
+            public var bytesToWrite = 0
+
+            init() {}
+
+            fileprivate mutating func merge(_ other: Limits) {
+                serials.addClamped(other.serials)
+                inFlight.addClamped(other.inFlight)
+                waiting.addClamped(other.waiting)
+                waitingBytes.addClamped(other.waitingBytes)
+                bytesToWrite.addClamped(other.bytesToWrite)
+            }
+        }
+
+        /// A queue between the client and a receiver of its events.
+        public struct EventQueueMetrics: Sendable, Hashable {
+            /// The number of events or log records that wait. An event that names several requests counts as many.
+            public var waiting = 0
+            /// How many the queue takes (``EventDelivery/queued(capacity:)``).
+            public var capacity = 0
+            /// The number of events and log records that were not received, because the queue was full.
+            public var missed = 0
+
+            init() {}
+
+            mutating func merge(_ other: EventQueueMetrics) {
+                waiting.addClamped(other.waiting)
+                capacity.addClamped(other.capacity)
+                missed.addClamped(other.missed)
+            }
+
+            fileprivate mutating func removeCurrentValues() { (waiting, capacity) = (0, 0) }
         }
 
         /// Numbers of requests that are on no link.

@@ -81,9 +81,9 @@ extension Dispatcher {
 
     /// Hands pushes to the streams.
     private mutating func take(_ pushes: [Frame], isSurplus: Bool) {
-        let dropped = streams.channels.droppedCount
         if streams.channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
-        ledger.pushes(pushes.count, dropped: streams.channels.droppedCount - dropped)
+        ledger.pushes(pushes.count)
+        for (stream, count) in streams.channels.takeDropped() { ledger.dropped(count, by: stream) }
     }
 
     /// Ends a request with its response. Not inlined, like `register`.

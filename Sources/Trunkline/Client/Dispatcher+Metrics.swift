@@ -13,7 +13,12 @@ extension Dispatcher {
         )
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = connection.inCallOfOwner { $0.metrics }
-        (metrics.abandoned, metrics.heldSerials) = connection.inCallOfOwner { $0.held }
+        (metrics.abandoned, metrics.heldSerials, metrics.limits.serials) = connection.inCallOfOwner { $0.held }
+        metrics.limits.inFlight = max(1, options.requests.maximumInFlight)
+        metrics.limits.waiting = max(0, options.requests.maximumWaiting)
+        metrics.limits.waitingBytes = max(0, options.requests.maximumWaitingBytes)
+        metrics.limits.bytesToWrite = max(1, options.outbound.highWatermark)
+        metrics.eventQueues = ledger.observation?.queueMetrics ?? [:]
         (metrics.failures, metrics.refusals) = (ledger.failures, ledger.refusals)
         metrics.durationsByEndpoint = ledger.callDurations.byEndpoint
         metrics.tryDurations = ledger.tryDurations.histogram
@@ -22,7 +27,7 @@ extension Dispatcher {
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.cache = responseCache.metrics
         metrics.pushesDelivered = streams.channels.deliveredCount
-        metrics.pushesDropped = streams.channels.droppedCount
+        metrics.pushesDroppedByStream = streams.channels.dropped
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)

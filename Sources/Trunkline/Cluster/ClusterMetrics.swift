@@ -26,6 +26,9 @@ extension Cluster {
         public var waiting = 0
         /// The number of second copies of hedged requests.
         public var hedges = 0
+        /// The queues in which events wait for the observers and the log: see
+        /// ``Client/Metrics-swift.struct/eventQueues``.
+        public var eventQueues: [String: Client.Metrics.EventQueueMetrics] = [:]
         /// The servers that the cluster uses now, in the order in which they were found. After `close()`, those that it
         /// used last.
         public var servers: [ServerMetrics] = []
@@ -114,6 +117,7 @@ extension Cluster {
             metrics.calls = max(0, placed + counts.unplaced - counts.repeats)
             (metrics.failures, metrics.retries) = (counts.failures, counts.retries)
             metrics.retriesRefused = counts.retriesRefused
+            metrics.eventQueues = voice.queueMetrics
             return metrics
         }
     }

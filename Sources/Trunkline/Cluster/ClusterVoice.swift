@@ -68,6 +68,17 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { $0.close(metrics, at: now) }
     }
 
+    /// The queues by the names of their receivers.
+    var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
+        var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
+        for observer in observers {
+            guard let queue = observer.queue else { continue }
+            metrics[observer.name, default: Client.Metrics.EventQueueMetrics()].merge(queue.metrics)
+        }
+        if let records { metrics["\(ClientLogging.self)"] = records.metrics }
+        return metrics
+    }
+
     /// What the observers and the log have not received yet.
     var queues: [any DeliveryQueue] { observers.compactMap(\.queue) + (records.map { [$0] } ?? []) }
 
@@ -80,7 +91,7 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
             if let next = rules.nextFlush, next <= now { rules.flush(at: now) }
             return (rules.takeRecords(), rules.nextFlush == before)
         }
-        if !lines.isEmpty { records.add(lines) }
+        if !lines.isEmpty { records.add(lines.dated(by: loop)) }
         if !isArmed { loop.schedule(LoopClosure { [weak self] in self?.arm() }) }
     }
 
@@ -97,6 +108,8 @@ final class SharedObserver: ClientObserver {
     private let observer: any ClientObserver
     let interests: ClientEvent.Kinds
     let delivery = EventDelivery.onEventLoop
+    /// The name of the type of the observer.
+    var name: String { "\(type(of: observer))" }
     /// `nil` if the observer is called on the event loops.
     let queue: EventQueue<ClientEvent>?
     private let turn = Lock<Void>(())

@@ -45,8 +45,9 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// Whether the failure is permanent, such as wrong credentials.
     ///
     /// If true, the client does not try the endpoint again until its failure is forgotten (`failover.halfLife`). When
-    /// every endpoint has a permanent failure, waiting callers receive `unavailable`, and the next request tries again
-    /// at the pace of `reconnecting.policy`. `reconnecting.retriesPermanentCauses` overrides this.
+    /// every endpoint has a permanent failure, waiting callers receive `unavailable`, and the next attempt begins
+    /// `reconnecting.refusalPause` (30 s) later at the earliest, whatever the number of requests.
+    /// `reconnecting.retriesPermanentCauses` tries again without a request, after the same pause.
     public var isPermanent: Bool
     /// The reason, as a human-readable text.
     public var reason: String

@@ -12,6 +12,13 @@ extension Connection {
         return [first.map { CertificateExpiry(.server, $0) }, ownCertificate].compactMap { $0 }
     }
 
+    /// The certificates of the latest link that is or was ready, and the one that this client presents now: a rotation may
+    /// have replaced it since.
+    var presentCertificates: [CertificateExpiry] {
+        guard let ownCertificate else { return memory.certificates }
+        return memory.certificates.filter { $0.owner == .server } + [ownCertificate]
+    }
+
     /// Tells when the certificates of a link that is ready expire.
     func noteCertificates(of link: Link) {
         memory.certificates = certificates(of: link)

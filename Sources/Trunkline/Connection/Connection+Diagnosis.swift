@@ -81,8 +81,8 @@ extension Connection {
         /// in a simulated network, and on systems other than Linux.
         public var tcp: TCPInformation? { present?.values.tcp }
 
-        /// The certificates of the latest TLS link that expire first: of those of the server, and that of this client.
-        /// Empty without TLS.
+        /// The certificates that expire first: of those of the server on the latest TLS link, and that of this client, as the
+        /// latest attempt has read it from its file. Empty without TLS.
         public var certificates: [CertificateExpiry] { present?.values.certificates ?? [] }
 
         /// How long the turns of the event loop took, without waiting.
@@ -175,7 +175,7 @@ extension Connection {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
             values.tcp = ready.transport.tcpInformation
         }
-        values.certificates = memory.certificates
+        values.certificates = presentCertificates
         metrics.add(values)
         return metrics
     }

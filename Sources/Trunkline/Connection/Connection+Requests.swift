@@ -418,13 +418,17 @@ extension Connection {
 
     // MARK: Counts
 
-    /// The number of abandoned requests and the number of serials in use, on all links that are not handshaking.
-    var held: (Int, Int) {
-        var (abandoned, serials) = (0, 0)
+    /// The number of abandoned requests, the number of serials in use, and that of all serials, of all links that are not
+    /// handshaking.
+    var held: (abandoned: Int, serials: Int, allSerials: Int) {
+        var (abandoned, serials, all) = (0, 0, 0)
         for link in links.all where !link.isInHandshake {
             abandoned += link.state.machine.requests.abandonedCount
-            if !isInOrder { serials += link.state.machine.requests.heldCount }
+            if !isInOrder {
+                serials += link.state.machine.requests.heldCount
+                all.addClamped(Int(clamping: link.state.machine.requests.span))
+            }
         }
-        return (abandoned, serials)
+        return (abandoned, serials, all)
     }
 }

@@ -83,7 +83,7 @@ struct AnswerLog: Sendable {
             let text =
                 "the server answered \(share)\(LogText.count(all, "request")) with an error\(rejected.span(now)):"
                 + " \(LogText.list(rejected.kinds))"
-            sheet.add(level, "requests.rejected", at: now, text, Self.fields(rejected, all))
+            sheet.addOfLink(level, "requests.rejected", at: now, text, Self.fields(rejected, all))
             rejected.wrote(at: now, responses: responses)
         }
         if unknown.isDue(at: now) || isLast && unknown.count > 0 {
@@ -93,7 +93,7 @@ struct AnswerLog: Sendable {
                 + " a wrong serial number"
             let all = max(responses - unknown.written.responses, 0) + unknown.count
             let level = Self.level(unknown.count, of: all)
-            sheet.add(level, "responses.unknown", at: now, text, Self.fields(unknown, all))
+            sheet.addOfLink(level, "responses.unknown", at: now, text, Self.fields(unknown, all))
             unknown.wrote(at: now, responses: responses)
         }
         if undecodable.isDue(at: now) || isLast && undecodable.count > 0 {
@@ -101,7 +101,7 @@ struct AnswerLog: Sendable {
                 "\(LogText.count(undecodable.count, "response")) could not be decoded by the caller\(undecodable.span(now)):"
                 + " \(LogText.list(undecodable.kinds)); the latest: \(undecodable.latest)"
             let all = max(responses - undecodable.written.responses, undecodable.count)
-            sheet.add(.warning, "responses.undecodable", at: now, text, Self.fields(undecodable, all))
+            sheet.addOfLink(.warning, "responses.undecodable", at: now, text, Self.fields(undecodable, all))
             undecodable.wrote(at: now, responses: responses)
         }
     }

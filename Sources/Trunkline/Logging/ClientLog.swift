@@ -70,6 +70,6 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
 
     private func deliver() {
         let records = rules.takeRecords()
-        if !records.isEmpty { queue.add(records) }
+        if !records.isEmpty { queue.add(records.dated(by: loop)) }
     }
 }

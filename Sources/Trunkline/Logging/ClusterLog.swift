@@ -230,7 +230,8 @@ extension LogRecord {
             event: event,
             message: message.contains(server) ? message : "\(message) [server \(server)]",
             fields: fields + [("server", .text(server))],
-            time: time
+            time: time,
+            timeSince1970: timeSince1970
         )
     }
 }

@@ -83,7 +83,7 @@ struct LimitLog: Sendable {
             guard var entry = entries[limit] else { continue }
             if isDue(limit, entry, at: now, isLast: isLast) {
                 let text = Self.text(limit, entry, load, at: now)
-                sheet.add(limit.level, "limit.reached", at: now, text, Self.fields(limit, entry, load, at: now))
+                sheet.addOfLink(limit.level, "limit.reached", at: now, text, Self.fields(limit, entry, load, at: now))
                 entry.total += entry.waited(at: now)
                 (entry.waited, entry.count, entry.writtenAt) = (.zero, 0, now)
                 if entry.reachedAt != nil { entry.reachedAt = now }
@@ -95,7 +95,7 @@ struct LimitLog: Sendable {
                 let text =
                     "requests no longer wait \(limit.reason); they waited for \(LogText.time(entry.total + entry.waited))"
                     + " in all"
-                sheet.add(.info, "limit.cleared", at: now, text, [("limit", .text(limit.rawValue))])
+                sheet.addOfLink(.info, "limit.cleared", at: now, text, [("limit", .text(limit.rawValue))])
                 (entry.waited, entry.total, entry.count, entry.writtenAt) = (.zero, .zero, 0, nil)
             }
             entries[limit] = entry

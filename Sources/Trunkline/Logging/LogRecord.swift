@@ -37,13 +37,19 @@ public struct LogRecord: Sendable {
     public let fields: [(name: String, value: ClientEvent.Value)]
     /// When the record was made, on the clock of the client's event loop: see ``ClientEvent/time``.
     public let time: Duration
+    /// When the record was made: the time since 1970-01-01 00:00 UTC. `nil` in a simulation, which has no calendar.
+    ///
+    /// With Foundation, `Date(timeIntervalSince1970: record.timeSince1970 / .seconds(1))`.
+    public internal(set) var timeSince1970: Duration?
 }
 
 extension LogRecord: CustomStringConvertible {
-    /// The level, the name of the client, the event and the message: `warning gateway link.lost: lost the link to …`.
+    /// The time (RFC 3339), the level, the name of the client, the event and the message:
+    /// `2026-11-27T05:31:07.402Z warning gateway link.lost: lost the link to …`. Without the time in a simulation.
     public var description: String {
-        ([level.rawValue] + (client.isEmpty ? [] : [client.escaped()]) + [event]).joined(separator: " ") + ": "
-            + message
+        let time = timeSince1970.map { [CalendarTime($0).text] } ?? []
+        return (time + [level.rawValue] + (client.isEmpty ? [] : [client.escaped()]) + [event]).joined(separator: " ")
+            + ": " + message
     }
 }
 
@@ -59,8 +65,22 @@ extension LogRecord: Sizable {
             message:
                 "\(LogText.count(count, "record is", "records are")) missing here: the log could not take them in time",
             fields: [("count", .integer(Int64(count)))],
-            time: latest?.time ?? .zero
+            time: latest?.time ?? .zero,
+            timeSince1970: latest?.timeSince1970
         )
+    }
+}
+
+extension [LogRecord] {
+    /// The records, with the time of the calendar.
+    func dated(by loop: any EventLoop) -> [LogRecord] {
+        guard let unixTime = loop.unixTime else { return self }
+        let begin = unixTime - .nanoseconds(loop.now.nanoseconds)
+        return map { record in
+            var record = record
+            record.timeSince1970 = record.timeSince1970 ?? begin + record.time
+            return record
+        }
     }
 }
 
@@ -71,6 +91,8 @@ struct LogSheet: Sendable {
     let level: LogRecord.Level
     let client: String
     private(set) var records: [LogRecord] = []
+    /// The endpoint that lines are about which name none; `nil` if it is not known.
+    var endpoint: Endpoint?
 
     init(_ level: LogRecord.Level, client: String) { (self.level, self.client) = (level, client) }
 
@@ -112,5 +134,18 @@ struct LogSheet: Sendable {
     /// Adds a record.
     mutating func add(_ record: LogRecord) { if record.level >= level { records.append(record) } }
 
+    /// Adds a record about the link in use. Its message ends with the endpoint, as those of errors do.
+    mutating func addOfLink(
+        _ level: LogRecord.Level,
+        _ event: String,
+        at now: Instant,
+        _ message: @autoclosure () -> String,
+        _ fields: @autoclosure () -> Fields = []
+    ) {
+        guard let endpoint else { return add(level, event, at: now, message(), fields()) }
+        add(level, event, at: now, "\(message()) [\(endpoint)]", fields() + [("endpoint", .text("\(endpoint)"))])
+    }
+
+    /// Removes and returns the records.
     mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }
 }

@@ -38,6 +38,7 @@ struct LogRules: Sendable {
         loop = LoopLog(every: logging.summaryInterval)
         certificates = CertificateLog(logging)
         createdAt = now
+        sheet.endpoint = endpoints.count == 1 ? endpoints.first : nil
         let list = Self.list(endpoints)
         sheet.add(.info, "client.created", at: now, "created for \(list)", [("endpoints", .text(list))])
     }
@@ -60,7 +61,9 @@ struct LogRules: Sendable {
         case .unknownResponse(let serial, let type, let session): answers.unknown(serial, type: type, session)
         case .responseUndecodable(let error): answers.undecodable(error)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
-        case .linkReady(let link): links.upcoming = link
+        case .linkReady(let link):
+            links.upcoming = link
+            sheet.endpoint = link.endpoint
         case .loopLate(let delay): loop.late(delay)
         case .certificateSeen(let endpoint, let certificate, let left):
             certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)
@@ -73,7 +76,7 @@ struct LogRules: Sendable {
             sheet.add(level, event.name, at: event.instant, text, event.fields)
         case .tlsFilesChanged:
             let text = "a certificate or key file of options.tls has changed: the next link is established with it"
-            sheet.add(.info, "tls.files_changed", at: event.instant, text)
+            sheet.addOfLink(.info, "tls.files_changed", at: event.instant, text)
         case .clientClosed(let metrics): close(metrics, at: event.instant)
         case .clientDeallocated(let pending): deallocate(pending: pending, at: event.instant)
         case .stateChanged(let state): links.changed(to: state, at: event.instant)
@@ -82,7 +85,7 @@ struct LogRules: Sendable {
         case .linkEnded(let report): links.ended(report, at: event.instant)
         case .limitReached(let limit): limits.reached(limit, at: event.instant)
         case .limitCleared(let limit): limits.cleared(limit, at: event.instant)
-        case .pushesDropped(let count): requests.droppedPushes(count)
+        case .pushesDropped(let count, let stream): requests.dropped(count, by: stream)
         case .endpointsChanged(let endpoints):
             let list = Self.list(endpoints)
             let message = "the list of endpoints is now \(list)"

@@ -10,7 +10,8 @@ struct RequestLog: Sendable {
     }
 
     private var counts = Counts()
-    private var dropped = 0
+    /// The pushes that were dropped since the latest line, by kind of stream.
+    private var dropped: [String: Int] = [:]
     private var failurePace: LogPace
     private var dropPace: LogPace
     /// When the latest line of each kind was written; `nil` before the first one.
@@ -34,7 +35,8 @@ struct RequestLog: Sendable {
         counts.latest = (nil, error)
     }
 
-    mutating func droppedPushes(_ count: Int) { dropped += count }
+    /// Notes that streams of one kind have dropped pushes.
+    mutating func dropped(_ count: Int, by stream: String) { dropped[stream, default: 0].addClamped(count) }
 
     // MARK: Writing
 
@@ -42,23 +44,33 @@ struct RequestLog: Sendable {
     var nextFlush: Instant? {
         var due: [Instant] = []
         if counts.latest != nil { due.append(failurePace.next) }
-        if dropped > 0 { due.append(dropPace.next) }
+        if !dropped.isEmpty { due.append(dropPace.next) }
         return due.min()
     }
 
     mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
         if let latest = counts.latest, failurePace.isDue(at: now) || isLast {
-            sheet.add(.warning, "requests.failed", at: now, failureText(latest, at: now), failureFields(latest.error))
+            let fields = failureFields(latest.error)
+            if latest.error.endpoint == nil {
+                sheet.addOfLink(.warning, "requests.failed", at: now, failureText(latest, at: now), fields)
+            } else {
+                // Its text names the endpoint.
+                sheet.add(.warning, "requests.failed", at: now, failureText(latest, at: now), fields)
+            }
             counts = Counts()
             failurePace.wrote(at: now)
             failuresWritten = now
         }
-        if dropped > 0, dropPace.isDue(at: now) || isLast {
+        if !dropped.isEmpty, dropPace.isDue(at: now) || isLast {
+            let count = dropped.values.reduce(0) { $0.addingClamped($1) }
             let text =
-                "\(LogText.count(dropped, "push was", "pushes were")) dropped\(Self.span(dropsWritten, now)): the buffer of"
-                + " a push stream was full, because its reader is slower than the pushes come"
-            sheet.add(.warning, "pushes.dropped", at: now, text, [("count", .integer(Int64(dropped)))])
-            dropped = 0
+                "\(LogText.count(count, "push was", "pushes were")) dropped\(Self.span(dropsWritten, now)): the buffer of"
+                + " a push stream was full, because its reader is slower than the pushes come; by what the stream"
+                + " receives: \(LogText.list(dropped))"
+            let streams = dropped.keys.sorted().joined(separator: ", ")
+            let fields: LogSheet.Fields = [("count", .integer(Int64(count))), ("streams", .text(streams))]
+            sheet.addOfLink(.warning, "pushes.dropped", at: now, text, fields)
+            dropped = [:]
             dropPace.wrote(at: now)
             dropsWritten = now
         }
@@ -94,7 +106,7 @@ struct RequestLog: Sendable {
             ("failed", .integer(Int64(counts.failed.values.reduce(0, +)))),
             ("refused", .integer(Int64(counts.refused.values.reduce(0, +)))),
             ("code", .text("\(latest.code)")), ("fate", .text("\(latest.fate)")),
-        ]
+        ] + (latest.endpoint.map { [("endpoint", .text("\($0)"))] } ?? [])
     }
 }
 

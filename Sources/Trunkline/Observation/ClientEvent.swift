@@ -176,8 +176,9 @@ public struct ClientEvent: Sendable {
         case limitReached(Limit)
         /// The limit is no longer reached.
         case limitCleared(Limit)
-        /// Pushes were dropped.
-        case pushesDropped(Int)
+        /// Pushes were dropped, because the buffer of a stream was full. The streams are named as in
+        /// ``Client/Metrics-swift.struct/pushesDroppedByStream``.
+        case pushesDropped(Int, stream: String)
         /// The list of endpoints changed.
         case endpointsChanged([Endpoint])
         /// Something happened to the servers of a cluster.
@@ -341,7 +342,7 @@ extension ClientEvent {
             ] + (reason.map { [("reason", .text($0))] } ?? [])
         case .linkEnded(let report): return report.fields
         case .limitReached(let limit), .limitCleared(let limit): return [("limit", .text(limit.rawValue))]
-        case .pushesDropped(let count): return [("count", number(count))]
+        case .pushesDropped(let count, let stream): return [("count", number(count)), ("stream", .text(stream))]
         case .endpointsChanged(let endpoints):
             return [("endpoints", .text(endpoints.map(\.description).joined(separator: " ")))]
         case .clusterChanged(let change): return change.fields

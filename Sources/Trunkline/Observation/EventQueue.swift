@@ -9,6 +9,8 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         var size = 0
         /// The size of the events that did not fit after those in `events`.
         var missed = 0
+        /// The size of all events that did not fit.
+        var missedInAll = 0
         var isDelivering = false
         /// To be called when everything is delivered.
         var completions: [@Sendable () -> Void] = []
@@ -28,6 +30,13 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
 
     /// Whether no event waits. The latest one may still be on its way to the receiver.
     package var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
+
+    package var metrics: Client.Metrics.EventQueueMetrics {
+        var metrics = Client.Metrics.EventQueueMetrics()
+        metrics.capacity = capacity
+        (metrics.waiting, metrics.missed) = state.withLock { ($0.size, $0.missedInAll) }
+        return metrics
+    }
 
     /// Adds events as far as there is room, and counts the others.
     package func add(_ events: [Event]) {
@@ -82,12 +91,20 @@ extension EventQueue.State {
     fileprivate mutating func add(_ event: Event, capacity: Int) {
         let fits = missed == 0 && (events.isEmpty || size + event.size <= capacity)
         if fits { events.append(event) }
-        if fits { size += event.size } else { missed += event.size }
+        if fits {
+            size += event.size
+        } else {
+            missed += event.size
+            missedInAll += event.size
+        }
     }
 }
 
 /// An `EventQueue` of any element.
 package protocol DeliveryQueue: Sendable {
+    /// What waits, and what was missed.
+    var metrics: Client.Metrics.EventQueueMetrics { get }
+
     /// Calls `completion` when everything that is in the queue now has been delivered: at once if no delivery is under
     /// way, otherwise in the task that delivers.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void)

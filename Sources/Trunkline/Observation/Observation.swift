@@ -19,6 +19,18 @@ final class Observation: @unchecked Sendable {
     private let audiences: [Audience]
     /// The queues of the observers, the log and the recorder.
     let queues: [any DeliveryQueue]
+    /// The queues by the names of their receivers.
+    var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
+        var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
+        func add(_ name: String, _ queue: (any DeliveryQueue)?) {
+            guard let queue else { return }
+            metrics[name, default: Client.Metrics.EventQueueMetrics()].merge(queue.metrics)
+        }
+        for audience in audiences { add("\(type(of: audience.observer))", audience.queue) }
+        add("\(ClientLogging.self)", log?.queue)
+        add("recorder", recorder?.deliveries)
+        return metrics
+    }
     /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
     private let queuesRequests: Bool
     /// Records every event except the most frequent ones; `nil` if there is no recorder.

@@ -360,11 +360,11 @@ struct RequestLedger {
         if observation?.wantsSteps == true, isFirst() { tell(.steps, .requestFirstPart(id: id)) }
     }
 
-    /// Pushes were received, and the buffers of streams have dropped some.
-    mutating func pushes(_ count: Int, dropped: Int) {
-        counters.pushes += count
-        if dropped > 0 { tell(.pushes, .pushesDropped(dropped)) }
-    }
+    /// Pushes were received.
+    mutating func pushes(_ count: Int) { counters.pushes += count }
+
+    /// Streams of one kind have dropped pushes.
+    mutating func dropped(_ count: Int, by stream: String) { tell(.pushes, .pushesDropped(count, stream: stream)) }
 }
 
 extension RequestFacts {

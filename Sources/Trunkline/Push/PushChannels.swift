@@ -10,12 +10,17 @@ struct PushChannels {
     private var fullNumbers: Set<UInt64> = []
     /// The number of malformed pushes without a known key that have not been reported to the channels with a key.
     private var malformedCount = 0
-    /// The number of pushes that streams have dropped because their buffer was full. A push that several streams have
-    /// dropped counts several times.
-    private(set) var droppedCount = 0
+    /// The pushes that streams have dropped because their buffer was full, by kind of stream. A push that several streams
+    /// have dropped counts several times.
+    private(set) var dropped: [String: Int] = [:]
+    /// Those of `dropped` that have not been reported.
+    private var unreported: [String: Int] = [:]
     /// The number of pushes that entered the buffer of a stream, including those that it has dropped later. It never
     /// decreases, because exporters report it as a counter.
     private(set) var deliveredCount = 0
+
+    /// Kinds of streams beyond this number are counted together, so that the memory is bounded.
+    private static let maximumKinds = 64
 
     /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
@@ -48,7 +53,11 @@ struct PushChannels {
         }
     }
 
-    mutating func removeAll() { self = PushChannels(droppedCount: droppedCount, deliveredCount: deliveredCount) }
+    mutating func removeAll() {
+        let (dropped, deliveredCount) = (dropped, deliveredCount)
+        self = PushChannels()
+        (self.dropped, self.deliveredCount) = (dropped, deliveredCount)
+    }
 
     /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
     /// before.
@@ -71,10 +80,22 @@ struct PushChannels {
 
     private mutating func offer(_ pushes: [Frame], _ isSurplus: Bool, to channel: PushChannel) -> Bool {
         let (isNewlyFull, taken, dropped) = channel.offer(pushes, isSurplus: isSurplus)
-        droppedCount += dropped
+        if dropped > 0 { note(dropped, channel.selection.name) }
         deliveredCount += taken
         if isNewlyFull, fullNumbers.insert(channel.number).inserted { full.append(channel) }
         return isNewlyFull
+    }
+
+    private mutating func note(_ count: Int, _ stream: String) {
+        let name = dropped[stream] != nil || dropped.count < Self.maximumKinds ? stream : "others"
+        dropped[name, default: 0] += count
+        unreported[name, default: 0] += count
+    }
+
+    /// Removes and returns what has been dropped since the last call, in a fixed order.
+    mutating func takeDropped() -> [(stream: String, count: Int)] {
+        if unreported.isEmpty { return [] }
+        return exchange(&unreported, with: [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// Notes malformed pushes in the channels with a key. Done once for a batch, because there may be very many of

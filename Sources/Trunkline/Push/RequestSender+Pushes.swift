@@ -95,6 +95,16 @@ public struct PushSelection: Sendable {
         case type(UInt32)
         case matching(@Sendable (PushMessage) -> Bool)
         case key(PushKey)
+
+        /// How streams with this rule are called in metrics and in the log. A key may be a secret, and there may be many.
+        var name: String {
+            switch self {
+            case .all: "all"
+            case .type(let type): "type 0x\(String(type, radix: 16))"
+            case .matching: "where"
+            case .key: "key"
+            }
+        }
     }
 
     let rule: Rule

@@ -449,7 +449,7 @@ import Testing
 
     @Test func droppedPushesAreSummarised() {
         var log = Log()
-        for _ in 0..<100 { log.add(.pushesDropped(5)) }
+        for _ in 0..<100 { log.add(.pushesDropped(5, stream: "all")) }
         log.pass(.seconds(30))
         #expect(log.takeAll().map { "\($0.fields[0].value)" } == ["5", "495"])
     }
@@ -480,7 +480,7 @@ import Testing
                 == "warning gateway limit.reached: requests have waited for 1 s because all serial numbers of the link are in"
                 + " use; 250 in flight, the oldest for 5 s; 6 abandoned (timed out or cancelled, and not answered yet); 90"
                 + " waiting; the link works, its latest frame came 3 ms ago: the server answers more slowly than requests"
-                + " are made"
+                + " are made [a:1]"
         )
         log.pass(.seconds(30), load: load)
         #expect(log.takeLines().first?.contains("have waited for 30 s of the last 30 s because") == true)
@@ -489,7 +489,7 @@ import Testing
         #expect(
             log.takeLines() == [
                 "info gateway limit.cleared: requests no longer wait because all serial numbers of the link are in use; they"
-                    + " waited for 32.3 s in all"
+                    + " waited for 32.3 s in all [a:1]"
             ]
         )
         #expect(log.rules.nextFlush == nil)

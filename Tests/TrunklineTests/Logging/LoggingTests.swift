@@ -134,7 +134,8 @@ struct LoggingTests {
             withExtendedLifetime(dropping) {}
         }
         #expect(log.record("requests.rejected")?.message.contains("with status 500") == true)
-        #expect(log.record("pushes.dropped")?.message.hasPrefix("15 pushes were dropped") == true)
+        let dropped = log.record("pushes.dropped")?.message
+        #expect(dropped?.hasPrefix("15 pushes were dropped") == true && dropped?.contains(": 15 all [db:7000]") == true)
     }
 
     /// Bodies, named fields, and the bodies of error responses and of malformed replies never reach the log.

@@ -19,7 +19,12 @@ struct MetricsMergeTests {
         (metrics.waiting.forLink, metrics.waiting.forTurn, metrics.waiting.forBackOff) = (1, 2, 3)
         (metrics.abandoned, metrics.heldSerials) = (11, 12)
         (metrics.parts, metrics.lateResponses, metrics.unknownResponses) = (13, 14, 15)
-        (metrics.pushes, metrics.pushesDelivered, metrics.pushesDropped) = (16, 17, 18)
+        (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (16, 17, ["all": 18])
+        (metrics.limits.serials, metrics.limits.inFlight, metrics.limits.waiting) = (27, 28, 29)
+        (metrics.limits.waitingBytes, metrics.limits.bytesToWrite) = (30, 31)
+        var queue = Client.Metrics.EventQueueMetrics()
+        (queue.waiting, queue.capacity, queue.missed) = (32, 33, 34)
+        metrics.eventQueues = ["Observer": queue]
         (metrics.unexpectedFrames, metrics.undecodableResponses) = (19, 26)
         (metrics.cache.hits, metrics.cache.misses, metrics.cache.shares) = (20, 21, 22)
         (metrics.cache.staleHits, metrics.cache.count, metrics.cache.byteCount) = (23, 24, 25)
@@ -215,8 +220,11 @@ struct MetricsMergeTests {
                 ".abandoned", ".cache.byteCount", ".cache.count", ".connection.present.values.bytesToWrite",
                 ".connection.present.values.certificates.0",
                 ".connection.present.values.link", ".connection.present.values.state",
-                ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp", ".heldSerials",
-                ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn", ".waitingBytes",
+                ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp",
+                ".eventQueues[Observer].capacity", ".eventQueues[Observer].waiting", ".heldSerials",
+                ".limits.bytesToWrite", ".limits.inFlight", ".limits.serials", ".limits.waiting",
+                ".limits.waitingBytes", ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn",
+                ".waitingBytes",
             ]
         )
         var total = closed

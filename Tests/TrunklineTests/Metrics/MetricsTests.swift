@@ -434,6 +434,28 @@ struct MetricsTests {
         }
     }
 
+    /// Beside what is held there is how much may be.
+    @Test func valuesThatHaveALimitHaveItBesideThem() throws {
+        let options = ClientOptions {
+            $0.requests.maximumInFlight = 2000
+            $0.requests.maximumWaiting = 0
+            $0.outbound.highWatermark = -1
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            #expect(await client.metrics.limits.serials == 0)
+            let calls = (0..<3).map { _ in client.start(Request(type: 0x410), timeout: .never) }
+            try await service.pass(.seconds(1))
+            calls[0].cancel()
+            try await service.pass(.seconds(1))
+            let metrics = await client.metrics
+            #expect(metrics.inFlight == 3 && metrics.abandoned == 1 && metrics.heldSerials == 3)
+            #expect(metrics.limits.inFlight == 2000 && metrics.limits.serials > 60_000)
+            #expect(metrics.limits.waiting == 0 && metrics.limits.waitingBytes == 256 << 20)
+            #expect(metrics.limits.bytesToWrite == 1)
+            for call in calls { call.cancel() }
+        }
+    }
+
     /// A large push may take the place of many that have been counted.
     @Test func theNumberOfDeliveredPushesNeverDecreases() throws {
         let handler: LoopbackServer.Handler = { request in

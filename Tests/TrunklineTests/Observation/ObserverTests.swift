@@ -154,9 +154,10 @@ struct ObserverTests {
             let dropping = client.pushes(buffering: PushBuffering(maximumCount: 5, overflow: .dropOldest))
             try await expectEcho("push", by: client)
             try await service.pass(.seconds(1))
-            #expect(await client.metrics.pushesDropped == 15)
+            let metrics = await client.metrics
+            #expect(metrics.pushesDropped == 15 && metrics.pushesDroppedByStream == ["all": 15])
             let dropped = collector.events.map { event -> Int in
-                if case .pushesDropped(let count) = event.content { count } else { 0 }
+                if case .pushesDropped(let count, _) = event.content { count } else { 0 }
             }
             #expect(dropped.reduce(0, +) == 15)
             await client.replaceEndpoints(["db:7000", "other:1"])
@@ -263,7 +264,7 @@ struct ObserverTests {
             ),
             (.limitReached(.serials), "limit.reached limit=serials"),
             (.limitCleared(.streamBuffer), "limit.cleared limit=streamBuffer"),
-            (.pushesDropped(7), "pushes.dropped count=7"),
+            (.pushesDropped(7, stream: "key"), "pushes.dropped count=7 stream=key"),
             (.endpointsChanged([]), "endpoints.changed endpoints=\"\""),
         ]
         for (content, line) in contents { #expect("\(ClientEvent(content, at: .distantPast))" == line) }
@@ -308,6 +309,10 @@ struct EventQueueTests {
             for number in 0..<200 { try await expectEcho("\(number)", by: client) }
             for _ in 0..<30_000 where slow.seen.withLock(\.calls) == 0 { await moment() }
             #expect(slow.seen.withLock(\.calls) == 1)
+            let queues = await client.metrics.eventQueues
+            let queue = try #require(queues["Slow"])
+            #expect(queue.capacity == 50 && (1...50).contains(queue.waiting) && queue.missed > 0)
+            #expect(queues["EventCollector"]?.missed == 0)
             slow.isReleased.withLock { $0 = true }
             for _ in 0..<30_000 where slow.seen.withLock({ $0.events + $0.missed }) < 400 { await moment() }
         }

@@ -70,7 +70,7 @@ package struct InFlightTable: Sendable {
     // MARK: Inserting
 
     /// The count of all numbers, or the greatest number if there is one more.
-    private var span: UInt64 {
+    var span: UInt64 {
         let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
         return isAll ? .max : span
     }

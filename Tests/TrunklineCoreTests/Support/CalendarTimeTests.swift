@@ -1,0 +1,21 @@
+import Testing
+
+@testable import Trunkline
+
+@Suite struct CalendarTimeTests {
+    @Test(arguments: [
+        (Duration.zero, "1970-01-01T00:00:00.000Z"), (.milliseconds(-1), "1969-12-31T23:59:59.999Z"),
+        (.nanoseconds(-1), "1969-12-31T23:59:59.999Z"), (.seconds(68_169_600), "1972-02-29T00:00:00.000Z"),
+        (.seconds(951_782_399), "2000-02-28T23:59:59.000Z"), (.seconds(951_868_800), "2000-03-01T00:00:00.000Z"),
+        (.seconds(4_107_542_400), "2100-03-01T00:00:00.000Z"),
+        (.milliseconds(1_795_757_467_402), "2026-11-27T05:31:07.402Z"),
+    ])
+    func aTimeIsADateOfTheCalendar(_ time: Duration, text: String) { #expect(CalendarTime(time).text == text) }
+
+    /// What does not fit is the first or the last time that does.
+    @Test func extremeTimesAreClamped() {
+        let extreme = Duration(secondsComponent: .max, attosecondsComponent: 0)
+        #expect(CalendarTime(extreme).text == "2262-04-11T23:47:16.854Z")
+        #expect(CalendarTime(.zero - extreme).text == "1677-09-21T00:12:43.145Z")
+    }
+}
