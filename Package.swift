@@ -132,6 +132,13 @@ let package = Package(
             path: "Tests/StoppedClient",
             swiftSettings: settings
         ),
+        // A service for the incidents of `.ci/incidents.py`.
+        .executableTarget(
+            name: "incident-service",
+            dependencies: ["Trunkline", "TrunklineTelemetry"],
+            path: "Tests/Incidents",
+            swiftSettings: settings
+        ),
         // Every option and argument of the public API with its extreme values.
         .testTarget(
             name: "TrunklineValueTests",

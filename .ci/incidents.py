@@ -1,0 +1,400 @@
+"""Puts a service through incidents, and checks that its log and its metrics name the cause at the first look.
+
+    python3 .ci/incidents.py              runs all incidents, at the same time
+    python3 .ci/incidents.py NAME …       runs these
+    python3 .ci/incidents.py --verbose …  prints the log of each service
+
+The service (`Tests/Incidents`) and its servers (`incident-server.py`) are processes. It needs a debug build, root, openssl and
+iproute2. Each incident asserts the line that names the cause, and the metric that shows it.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SERVICE = ROOT / ".build/debug/incident-service"
+SERVER = ROOT / ".ci/incident-server.py"
+
+
+class Incident:
+    """The processes of one incident, in a directory of its own. All are ended with it."""
+
+    def __init__(self, name, verbose):
+        self.name, self.verbose = name, verbose
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="incident-"))
+        self.processes, self.undo = [], []
+        self.service = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGCONT)
+                process.kill()
+                process.wait()
+        for command in reversed(self.undo):
+            subprocess.run(command, check=False)
+        if self.verbose or error[0]:
+            print(f"-- {self.name}: the log of the service\n{self.log()}", flush=True)
+        shutil.rmtree(self.directory)
+
+    def start(self, command, output, **options):
+        process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=open(self.directory / output, "a"), **options
+        )
+        self.processes.append(process)
+        return process
+
+    # Servers
+
+    def serve(self, *options, prefix=(), port=0):
+        """Starts a server, and returns its process and its port."""
+        output = f"server-{len(self.processes)}"
+        process = self.start([*prefix, sys.executable, SERVER, "--port", port, *options], output)
+        line = self.wait(lambda: re.search(r"^port (\d+)\n", self.read(output)), f"the port of {output}")
+        return process, int(line[1])
+
+    def stop(self, process):
+        process.kill()
+        process.wait()
+
+    # The service
+
+    def run(self, *options, prefix=(), **further):
+        """Starts the service, and waits until it has a link."""
+        command = [*prefix, SERVICE, "--metrics", self.directory / "metrics", *options]
+        self.service = self.start(command, "log", **further)
+
+    def end(self):
+        """Ends the service, so that it writes what it has only counted."""
+        self.service.stdin.close()
+        self.service.wait(timeout=45)
+
+    def read(self, name):
+        path = self.directory / name
+        return path.read_text() if path.exists() else ""
+
+    def log(self):
+        return self.read("log")
+
+    # Assertions
+
+    def wait(self, condition, what, seconds=45):
+        end = time.monotonic() + seconds
+        while True:
+            found = condition()
+            if found:
+                return found
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name}: {what}: not within {seconds} s")
+            time.sleep(0.1)
+
+    def line(self, pattern, seconds=45):
+        """Waits for a line of the log."""
+        return self.wait(lambda: re.search(f"^.*{pattern}.*$", self.log(), re.M), f"a line like {pattern}", seconds)[0]
+
+    def no_line(self, pattern):
+        found = re.search(f"^.*{pattern}.*$", self.log(), re.M)
+        if found:
+            raise AssertionError(f"{self.name}: there is a line like {pattern}: {found[0]}")
+
+    def metric(self, name, *labels, least=1, seconds=15):
+        """Waits until a metric with these labels has at least this value, and returns it."""
+
+        def value():
+            values = [
+                float(line.rsplit(" ", 1)[1])
+                for line in self.read("metrics").splitlines()
+                if re.match(rf"{name}[ {{]", line) and all(label in line for label in labels)
+            ]
+            return max(values, default=-1.0) >= least and [max(values)]
+
+        return self.wait(value, f"{name} {labels} of at least {least}", seconds)[0]
+
+
+def incident(function):
+    INCIDENTS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+INCIDENTS = {}
+
+
+@incident
+def half_open_by_stop(i):
+    """The server is stopped: its kernel still acknowledges."""
+    server, port = i.serve()
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line("client.ready")
+    os.kill(server.pid, signal.SIGSTOP)
+    i.line(r"warning incident link\.lost: .*halfOpen: .*the server hangs: its kernel has acknowledged every byte")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="halfOpen"')
+
+
+@incident
+def half_open_by_a_dead_path(i):
+    """The address of the server vanishes, and nothing says so."""
+    space, near, far = f"incident{os.getpid()}", f"in{os.getpid()}", f"if{os.getpid()}"
+    ip = lambda *words: subprocess.run(["ip", *words], check=True)
+    ip("netns", "add", space)
+    i.undo.append(["ip", "netns", "del", space])
+    ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
+    ip("addr", "add", "10.209.77.1/30", "dev", near)
+    ip("link", "set", near, "up")
+    ip("-n", space, "addr", "add", "10.209.77.2/30", "dev", far)
+    ip("-n", space, "link", "set", far, "up")
+    _, port = i.serve("--host", "10.209.77.2", prefix=["ip", "netns", "exec", space])
+    # The neighbor stays known, so that the packets are sent and lost.
+    ip("neigh", "replace", "10.209.77.2", "dev", near, "nud", "permanent", "lladdr", link_address(space, far))
+    i.run("--endpoint", f"10.209.77.2:{port}")
+    i.line("client.ready")
+    ip("-n", space, "addr", "del", "10.209.77.2/30", "dev", far)
+    i.line(r"warning incident link\.lost: .*halfOpen: .*the path .*(retransmi|not acknowledged|unacknowledged)")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="halfOpen"')
+
+
+def link_address(space, device):
+    text = subprocess.run(["ip", "-n", space, "link", "show", device], check=True, capture_output=True, text=True).stdout
+    return re.search(r"link/ether (\S+)", text)[1]
+
+
+@incident
+def exhausted_serials(i):
+    """The server takes longer for each answer than the callers wait, and the protocol has few serials."""
+    _, port = i.serve("--delay", 20)
+    i.run("--endpoint", f"127.0.0.1:{port}", "--few-serials", "--workers", 200)
+    i.metric("trunkline_serial_limit", least=64)
+    i.metric("trunkline_serial_held", least=64)
+    i.line(r"warning incident link\.draining: .*exhausted: .* hold serial numbers, of which the link has 64")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="exhausted"', seconds=40)
+    i.line(r"warning incident limit\.reached: .*because all serial numbers of the link are in use")
+
+
+@incident
+def server_certificate_expired(i):
+    """The server is restarted with a certificate that has expired."""
+    authority = Authority(i.directory)
+    good, expired = authority.identity("server"), authority.identity("expired", days=-2)
+    server, port = i.serve("--tls", *good)
+    i.run("--endpoint", f"tls://localhost:{port}", "--roots", authority.certificate)
+    i.line("client.ready")
+    left = i.metric("trunkline_tls_certificate_not_after_seconds", 'owner="server"') - time.time()
+    assert 20 * 86400 < left < 40 * 86400, left
+    i.stop(server)
+    i.serve("--tls", *expired, port=port)
+    i.line(r"error incident attempt\.failed: .*certificate.*expired")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="tls"')
+
+
+@incident
+def client_certificate_expired(i):
+    """A rotation installs a certificate of the client that has expired, and the server is restarted."""
+    authority = Authority(i.directory)
+    server_options = ["--tls", *authority.identity("server"), "--client-roots", authority.certificate]
+    certificate, key = authority.identity("worker", days=2)
+    expired = authority.identity("expired", days=-2)
+    server, port = i.serve(*server_options)
+    roots = ["--roots", authority.certificate]
+    i.run("--endpoint", f"tls://localhost:{port}", *roots, "--certificate", certificate, "--key", key)
+    i.line(r"error incident certificate\.expires: the certificate of this client \(/?CN ?= ?worker\) expires in")
+    i.metric("trunkline_tls_certificate_not_after_seconds", 'owner="client"')
+    for new, old in zip(expired, (certificate, key)):
+        os.replace(new, old)
+    i.stop(server)
+    i.serve(*server_options, port=port)
+    # The server closes without an alert, so the cause is not that of TLS.
+    i.line(r"error incident attempt\.failed: .*certificate of this client is not valid: CN=expired expired 2 days ago")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="closedByServer"')
+    expiry = lambda: i.metric("trunkline_tls_certificate_not_after_seconds", 'owner="client"')
+    i.wait(lambda: expiry() < time.time(), "a metric that shows the certificate that has expired")
+
+
+@incident
+def wrong_token(i):
+    """Fifty workers log in with a wrong token. The server must not be asked again and again."""
+    _, port = i.serve("--token", "right")
+    i.run("--endpoint", f"127.0.0.1:{port}", "--token", "wrong")
+    i.line(r"error incident attempt\.failed: .*handshakeRefused: .*the token is wrong")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="handshakeRefused"')
+    time.sleep(10)
+    logins = i.read("server-0").count("login")
+    assert logins <= 2, f"{logins} logins in 10 s"
+
+
+@incident
+def dead_first_address(i):
+    """The first address of a name does not answer, and the second one works."""
+    _, port = i.serve("--host", "127.0.77.2")
+    # A socket that accepts nothing, and whose queue is full.
+    dead = socket.socket()
+    dead.bind(("127.0.77.1", port))
+    dead.listen(0)
+    waiting = [socket.socket() for _ in range(4)]
+    for other in waiting:
+        other.setblocking(False)
+        other.connect_ex(("127.0.77.1", port))
+    hosts = i.directory / "hosts"
+    hosts.write_text("127.0.77.1 gateway.test\n127.0.77.2 gateway.test\n127.0.0.1 localhost\n")
+    script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    i.run("--endpoint", f"gateway.test:{port}", prefix=["unshare", "--mount", "sh", "-c", script, hosts])
+    i.line(r"client\.ready: ready on gateway\.test:\d+ \(127\.0\.77\.2:")
+    i.line(r"incident address\.failed: gateway\.test:\d+: the address 127\.0\.77\.1:\d+ cannot be reached")
+    i.metric("trunkline_address_failures_total", 'network_peer_address="127.0.77.1')
+    for other in [dead, *waiting]:
+        other.close()
+
+
+@incident
+def one_slow_server_of_two(i):
+    """One of the two servers of a cluster takes longer than the callers wait."""
+    _, slow = i.serve("--delay", 5)
+    _, good = i.serve()
+    endpoints = ["--endpoint", f"127.0.0.1:{slow}", "--endpoint", f"127.0.0.1:{good}"]
+    i.run(*endpoints, "--cluster", "--timeout", 1)
+    i.line(rf"warning incident server\.ejected: .*127\.0\.0\.1:{slow}")
+    i.no_line(rf"server\.ejected: .*127\.0\.0\.1:{good}")
+    labels = [f'server_port="{slow}"', 'trunkline_server_state="ejected"']
+    i.metric("trunkline_cluster_server_state", *labels)
+    i.metric("trunkline_request_errors_total", f'server_port="{slow}"', 'error_type="timedOut"')
+
+
+@incident
+def wrong_serials_now_and_then(i):
+    """The server answers some requests twice, the second time with a wrong serial."""
+    _, port = i.serve("--wrong-every", 20)
+    i.run("--endpoint", f"127.0.0.1:{port}", "--pause", 0.02)
+    time.sleep(3)
+    i.metric("trunkline_response_unmatched_total", 'trunkline_reason="unknown"')
+    i.line(r"info incident responses\.unknown: .*serial \d+ on session 1.*wrong serial number \[127\.0\.0\.1:")
+    i.end()
+    i.line(r"warning incident responses\.unknown: \d[\d,]* responses came in .* that no request was waiting for")
+
+
+@incident
+def slow_reader_of_pushes(i):
+    """The service reads pushes more slowly than they come."""
+    _, port = i.serve("--pushes", 2000)
+    i.run("--endpoint", f"127.0.0.1:{port}", "--reads-slowly")
+    i.line(r"warning incident pushes\.dropped: .*its reader is slower than the pushes come.*type 0x1.*\[127\.0\.0\.1:")
+    i.metric("trunkline_push_dropped_total", 'trunkline_push_stream="type 0x1"')
+
+
+@incident
+def stopped_client(i):
+    """The service is stopped for longer than the server may be silent."""
+    _, port = i.serve()
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line("client.ready")
+    os.kill(i.service.pid, signal.SIGSTOP)
+    time.sleep(15)
+    os.kill(i.service.pid, signal.SIGCONT)
+    i.line(r"warning incident loop\.late: this process did not run for 1\d(\.\d+)? s")
+    i.metric("trunkline_delay_duration_seconds_count", 'trunkline_delay_type="late"')
+    i.end()
+    i.no_line(r"link\.lost")
+
+
+@incident
+def starved_client(i):
+    """Another process takes the processor of the service."""
+    processor = str(min(os.sched_getaffinity(0)))
+    _, port = i.serve()
+    i.run("--endpoint", f"127.0.0.1:{port}", prefix=["taskset", "-c", processor])
+    i.line("client.ready")
+    loop = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"
+    # Before everything else on its processor.
+    i.start(["taskset", "-c", processor, "chrt", "--fifo", "50", sys.executable, "-c", loop], "hog").wait()
+    i.line(r"warning incident loop\.late: .*no processor was free")
+    i.metric("trunkline_delay_duration_seconds_count", 'trunkline_delay_type="late"')
+    i.no_line(r"link\.lost")
+
+
+@incident
+def outage_of_a_minute(i):
+    """The server is down for 60 s, under load. Few lines say so, and the last one says that it is over."""
+    server, port = i.serve()
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line("client.ready")
+    before = len(i.log().splitlines())
+    i.stop(server)
+    time.sleep(60)
+    i.serve(port=port)
+    i.line(r"info incident link\.ready: ready again .*there was no link for (1 min|6\d|[67]\d(\.\d)?) ?s?")
+    time.sleep(2)
+    lines = i.log().splitlines()[before:]
+    assert len(lines) < 12, f"{len(lines)} lines"
+    assert any("link.lost" in line and "closedByServer" in line or "reset" in line for line in lines)
+
+
+class Authority:
+    """Makes certificates."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.certificate, self.key = directory / "root.pem", directory / "root.key"
+        self.openssl("req", "-x509", *self.new_key(self.key), "-out", self.certificate, "-days", 30, "-subj", "/CN=root")
+
+    def new_key(self, path):
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path]
+
+    def identity(self, name, days=30):
+        """Returns the files of a certificate for localhost, and of its key."""
+        certificate, key, request = (self.directory / f"{name}.{end}" for end in ("pem", "key", "csr"))
+        self.openssl("req", *self.new_key(key), "-out", request, "-subj", f"/CN={name}")
+        # The command `ca` is the one that takes dates, also those of the past.
+        settings = self.directory / "ca.conf"
+        settings.write_text(
+            f"[ca]\ndefault_ca = d\n[d]\ndatabase = {self.directory}/index\nnew_certs_dir = {self.directory}\n"
+            "rand_serial = yes\ndefault_md = sha256\npolicy = p\nunique_subject = no\nx509_extensions = e\n"
+            "[p]\ncommonName = supplied\n[e]\nsubjectAltName = DNS:localhost, IP:127.0.0.1\n"
+        )
+        (self.directory / "index").touch()
+        day = lambda days: time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + 86_400 * days))
+        self.openssl(
+            "ca", "-batch", "-config", settings, "-in", request, "-cert", self.certificate, "-keyfile", self.key,
+            "-out", certificate, "-notext", "-startdate", day(-10), "-enddate", day(days),
+        )  # fmt: skip
+        return certificate, key
+
+    def openssl(self, *words):
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+def main(arguments):
+    verbose = "--verbose" in arguments
+    names = [argument for argument in arguments if argument != "--verbose"] or list(INCIDENTS)
+    failures = []
+
+    def run(name):
+        begin = time.monotonic()
+        try:
+            with Incident(name, verbose) as one:
+                INCIDENTS[name](one)
+            print(f"{name}: named, after {time.monotonic() - begin:.0f} s", flush=True)
+        except Exception:
+            failures.append(f"{name}\n{traceback.format_exc()}")
+
+    threads = [threading.Thread(target=run, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        sys.exit("\n".join(failures))
+    print(f"{len(names)} incidents, each named by a line and shown by a metric")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
