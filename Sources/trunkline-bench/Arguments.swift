@@ -30,7 +30,7 @@ struct Arguments {
 
     static let usage = """
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
-                               | --cluster | --paths]
+                               | --cluster | --observation | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--clients N] [--pinned] [--observed] [--recorded]
                               [--clustered]
@@ -64,6 +64,7 @@ struct Arguments {
           --large            the latency of small requests while 64 MiB travel on the same connection, about 150 s
           --idle             processor time and memory of 10,000 idle connections, about 100 s
           --cluster          a cluster of 1, 4 and 16 servers by policy, beside a client, about 2 min
+          --observation      what observers, the log and the flight recorder cost, about 4 min
           --paths            code paths without a socket, about 15 s
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
@@ -146,7 +147,7 @@ struct Arguments {
                     measured: .requests(count)
                 )
                 run.clients = clients
-                run.isObserved = isObserved
+                run.observer = isObserved ? CountingObserver() : nil
                 run.isRecorded = isRecorded
                 run.isClustered = isClustered
                 command = .drive(run)
@@ -180,6 +181,8 @@ enum Report: String, CaseIterable {
     case idle
     /// A cluster of several servers.
     case cluster
+    /// Observers, the log and the flight recorder.
+    case observation
     /// Code paths without a socket.
     case paths
 
@@ -201,6 +204,7 @@ enum Report: String, CaseIterable {
         case .large: try await LargeBodyBench(isQuick: isQuick).run()
         case .idle: try await IdleBench(isQuick: isQuick).run()
         case .cluster: try await ClusterBench(isQuick: isQuick).run()
+        case .observation: try await ObservationBench(isQuick: isQuick).run()
         case .paths: try PathsBench(isQuick: isQuick).run()
         }
     }

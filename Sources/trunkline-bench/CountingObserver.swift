@@ -1,12 +1,17 @@
 import Synchronization
 import Trunkline
 
-/// Counts every event, on the event loop.
+/// Counts events, usually on the event loop.
 final class CountingObserver: ClientObserver {
-    let delivery = EventDelivery.onEventLoop
+    let interests: ClientEvent.Kinds
+    let delivery: EventDelivery
     private let accepted = Atomic<Int>(0)
     private let answered = Atomic<Int>(0)
     private let others = Atomic<Int>(0)
+
+    init(_ interests: ClientEvent.Kinds = .all, delivery: EventDelivery = .onEventLoop) {
+        (self.interests, self.delivery) = (interests, delivery)
+    }
 
     func observe(_ events: [ClientEvent]) {
         for event in events {

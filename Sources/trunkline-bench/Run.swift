@@ -70,10 +70,14 @@ struct Run {
     var measured: Quota
     /// The root certificate of the server; `nil` for plaintext.
     var root: PEM?
-    /// Whether an observer counts all events of the client.
-    var isObserved = false
+    /// Counts events of the client.
+    var observer: CountingObserver?
     /// Whether the client has a flight recorder.
     var isRecorded = false
+    /// Whether the recorder keeps bodies.
+    var recordsBodies = false
+    /// Whether the client writes a log, to nowhere.
+    var isLogged = false
     /// Whether the load goes through a cluster of this one server.
     var isClustered = false
 
