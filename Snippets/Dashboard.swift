@@ -1,6 +1,7 @@
 // A live view of a client under load: the state of its links, rates, percentiles, what its requests wait for, failures,
 // the slowest requests and its events. Keys switch faults of the server. If the output is not a terminal, a script of
-// faults runs instead, and the program ends by itself.
+// faults runs instead, and the program ends by itself. It is laid out for 80 columns and 24 rows; larger terminals show
+// more events.
 
 import Foundation
 import Synchronization
@@ -34,6 +35,9 @@ final class Faults: Sendable {
     }
 }
 
+/// The number of serials of a link, and so of requests that it can carry at a time.
+let serialsOfLink = 400
+
 /// Responses have a status, so that the server can answer with an error.
 let layout = FrameLayout {
     Field.type(UInt32.self)
@@ -46,7 +50,7 @@ let layout = FrameLayout {
     $0.ping = 0x1
     $0.push = .types(0x2...0x400)
     $0.cancel = 0x401
-    $0.serials = 1...400
+    $0.serials = 1...UInt64(serialsOfLink)
 }
 
 /// What the keys stand for.
@@ -106,12 +110,19 @@ func load(_ client: Client, _ server: LoopbackServer, _ faults: Faults) async {
 
 /// Observes the client: keeps its latest events, and the links that are open.
 final class Board: ClientObserver {
-    let interests: ClientEvent.Kinds = [.links, .limits, .pushes]
+    let interests: ClientEvent.Kinds = [.links, .limits]
+    /// Events of one kind that came in quick succession: the latest one, and how many there were.
+    struct Line {
+        var time: Duration
+        var text: String
+        var count = 1
+    }
     struct Content {
-        var lines: [(time: Duration, text: String)] = []
+        var lines: [Line] = []
         var links: [SessionID: (state: String, since: Duration)] = [:]
         var state = ConnectionState.idle
-        var dropped = 0
+        /// Whether the client has waited, and no link was ready since.
+        var isRetrying = false
     }
     private let content = Mutex(Content())
     private let start = ContinuousClock.now
@@ -120,9 +131,17 @@ final class Board: ClientObserver {
     var all: Content { content.withLock { $0 } }
 
     func note(_ text: String) {
-        let line = (now, text)
-        if !Terminal.isInteractive { print("\(fixed(line.0.seconds, 2)) s  \(text)") }
+        let line = Line(time: now, text: text)
+        if !Terminal.isInteractive { print("\(fixed(line.time.seconds, 2)) s  \(text)") }
         content.withLock { content in
+            var line = line
+            // Kinds also take turns: a limit is reached and cleared. The very last line may be older.
+            let last = content.lines.count - 1
+            let same = content.lines.indices.suffix(3).last { index in
+                let other = content.lines[index]
+                return (index == last || line.time - other.time < .seconds(1)) && kind(other.text) == kind(text)
+            }
+            if let same { line.count += content.lines.remove(at: same).count }
             content.lines.append(line)
             if content.lines.count > 500 { content.lines.removeFirst(250) }
         }
@@ -130,14 +149,13 @@ final class Board: ClientObserver {
 
     func observe(_ events: [ClientEvent]) {
         for event in events {
-            let wasWaiting = if case .waiting = all.state { true } else { false }
+            let wasRetrying = all.isRetrying
             take(event)
-            // Each attempt changes the state several times: the interesting ones are enough.
+            // Each attempt changes the state several times: its failure is enough.
             switch event.content {
-            case .stateChanged(.connecting), .pushesDropped: break
-            case .stateChanged(.waiting) where wasWaiting: break
-            // There is only one server: its address takes too much room.
-            default: note("\(event)".split(separator: " ").filter { !$0.hasPrefix("endpoint=") }.joined(separator: " "))
+            case .stateChanged(.connecting), .attemptPlanned: break
+            case .stateChanged(.waiting) where wasRetrying: break
+            default: note(brief("\(event)"))
             }
         }
     }
@@ -150,15 +168,68 @@ final class Board: ClientObserver {
             switch event.content {
             case .stateChanged(let state):
                 content.state = state
-                if case .ready(_, let session) = state { content.links[session] = ("ready", now) }
+                switch state {
+                case .ready(_, let session):
+                    content.links[session] = ("ready", now)
+                    content.isRetrying = false
+                case .waiting: content.isRetrying = true
+                default: break
+                }
             case .linkDraining(_, let session, let cause, _):
                 content.links[session]?.state = "draining (\(cause.rawValue))"
             case .linkEnded(let report): content.links[report.session] = nil
-            case .pushesDropped(let count, _): content.dropped += count
             default: break
             }
         }
     }
+
+    /// The text of an event without the address, which is always that of the only server, and without the values that
+    /// say that nothing special happened.
+    private func brief(_ event: String) -> String {
+        let usual: Set<Substring> = ["lifetime=0.0", "requests_lost=0", "bytes_unsent=0", "network_change=false"]
+        let words = event.split(separator: " ").filter { word in
+            !usual.contains(word) && !word.hasPrefix("endpoint=") && !word.hasPrefix("address=")
+        }
+        return words.joined(separator: " ")
+    }
+}
+
+// MARK: - Text
+
+/// Texts of the same kind differ only in their numbers and units.
+func kind(_ text: String) -> String {
+    let words = text.split(separator: " ").filter { word in
+        let isUnit = ["s", "ms", "µs"].contains(word.trimmingCharacters(in: .punctuationCharacters))
+        return !isUnit && !word.contains(where: \.isNumber)
+    }
+    return words.joined(separator: " ")
+}
+
+/// One line for each kind of timeline: the slowest, and how many there are.
+func merged(_ timelines: [Timeline]) -> [String] {
+    var groups: [(kind: String, slowest: String, count: Int)] = []
+    for text in timelines.map(\.description) {
+        if let group = groups.firstIndex(where: { $0.kind == kind(text) }) {
+            groups[group].count += 1
+        } else {
+            groups.append((kind(text), text, 1))
+        }
+    }
+    return groups.map { $0.count == 1 ? $0.slowest : "\($0.count) alike, the slowest \($0.slowest)" }
+}
+
+/// Breaks a text between its parts, into lines of at most `width` characters. Ends with "…" what does not fit.
+func wrapped(_ text: String, at separator: String, width: Int, limit: Int) -> [String] {
+    var lines: [String] = []
+    for part in text.components(separatedBy: separator) {
+        if let last = lines.last, last.count + separator.count + part.count <= width {
+            lines[lines.count - 1] = last + separator + part
+        } else {
+            lines.append(part)
+        }
+    }
+    if lines.count > limit { lines = lines.prefix(limit - 1) + [lines[limit - 1] + " …"] }
+    return lines.map { $0.count <= width ? $0 : $0.prefix(max(0, width - 1)) + "…" }
 }
 
 // MARK: - Numbers
@@ -169,20 +240,37 @@ extension Duration {
 
 func fixed(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 
+/// A number that is not negative, in at most six characters: `9999`, `12.3 k`, `6.26 M`.
+func short(_ number: Double) -> String {
+    // A number that would be rounded to 1000 gets the larger unit.
+    let units = [(1e9, " G"), (1e6, " M"), (1e3, " k")]
+    guard number >= 9999.5, let (size, unit) = units.first(where: { number >= $0.0 * 0.9995 }) else {
+        return fixed(number, 0)
+    }
+    let value = number / size
+    return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + unit
+}
+
+func short(_ number: Int) -> String { short(Double(number)) }
+
 /// A snapshot of the metrics, as text.
 struct Sample {
     let metrics: Client.Metrics
     let time: Duration
 
-    /// How much the counts grew in a second, since `earlier`.
+    /// How much a count grew in a second, since `earlier`.
+    private func rate(_ path: KeyPath<Client.Metrics, Int>, since earlier: Sample?) -> String {
+        guard let earlier, time > earlier.time else { return "0" }
+        let growth = metrics[keyPath: path] - earlier.metrics[keyPath: path]
+        return short(Double(growth) / (time - earlier.time).seconds)
+    }
     func rates(since earlier: Sample?) -> String {
-        func rate(_ path: KeyPath<Client.Metrics, Int>) -> String {
-            guard let earlier, time > earlier.time else { return "0" }
-            let growth = metrics[keyPath: path] - earlier.metrics[keyPath: path]
-            return fixed(Double(growth) / (time - earlier.time).seconds, 0)
-        }
-        return "answers/s \(rate(\.responses))  failures/s \(rate(\.failed))  pushes/s \(rate(\.pushes))"
-            + "  bytes/s out \(rate(\.connection.bytesSent)) in \(rate(\.connection.bytesReceived))"
+        "answers/s \(rate(\.responses, since: earlier))  failures/s \(rate(\.failed, since: earlier))"
+            + "  pushes/s \(rate(\.pushes, since: earlier))"
+    }
+    func byteRates(since earlier: Sample?) -> String {
+        "sent/s \(rate(\.connection.bytesSent, since: earlier))"
+            + "  received/s \(rate(\.connection.bytesReceived, since: earlier))"
     }
     /// The percentiles of the calls that ended since `earlier`.
     func percentiles(since earlier: Sample?) -> String {
@@ -198,8 +286,16 @@ struct Sample {
     }
     var places: String {
         let waiting = metrics.waiting
-        return "on a link \(metrics.pending - waiting.total)  waiting for link \(waiting.forLink)"
-            + " turn \(waiting.forTurn) back-off \(waiting.forBackOff)  abandoned \(metrics.abandoned)"
+        return "on links \(short(metrics.pending - waiting.total))  waiting: link \(short(waiting.forLink)),"
+            + " turn \(short(waiting.forTurn)), back-off \(short(waiting.forBackOff))"
+            + "  abandoned \(short(metrics.abandoned))"
+    }
+    /// The serials in use, of those of all links: a link that drains has its own.
+    func serials(links: Int) -> String {
+        // The events come a little later than the metrics, so a link may not be counted yet that has serials in use.
+        let used = metrics.heldSerials
+        let links = max(links, (used + serialsOfLink - 1) / serialsOfLink)
+        return "\(used) of \(links * serialsOfLink) in use"
     }
     var failures: [String] {
         let counts = metrics.failures.sorted { ($1.value, "\($0.key)") < ($0.value, "\($1.key)") }
@@ -209,13 +305,17 @@ struct Sample {
 
 /// The samples of the last ten seconds.
 struct Samples {
+    typealias Texts = (rates: String, bytes: String, percentiles: String)
     private var samples: [Sample] = []
 
     /// Adds a sample. Returns its texts.
-    mutating func add(_ sample: Sample) -> (rates: String, percentiles: String) {
+    mutating func add(_ sample: Sample) -> Texts {
         samples.removeAll { sample.time - $0.time > .seconds(10) }
         defer { samples.append(sample) }
-        return (sample.rates(since: samples.last), sample.percentiles(since: samples.first))
+        let latest = samples.last
+        return (
+            sample.rates(since: latest), sample.byteRates(since: latest), sample.percentiles(since: samples.first)
+        )
     }
 }
 
@@ -226,6 +326,7 @@ enum Terminal {
     static let isInteractive = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
     /// Safe: written once before the handlers that read it are installed.
     nonisolated(unsafe) private static var saved = termios()
+    private static let isEntered = Atomic(false)
     /// Shows the cursor and leaves the alternate screen.
     private static let leave: StaticString = "\u{1b}[?25h\u{1b}[?1049l"
 
@@ -240,12 +341,15 @@ enum Terminal {
         }
         var raw = saved
         cfmakeraw(&raw)
+        isEntered.store(true, ordering: .sequentiallyConsistent)
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw)
         write("\u{1b}[?1049h\u{1b}[?25l")
     }
 
-    /// Calls only functions that a signal handler may call.
-    private static func restore() {
+    /// Calls only functions that a signal handler may call. Does nothing the second time: to leave the alternate screen
+    /// again would move the cursor back, over what was written since.
+    static func restore() {
+        guard isEntered.exchange(false, ordering: .sequentiallyConsistent) else { return }
         tcsetattr(STDIN_FILENO, TCSANOW, &saved)
         #if canImport(Glibc)
             _ = Glibc.write(STDOUT_FILENO, leave.utf8Start, leave.utf8CodeUnitCount)
@@ -277,13 +381,14 @@ enum Terminal {
 
 // MARK: - Views
 
-/// The lines of the screen, each with its title, except the last one.
+/// The lines of the screen, each with its title: at most `rows`.
 func screen(
     _ sample: Sample,
-    _ texts: (rates: String, percentiles: String),
+    _ texts: Samples.Texts,
     _ slowest: [Timeline],
     _ faults: Faults.State,
     _ board: Board,
+    columns: Int,
     rows: Int
 ) -> [(title: String, text: String)] {
     let content = board.all
@@ -292,53 +397,79 @@ func screen(
         (faults.isRefusing, "refusing"), (faults.isFlooding, "pushes"),
     ]
     let on = switched.filter(\.0).map(\.1).joined(separator: " ")
-    var lines = [
-        ("CLIENT", "\(content.state)"), ("LOAD", "\(faults.load) requests/s   faults: \(on.isEmpty ? "none" : on)"),
-    ]
+    var lines: [(title: String, text: String)] = []
+    func add(_ title: String, _ text: String, at separator: String = "  ", limit: Int = 2) {
+        // No line breaks between a number and its unit.
+        let text = text.replacing(/([0-9]) (s|ms|µs)\b/) { "\($0.1)\u{a0}\($0.2)" }
+        let texts = wrapped(text, at: separator, width: max(1, columns - titleWidth), limit: limit)
+        for (index, text) in texts.enumerated() { lines.append((index == 0 ? title : "", text)) }
+    }
+    add("CLIENT", "\(content.state)", at: " ")
+    add("LOAD", "\(faults.load) requests/s  faults: \(on.isEmpty ? "none" : on)")
     for (session, link) in content.links.sorted(by: { $0.key < $1.key }).suffix(3) {
-        lines.append(("LINK", "session \(session): \(link.state), for \(fixed((board.now - link.since).seconds, 0)) s"))
+        add("LINK", "session \(session): \(link.state), for \(fixed((board.now - link.since).seconds, 0)) s", at: " ")
     }
-    lines += [
-        ("RATES", texts.rates), ("LATENCY", texts.percentiles), ("REQUESTS", sample.places),
-        ("SERIALS", "\(sample.metrics.heldSerials) of 400 in use   pushes dropped: \(content.dropped)"),
-    ]
-    // Two to a line: both fit into 80 columns.
-    let failures = sample.failures
-    for start in stride(from: 0, to: min(6, failures.count), by: 2) {
-        lines.append(("FAILED", failures[start...].prefix(2).joined(separator: "   ")))
+    add("RATES", texts.rates)
+    add("BYTES", texts.bytes)
+    add("LATENCY", texts.percentiles)
+    add("REQUESTS", sample.places)
+    let serials = sample.serials(links: content.links.count)
+    add("SERIALS", "\(serials)  pushes dropped: \(sample.metrics.pushesDropped)")
+    add("FAILED", sample.failures.joined(separator: "   "), at: "   ", limit: 3)
+    for text in merged(slowest).prefix(rows > 30 ? 4 : 2) { add("SLOW", text, at: " ", limit: 3) }
+    // The latest events that there is room for. If not even one line is left, none.
+    let (head, room) = (lines, max(0, rows - lines.count))
+    var events: [(title: String, text: String)] = []
+    for event in content.lines.suffix(room).reversed() where events.count < room {
+        lines = []
+        let text = event.count == 1 ? event.text : "\(event.count) × \(event.text)"
+        // In the column of titles there is room for eleven days.
+        let seconds = event.time.seconds
+        add("+\(fixed(seconds, seconds < 1000 ? 1 : 0)) s", text, at: " ", limit: min(4, room - events.count))
+        events = lines + events
     }
-    for timeline in slowest.prefix(rows > 30 ? 6 : 3) { lines.append(("SLOW", "\(timeline)")) }
-    let room = max(1, rows - lines.count - 1)
-    for (time, text) in content.lines.suffix(room) { lines.append(("+\(fixed(time.seconds, 1)) s", text)) }
-    return lines + Array(repeating: ("", ""), count: max(0, rows - 1 - lines.count))
+    return Array((head + events).prefix(max(0, rows)))
 }
 
-/// Draws over the whole terminal. Each line ends where the terminal does.
+/// The width of the column of titles.
+let titleWidth = 10
+
+extension String {
+    var asTitle: String { padding(toLength: titleWidth, withPad: " ", startingAt: 0) }
+}
+
+/// Draws over the whole terminal, with the keys in the last row.
 func draw(_ lines: [(title: String, text: String)], columns: Int, rows: Int) {
-    let drawn = lines.prefix(rows - 1).map { title, text in
-        let title = title.padding(toLength: 10, withPad: " ", startingAt: 0)
-        return "\u{1b}[1m\(title)\u{1b}[m\(text.prefix(max(0, columns - 10)))\u{1b}[K\r\n"
-    }
+    let empty = Array(repeating: (title: "", text: ""), count: max(0, rows - 1 - lines.count))
+    let drawn = (lines + empty).map { "\u{1b}[1m\($0.title.asTitle)\u{1b}[m\($0.text)\u{1b}[K\r\n" }
     let help = " d drop  h half-open  s slow  r refuse  e errors  p pushes  + - load  q quit "
     Terminal.write("\u{1b}[H\(drawn.joined())\u{1b}[7m\(help.prefix(columns))\u{1b}[m\u{1b}[K")
 }
 
-/// Redraws the screen four times a second, until a key quits.
+/// Redraws the screen four times a second, until a key quits. Then leaves the last lines on the ordinary screen.
 func runInteractively(_ client: Client, _ server: LoopbackServer, _ faults: Faults, _ board: Board) async {
     Terminal.enter()
     let drawing = Task {
         var samples = Samples()
-        while !Task.isCancelled {
+        func lines(columns: Int, rows: Int) async -> [(title: String, text: String)] {
             let next = await Sample(metrics: client.metrics, time: board.now)
-            let (columns, rows) = Terminal.size
             let (texts, slowest) = (samples.add(next), await client.diagnostics.slowestRequests)
-            draw(screen(next, texts, slowest, faults.now, board, rows: rows), columns: columns, rows: rows)
+            return screen(next, texts, slowest, faults.now, board, columns: columns, rows: rows)
+        }
+        while !Task.isCancelled {
+            let (columns, rows) = Terminal.size
+            draw(await lines(columns: columns, rows: rows - 1), columns: columns, rows: rows)
             try? await Task.sleep(for: .milliseconds(250))
         }
+        // Two rows are for the line that ends the program, and for the prompt of the shell.
+        let (columns, rows) = Terminal.size
+        return await lines(columns: columns, rows: rows - 2)
     }
     for await key in Terminal.keys where await !press(key, faults, server, board) { break }
     drawing.cancel()
-    await drawing.value
+    let last = await drawing.value
+    Terminal.restore()
+    for (title, text) in last { print(title.asTitle + text) }
 }
 
 /// Presses keys at fixed times, and prints a line every half second.
@@ -351,12 +482,13 @@ func runScript(_ client: Client, _ server: LoopbackServer, _ faults: Faults, _ b
         for key in script[step] ?? "" { _ = await press(key, faults, server, board) }
         try? await Task.sleep(for: .milliseconds(500))
         let next = await Sample(metrics: client.metrics, time: board.now)
-        let (rates, percentiles) = samples.add(next)
-        print("\(fixed(next.time.seconds, 2)) s  \(rates)  \(next.places)  \(percentiles)")
+        let (rates, bytes, percentiles) = samples.add(next)
+        let texts = [rates, bytes, next.places, percentiles].joined(separator: "  ")
+        print("\(fixed(next.time.seconds, 2)) s  \(texts)")
     }
     let last = await Sample(metrics: client.metrics, time: board.now)
     print("failures: \(last.failures.joined(separator: ", "))")
-    for timeline in await client.diagnostics.slowestRequests.prefix(3) { print("slow: \(timeline)") }
+    for text in merged(await client.diagnostics.slowestRequests).prefix(3) { print("slow: \(text)") }
 }
 
 let faults = Faults()
