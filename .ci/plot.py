@@ -65,20 +65,26 @@ def table(data, column, levels, peers=PEERS, scale=1):
 
 
 def plot(data, column, title, colors, dark):
-    d = Diagram(760, 400, title, colors)
+    # Narrow enough for a telephone; two fit side by side on a wide screen.
+    width, left, right, top_edge, bottom_edge = 430, 46, 318, 44, 300
+    d = Diagram(width, 348, title, colors)
     rows = [(row[0], row[1], row[2 + COLUMNS.index(column)]) for row in data["rows"]]
     bottom, top = (f(math.log10(row[2]) for row in rows) for f in (min, max))
     bottom, top = math.floor(bottom), math.ceil(top)
-    x = lambda level: 70 + math.log2(level) / 16 * 500
-    y = lambda value: 350 - (math.log10(value) - bottom) / (top - bottom) * 300
-    d.text(70, 24, title, 14, anchor="start", weight="600")
+    x = lambda level: left + math.log2(level) / 16 * (right - left)
+    y = lambda value: bottom_edge - (math.log10(value) - bottom) / (top - bottom) * (bottom_edge - top_edge)
+    d.text(2, 22, title, 14, anchor="start", weight="600")
     for power in range(bottom, top + 1):
         at = round(y(10**power), 1)
-        d.parts.append(f'<path d="M70,{at} H570" stroke="{colors["group"]}" stroke-width="0.5"/>')
-        d.text(62, at + 4, number(10.0**power), 12, "faint", "end")
-    for level in sorted({row[1] for row in rows}):
-        d.text(round(x(level), 1), 370, f"{level:,}", 12, "faint")
-    d.text(320, 390, "requests in flight", 12, "faint")
+        d.parts.append(f'<path d="M{left},{at} H{right}" stroke="{colors["group"]}" stroke-width="0.5"/>')
+        d.text(left - 6, at + 4, number(10.0**power), 12, "faint", "end")
+    # From the right, without the names that would touch the one before.
+    free = width
+    for level in sorted({row[1] for row in rows}, reverse=True):
+        if x(level) + 22 <= free:
+            d.text(round(x(level), 1), bottom_edge + 20, f"{level:,}", 12, "faint")
+            free = x(level) - 22
+    d.text((left + right) / 2, bottom_edge + 40, "requests in flight", 12, "faint")
     ends = []
     for peer, (name, light, darker) in PEERS.items():
         points = [(round(x(row[1]), 1), round(y(row[2]), 1)) for row in rows if row[0] == peer]
@@ -86,15 +92,15 @@ def plot(data, column, title, colors, dark):
             continue
         color = darker if dark else light
         path = " L".join(f"{a},{b}" for a, b in points)
-        width = 2.5 if peer.startswith("trunkline") else 1.5
-        d.parts.append(f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="{width}"/>')
+        thickness = 2.5 if peer.startswith("trunkline") else 1.5
+        d.parts.append(f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="{thickness}"/>')
         d.parts += [f'<circle cx="{a}" cy="{b}" r="3" fill="{color}"/>' for a, b in points]
         ends.append((points[-1][1], name, color))
     last = 0
     for at, name, color in sorted(ends):
         last = max(at, last + 17)
-        d.parts.append(f'<circle cx="586" cy="{last}" r="4" fill="{color}"/>')
-        d.text(596, last + 4, name, 12, anchor="start")
+        d.parts.append(f'<circle cx="{right + 12}" cy="{last}" r="4" fill="{color}"/>')
+        d.text(right + 20, last + 4, name, 12, anchor="start")
     return d.svg()
 
 
