@@ -4,6 +4,7 @@
     python3 .ci/diagrams.py --update  writes them
 
 Each diagram has a file for light pages and one for dark pages (`states.svg`, `states~dark.svg`). DocC selects one.
+They are 960 pixels wide: by this width, `.ci/site/css/trunkline.css` finds them, to let them scroll on a narrow screen.
 """
 
 import pathlib
