@@ -238,7 +238,8 @@ private let secret = "s3cr3t-T0k3n"
     private static let harmless: Set<String> = [
         "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "CertificateExpiry", "CertificateExpiry.Owner",
         "Checksum", "Checksum.Scope", "Client.CacheMetrics",
-        "Client.Metrics", "Client.Metrics.CallDurations", "Client.Metrics.Failure", "Client.Metrics.Waiting",
+        "Client.Metrics", "Client.Metrics.CallDurations", "Client.Metrics.EventQueueMetrics", "Client.Metrics.Failure",
+        "Client.Metrics.Limits", "Client.Metrics.Waiting",
         "ClientCall.Form", "ClientError.Code", "ClientError.Fate", "ClientEvent.AcceptedRequest",
         "ClientEvent.AnsweredRequest", "ClientEvent.Kinds", "ClientEvent.Limit", "ClientEvent.ReadyLink",
         "ClientEvent.Value", "ClientEvent.Wait", "ClientLogging", "ClientOptions.Cache", "ClientOptions.Connecting",

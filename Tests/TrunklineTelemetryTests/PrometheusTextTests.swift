@@ -208,7 +208,7 @@ import TrunklineTelemetry
         cluster.metrics.servers = []
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
-        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 33)
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 32)
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.

@@ -90,10 +90,10 @@ struct SocketValueTests {
         ValueCase("withTimeout(_: Duration, clock: some Clock<Duration>)") {
             for timeout in Duration.extremes { _ = try? await withTimeout(timeout) {} }
         },
-        ValueCase("OTLPExporter.init(every: Duration)") {
+        ValueCase("OTLPExporter.init(every: Duration, shutdownTimeout: Duration)") {
             try await withServer { server in
                 for interval in Duration.extremes {
-                    let exporter = OTLPExporter(to: server.endpoint, every: interval) { [] }
+                    let exporter = OTLPExporter(to: server.endpoint, every: interval, shutdownTimeout: interval) { [] }
                     let run = Task { await exporter.run() }
                     try await Task.sleep(for: .milliseconds(5))
                     run.cancel()
