@@ -40,7 +40,8 @@ extension ClientOptions {
         ///
         /// If false, an endpoint with a permanent failure is not tried until the failure is forgotten (see
         /// ``ClientOptions/Failover-swift.struct/halfLife``). When all endpoints have one, waiting callers receive
-        /// `unavailable`, and the next request tries again at the pace of ``policy``.
+        /// `unavailable`, and the next request tries again at the pace of ``policy``, after a refused login not before
+        /// ``refusalPause`` is over.
         public var retriesPermanentCauses = false
         /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), unless the
         /// refusal names a time of its own. Default 30 s, plus up to a tenth; at least zero.

@@ -412,7 +412,8 @@ package final class SocketEventLoop: EventLoop {
         var end = began.advanced(by: .nanoseconds(Polling.limit))
         if let next = unsafe state.timers.next { end = min(end, next) }
         guard began < end else { return false }
-        unsafe state.waitBegan = began  // polling is waiting
+        // Polling is waiting, in which the process may be stopped.
+        unsafe (state.waitBegan, state.wakeBy) = (began, end)
         repeat {
             yieldProcessor()
             unsafe state.poller.wait(nanoseconds: 0, into: &state.ready)
@@ -422,6 +423,7 @@ package final class SocketEventLoop: EventLoop {
             }
         } while now < end
         unsafe state.polling.ends(hasPaid: false)
+        unsafe state.wakeBy = nil
         return false
     }
 

@@ -75,42 +75,48 @@ struct AnswerLog: Sendable {
 
     /// - Parameter responses: The number of responses to requests since the client was created, error responses included.
     mutating func flush(at now: Instant, responses: Int, isLast: Bool = false, into sheet: inout LogSheet) {
-        if rejected.isDue(at: now) || isLast && rejected.count > 0 {
-            let all = max(responses - rejected.written.responses, rejected.count)
+        func write(
+            _ topic: inout Topic,
+            _ event: String,
+            _ line: (Topic, _ all: Int) -> (level: LogRecord.Level, text: String),
+            counting extra: Int = 0
+        ) {
+            guard topic.isDue(at: now) || isLast && topic.count > 0 else { return }
+            let all = max(responses - topic.written.responses + extra, topic.count)
+            let (level, text) = line(topic, all)
+            let fields: LogSheet.Fields = [
+                ("count", .integer(Int64(topic.count))), ("responses", .integer(Int64(all))),
+            ]
+            sheet.addOfLink(level, event, at: now, text, fields)
+            topic.wrote(at: now, responses: responses)
+        }
+        write(&rejected, "requests.rejected") { topic, all in
             // Some error responses are part of the work. If there is nothing else, the service does not work.
-            let level: LogRecord.Level = rejected.count >= Self.fewest && rejected.count * 2 >= all ? .warning : .info
-            let share = rejected.count == all ? (all == 1 ? "" : "all ") : "\(LogText.grouped(rejected.count)) of "
-            let text =
-                "the server answered \(share)\(LogText.count(all, "request")) with an error\(rejected.span(now)):"
-                + " \(LogText.list(rejected.kinds))"
-            sheet.addOfLink(level, "requests.rejected", at: now, text, Self.fields(rejected, all))
-            rejected.wrote(at: now, responses: responses)
+            let level: LogRecord.Level = topic.count >= Self.fewest && topic.count * 2 >= all ? .warning : .info
+            let share = topic.count == all ? (all == 1 ? "" : "all ") : "\(LogText.grouped(topic.count)) of "
+            let requests = LogText.count(all, "request")
+            let kinds = LogText.list(topic.kinds)
+            return (level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(kinds)")
         }
-        if unknown.isDue(at: now) || isLast && unknown.count > 0 {
+        // Unknown responses are not among the responses to requests.
+        write(
+            &unknown,
+            "responses.unknown",
+            { topic, all in
+                let isUnusual = topic.count >= Self.fewest && Double(topic.count) >= Self.unusualShare * Double(all)
+                let count = LogText.count(topic.count, "response")
+                let text =
+                    "\(count) came\(topic.span(now)) that no request was waiting for (\(LogText.list(topic.kinds)));"
+                    + " the latest: \(topic.latest). The server answers twice, or with a wrong serial number"
+                return (isUnusual ? .warning : .info, text)
+            },
+            counting: unknown.count
+        )
+        write(&undecodable, "responses.undecodable") { topic, _ in
+            let (count, kinds) = (LogText.count(topic.count, "response"), LogText.list(topic.kinds))
             let text =
-                "\(LogText.count(unknown.count, "response")) came\(unknown.span(now)) that no request was waiting for"
-                + " (\(LogText.list(unknown.kinds))); the latest: \(unknown.latest). The server answers twice, or with"
-                + " a wrong serial number"
-            let all = max(responses - unknown.written.responses, 0) + unknown.count
-            let level = Self.level(unknown.count, of: all)
-            sheet.addOfLink(level, "responses.unknown", at: now, text, Self.fields(unknown, all))
-            unknown.wrote(at: now, responses: responses)
+                "\(count) could not be decoded by the caller\(topic.span(now)): \(kinds); the latest: \(topic.latest)"
+            return (.warning, text)
         }
-        if undecodable.isDue(at: now) || isLast && undecodable.count > 0 {
-            let text =
-                "\(LogText.count(undecodable.count, "response")) could not be decoded by the caller\(undecodable.span(now)):"
-                + " \(LogText.list(undecodable.kinds)); the latest: \(undecodable.latest)"
-            let all = max(responses - undecodable.written.responses, undecodable.count)
-            sheet.addOfLink(.warning, "responses.undecodable", at: now, text, Self.fields(undecodable, all))
-            undecodable.wrote(at: now, responses: responses)
-        }
-    }
-
-    private static func level(_ count: Int, of all: Int) -> LogRecord.Level {
-        count >= fewest && Double(count) >= unusualShare * Double(all) ? .warning : .info
-    }
-
-    private static func fields(_ topic: Topic, _ all: Int) -> LogSheet.Fields {
-        [("count", .integer(Int64(topic.count))), ("responses", .integer(Int64(all)))]
     }
 }
