@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the Swift blocks of README.md and the articles: each names its source in the line above, and must be part of it.
+"""Checks the blocks of Swift and YAML in README.md and the articles: each names its source in the line above.
+
+Code must be part of its source, and YAML all of it.
 
     <!-- snippet: Name -->               Snippets/Name.swift
     <!-- test: Tests/path/Name.swift --> that file
     <!-- bridge: Name.swift -->         no source: `.ci/consumers` compiles the block itself, and runs it
     <!-- not compiled: reason -->        no source, such as a package manifest
+    <!-- file: path -->                  YAML: that file
 """
 import re
 import sys
@@ -31,3 +34,9 @@ for page in [root / "README.md", *sorted(root.glob("Sources/*/Documentation.docc
         missing = [line for line in shown if line not in rest]
         if missing:
             sys.exit(f"{page.name} contains a line that {path} does not have, or has elsewhere: {missing[0]}")
+    for mark, text in re.findall(r"^(.*)\n```yaml\n((?:.*\n)*?)```", page.read_text(), re.M):
+        marked = re.fullmatch(r"<!-- (file|not compiled): (.+) -->", mark)
+        if marked is None:
+            sys.exit(f"{page.name}: the line above this YAML does not name its source: {text.splitlines()[0]}")
+        if marked[1] == "file" and text != (root / marked[2]).read_text():
+            sys.exit(f"the YAML of {marked[2]} in {page.name} differs from that file")
