@@ -37,6 +37,8 @@ struct PushChannels {
     }
 
     mutating func insert(_ channel: PushChannel) {
+        // From the start, so that an exporter also has the zero before the first drop.
+        note(0, channel.selection.name)
         if case .key(let key) = channel.selection {
             keyed[key, default: []].insert(channel)
         } else {
@@ -89,7 +91,7 @@ struct PushChannels {
     private mutating func note(_ count: Int, _ stream: String) {
         let name = dropped[stream] != nil || dropped.count < Self.maximumKinds ? stream : "others"
         dropped[name, default: 0] += count
-        unreported[name, default: 0] += count
+        if count > 0 { unreported[name, default: 0] += count }
     }
 
     /// Removes and returns what has been dropped since the last call, in a fixed order.
