@@ -55,11 +55,20 @@ extension FrameLayout {
         file: StaticString = #fileID,
         line: UInt = #line
     ) -> FrameLayout {
+        LayoutError.stopping(file, line) { () throws(LayoutError) in try validatingBodies(inResponsesTo: types) }
+    }
+
+    /// Does what `requiringBody` does, but throws for types that do not fit.
+    package func validatingBodies(
+        inResponsesTo types: some RangeExpression<UInt32>
+    ) throws(LayoutError) -> FrameLayout {
         var layout = self
         layout.declared.bodies = numbers(of: types)
-        layout.roles.bodies = LayoutError.stopping(file, line) { () throws(LayoutError) in
-            try CheckedRoles.codes("bodies", layout.declared.bodies, in: [request.shape.type, response.shape.type])
-        }
+        layout.roles.bodies = try CheckedRoles.codes(
+            "bodies",
+            layout.declared.bodies,
+            in: [request.shape.type, response.shape.type]
+        )
         layout.roles.hasMarks = true
         return layout
     }

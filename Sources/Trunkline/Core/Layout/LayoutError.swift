@@ -6,7 +6,7 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What is wrong with the field or role.
     package let message: String
 
-    init(_ field: String, _ message: String) {
+    package init(_ field: String, _ message: String) {
         self.field = field.escaped()
         self.message = message.asMessage
     }

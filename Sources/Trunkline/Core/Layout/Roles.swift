@@ -147,6 +147,8 @@ extension FrameLayout {
         /// reads yourself.
         public var kind: (@Sendable (Frame) -> Frame.Kind?)?
 
+        package init() {}
+
         /// The numbers of `requests`.
         private(set) var requestTypes: ClosedRange<UInt64>?
         /// The numbers of `serials`.

@@ -9,8 +9,13 @@ package enum JSONValue: Sendable, Equatable {
 
     /// Reads `text`, which must be one JSON value. `nil` if it is not, or if it is nested more than 16 levels deep.
     package init?(_ text: some StringProtocol) {
+        do throws(JSONSyntaxError) { try self.init(parsing: text) } catch { return nil }
+    }
+
+    /// Reads `text` like `init(_:)`, but throws where it is malformed.
+    package init(parsing text: some StringProtocol) throws(JSONSyntaxError) {
         var reader = JSONReader(Array(text.utf8))
-        guard let value = reader.value(depth: 0), reader.isAtEnd else { return nil }
+        guard let value = reader.value(depth: 0), reader.isAtEnd else { throw JSONSyntaxError(line: reader.line) }
         self = value
     }
 
@@ -44,6 +49,12 @@ package enum JSONValue: Sendable, Equatable {
     }
 }
 
+/// The error for text that is not one JSON value, or one that is nested too deeply.
+package struct JSONSyntaxError: Error {
+    /// The line at which reading ended, counted from 1.
+    package let line: Int
+}
+
 /// Reads JSON from bytes. Every method skips white space first, and returns `nil` for malformed text.
 private struct JSONReader {
     private let bytes: [UInt8]
@@ -52,6 +63,9 @@ private struct JSONReader {
     init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     private var byte: UInt8? { place < bytes.count ? bytes[place] : nil }
+
+    /// The number of the line at which it is.
+    var line: Int { bytes[..<place].count { $0 == 0x0A } + 1 }
 
     var isAtEnd: Bool {
         mutating get {
@@ -133,7 +147,9 @@ private struct JSONReader {
             case UInt8(ascii: "\\"):
                 guard let scalar = escape() else { return nil }
                 text += Array(String(Character(scalar)).utf8)
-            case ..<0x20: return nil
+            case ..<0x20:
+                place -= 1
+                return nil
             default: text.append(byte)
             }
         }
