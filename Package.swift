@@ -53,7 +53,8 @@ let package = Package(
             dependencies: ["Trunkline", "TrunklineHTTP"],
             swiftSettings: settings
         ),
-        // The flight recorder, and what is made of its recordings: JSON lines, and captures for Wireshark. Without Foundation.
+        // The flight recorder, and what is made of its recordings: JSON lines, and captures for Wireshark. The probe.
+        // Without Foundation.
         .target(
             name: "TrunklineDiagnostics",
             dependencies: ["Trunkline"],
@@ -73,7 +74,7 @@ let package = Package(
             swiftSettings: settings
         ),
         // Reports what a server does.
-        .executableTarget(name: "trunkline-probe", dependencies: ["Trunkline"], swiftSettings: settings),
+        .executableTarget(name: "trunkline-probe", dependencies: ["TrunklineDiagnostics"], swiftSettings: settings),
         // Counts allocations by defining malloc. For the benchmark only.
         .target(name: "CTrunklineBench"),
         .executableTarget(

@@ -46,6 +46,20 @@ func reportRecentDurations(_ client: Client, since earlier: Client.Metrics) asyn
     }
 }
 
+func probe(_ acme: FrameLayout, _ options: ClientOptions) async throws -> Int32 {
+    let probe = Probe(of: "tls://gateway.example:7443", speaking: acme, options: options) { client in
+        _ = try await client.send(Request(type: 0x410))
+    }
+    let report = try await probe.run()
+    log(report.text)
+    return report.exitCode
+}
+
+func probeTool(_ acme: FrameLayout, _ options: ClientOptions) async -> Int32 {
+    let exitCode = await Probe.run(speaking: acme, options: options)
+    return exitCode
+}
+
 // MARK: Logging
 
 func logs(_ options: inout ClientOptions) {

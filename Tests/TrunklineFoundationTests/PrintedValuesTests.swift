@@ -184,6 +184,7 @@ private let secret = "s3cr3t-T0k3n"
             ("Recording", recording), ("Recording.Entry", recording.entries[0]),
             ("Recording.Content", recording.entries[0].content), ("Recording.Header", header),
             ("Recording.Field", header.fields[0]), ("Recording.Field.Value", header.fields[0].value),
+            ("Probe", Probe(of: endpoint, speaking: layout, options: options) { _ in _ = secret }),
             ("RecorderOptions", options.recorder as Any), ("ReplyStream", stream), ("Request", request),
             ("Response", response), ("SendBuffer", sendBuffer), ("TLSIdentity", identity),
             // TrunklineHTTP
@@ -256,7 +257,7 @@ private let secret = "s3cr3t-T0k3n"
         "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",
         "LayoutError", "LengthCount", "LengthPrefixedCodec", "LengthPrefixedCodec.Length", "LinkOverlap", "LoopDelay",
-        "LoopDelay.Reason", "LogRecord",
+        "LoopDelay.Reason", "LogRecord", "ProbeReport", "ProbeReport.Health", "ProbeReport.Problem",
         "LogRecord.Level", "NetworkPath", "PublicKeyPin", "PushBuffering", "PushBuffering.Overflow",
         "ReconnectDecision", "RecorderOptions.Bodies", "Recording.Outcome", "RecordingError", "RepeatedField",
         "ReplyBuffering", "ReplyBuffering.Overflow", "RequestID", "RequestState", "ResponseMatching", "RetryAfterField",

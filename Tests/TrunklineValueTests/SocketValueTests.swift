@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineGateway
 import TrunklineTelemetry
@@ -90,6 +91,26 @@ struct SocketValueTests {
         ValueCase("withTimeout(_: Duration, clock: some Clock<Duration>)") {
             for timeout in Duration.extremes { _ = try? await withTimeout(timeout) {} }
         },
+        ValueCase(
+            "Probe.certificateWarning: Duration",
+            "Probe.interval: Duration",
+            "Probe.pings: Int",
+            "Probe.timeout: Duration"
+        ) {
+            try await withServer { server in
+                var probe = Probe(of: server.endpoint, speaking: .standard)
+                (probe.interval, probe.pings) = (.zero, 1)
+                for pings in Int.extremes where pings < 2 { try await Self.run(probe) { $0.pings = pings } }
+                for duration in Duration.extremes {
+                    try await Self.run(probe) { $0.interval = duration }
+                    try await Self.run(probe) { $0.timeout = duration }
+                    try await Self.run(probe) { $0.certificateWarning = duration }
+                }
+                // Up to 10,000.
+                let report = try await Self.run(probe) { $0.pings = .max }
+                #expect(report.json.contains("\"sent\": 10000,"))
+            }
+        },
         ValueCase("OTLPExporter.init(every: Duration, shutdownTimeout: Duration)") {
             try await withServer { server in
                 for interval in Duration.extremes {
@@ -102,6 +123,13 @@ struct SocketValueTests {
             }
         },
     ]
+
+    @discardableResult
+    private static func run(_ probe: Probe, _ change: (inout Probe) -> Void) async throws -> ProbeReport {
+        var probe = probe
+        change(&probe)
+        return try await probe.run()
+    }
 
     private static let http = [
         ValueCase(

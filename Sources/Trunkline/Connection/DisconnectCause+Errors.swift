@@ -1,6 +1,6 @@
 extension DisconnectCause {
     /// The cause for the `error` of an attempt or a link.
-    init(_ error: any Error) {
+    package init(_ error: any Error) {
         self =
             switch error {
             case let error as TransportError: DisconnectCause(error.code)

@@ -41,7 +41,8 @@ extension ClientOptions.TLS {
         }
     }
 
-    private func settings() async throws(TransportError) -> TLSSettings {
+    /// Reads everything.
+    package func settings() async throws(TransportError) -> TLSSettings {
         var settings = TLSSettings(.client(verifies: verification == .full))
         settings.minimumVersion = minimumVersion
         settings.applicationProtocols = applicationProtocols

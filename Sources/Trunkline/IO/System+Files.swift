@@ -31,7 +31,7 @@ package struct FileVersion: Hashable, Sendable {
 
 /// Reads a regular file of up to `limit` bytes. Anything else (a FIFO, a terminal, a socket, a directory) is refused,
 /// because opening or reading it could block forever.
-func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
+package func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
     let descriptor: Int32
     do throws(TransportError) { descriptor = try openRegularFile(path).descriptor } catch { return .failure(error) }
     defer { closeDescriptor(descriptor) }

@@ -51,7 +51,50 @@ extension DisconnectReport {
 
 extension DisconnectReport {
     /// That the server may not accept the certificate of this client, if it has not said anything else; otherwise `nil`.
-    var suspicion: String? {
+    var suspicion: String? { LinkEndClue(self).suspicion }
+
+    /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
+    var guess: String? { LinkEndClue(self).guess }
+}
+
+/// What may be behind the end of an attempt or a link whose error does not say it.
+package struct LinkEndClue: Sendable {
+    private let phase: DisconnectReport.Phase
+    private let cause: DisconnectCause
+    private let isSecured: Bool
+    private let wasSilent: Bool
+    private let certificateProblem: String?
+
+    /// - Parameters:
+    ///   - phase: The phase in which the attempt or the link ended.
+    ///   - cause: Why it ended.
+    ///   - isSecured: Whether the endpoint uses TLS.
+    ///   - wasSilent: Whether nothing had come from the server.
+    ///   - certificateProblem: What is wrong with the certificate of this client; `nil` if it is valid, or if there is
+    ///     none.
+    package init(
+        phase: DisconnectReport.Phase,
+        cause: DisconnectCause,
+        isSecured: Bool,
+        wasSilent: Bool,
+        certificateProblem: String?
+    ) {
+        (self.phase, self.cause, self.isSecured) = (phase, cause, isSecured)
+        (self.wasSilent, self.certificateProblem) = (wasSilent, certificateProblem)
+    }
+
+    package init(_ report: DisconnectReport) {
+        self.init(
+            phase: report.phase,
+            cause: report.cause,
+            isSecured: report.endpoint.isSecured,
+            wasSilent: report.wasSilent,
+            certificateProblem: report.certificateProblem
+        )
+    }
+
+    /// That the server may not accept the certificate of this client; `nil` if that cannot be the reason.
+    package var suspicion: String? {
         guard let certificateProblem else { return nil }
         switch (phase, cause) {
         case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut), (.securing, .tls),
@@ -63,18 +106,22 @@ extension DisconnectReport {
         }
     }
 
-    /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
-    var guess: String? {
+    /// Whether the server may expect TLS at this port.
+    package var mayExpectTLS: Bool {
+        guard !isSecured, wasSilent, phase == .handshaking || phase == .ready else { return false }
+        return cause.mayBeOfTLS
+    }
+
+    /// What else may be the reason; `nil` if there is nothing to guess.
+    package var guess: String? {
         if suspicion != nil { return nil }
         return switch (phase, cause) {
         case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut): "does this port speak TLS?"
         case (.handshaking, .closedByServer), (.handshaking, .reset):
-            endpoint.isSecured
+            isSecured
                 ? "the server may have refused the login without saying so"
                 : "the server may have refused the login without saying so, or does this port expect TLS?"
-        case (.handshaking, _), (.ready, _):
-            !endpoint.isSecured && wasSilent && cause.mayBeOfTLS ? "does this port expect TLS?" : nil
-        default: nil
+        default: mayExpectTLS ? "does this port expect TLS?" : nil
         }
     }
 }

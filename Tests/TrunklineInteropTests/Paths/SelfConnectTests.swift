@@ -4,7 +4,7 @@
     import Trunkline
     import TrunklineTesting
 
-    @testable import trunkline_probe
+    @testable import TrunklineDiagnostics
 
     /// Hosts with very few ephemeral ports. A client that connects to one of them, on its own host, soon gets the same
     /// port for its own end, and is then connected to itself.
@@ -89,9 +89,8 @@
         @Test func theProbeReportsAConnectionToItselfAsARefusal() async throws {
             try await withHost(ports: "40000\t40007") { host in
                 let loops = host.loops()
-                let arguments = try #require(try Arguments(["127.0.0.1:40000"]))
                 for _ in 0..<30 {
-                    let report = try await Prober(arguments, on: loops).run()
+                    let report = try await Probe(of: "127.0.0.1:40000").run(on: loops)
                     #expect(report.addresses.map(\.result) == [.failed])
                     #expect(report.link == nil)
                 }

@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-@testable import trunkline_probe
+@testable import TrunklineDiagnostics
 
 /// The executable against servers of the test kit.
 @Suite(.tags(.realThreads)) struct ProbeTests {
@@ -310,9 +310,9 @@ import TrunklineTesting
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).pem").path
         try authority.root.write(toFile: file)
         let arguments = try #require(
-            try Arguments(["tls://gateway.example:\(port)", "--roots", file, "--preset", "standard"])
+            try ProbeArguments(["tls://gateway.example:\(port)", "--roots", file, "--preset", "standard"])
         )
-        let report = try await Prober(arguments, on: loops).run()
+        let report = try await arguments.probe().run(on: loops)
         #expect(report.health == .degraded)
         #expect(report.problems.map(\.code) == ["tls_expired"])
         #expect(report.problems.map(\.address) == ["127.0.0.2:\(port)"])
@@ -341,6 +341,13 @@ struct ProbeArgumentTests {
         (["a:1", "--timeout", "nan"], "--timeout is not a time of at most an hour"),
         (["a:1", "--interval", "2h"], "--interval is not a time of at most an hour"),
         (["a:1", "--preset", "http"], "unknown preset http: use one of none, standard"),
+        (["a:1", "--preset", "standard", "--layout", "a.json"], "--preset and --layout exclude each other"),
+        (
+            ["a:1", "--layout", "/no/such/file"],
+            "--layout: /no/such/file: the file: reading /no/such/file: No such file"
+        ),
+        (["a:1", "--layout", "/dev/null"], "--layout: /dev/null: the file: "),
+        (["tls://a:1", "--certificate", "/dev/null"], "--certificate: "),
         (["tls://a:1", "--roots", "/no/such/file"], "--roots: "),
         (["a:1", "--roots", "/dev/null"], "--roots: "),
         (["a:1", "--insecure"], "--insecure needs an endpoint with tls://"),
@@ -348,20 +355,39 @@ struct ProbeArgumentTests {
         (["tls://unix:/run/acme.sock"], "a Unix socket with TLS needs --server-name"),
     ])
     func aBadCommandLineIsExplained(words: [String], explanation: String) {
-        let error = #expect(throws: UsageError.self) { try Arguments(words) }
+        let error = #expect(throws: ProbeUsageError.self) { try ProbeArguments(words) }
         #expect(error?.message.contains(explanation) == true, "\(error?.message ?? "")")
     }
 
     @Test func optionsMayFollowTheEndpoint() throws {
-        let arguments = try #require(try Arguments(["[::1]:7000", "--timeout=250ms", "--interval", "1.5"]))
+        let arguments = try #require(try ProbeArguments(["[::1]:7000", "--timeout=250ms", "--interval", "1.5"]))
         #expect(arguments.endpoint == "[::1]:7000")
         #expect(arguments.timeout == .milliseconds(250))
         #expect(arguments.interval == .milliseconds(1_500))
-        #expect(arguments.preset == .none)
+        #expect(arguments.spoken.name == "none" && arguments.spoken.codec == nil)
     }
 
     @Test func helpNeedsNoEndpoint() throws {
-        #expect(try Arguments(["--help"]) == nil)
+        #expect(try ProbeArguments(["--help"]) == nil)
+    }
+
+    @Test(arguments: [false, true])
+    func helpFitsATerminal(hasFixedProtocol: Bool) {
+        let usage = ProbeArguments.usage(hasFixedProtocol: hasFixedProtocol)
+        #expect(usage.split(separator: "\n").allSatisfy { $0.count <= 80 })
+        #expect(usage.contains("--layout") == !hasFixedProtocol)
+    }
+
+    @Test(arguments: ["--preset", "--layout"])
+    func aToolOfOneProtocolTakesNoOther(option: String) {
+        let error = #expect(throws: ProbeUsageError.self) {
+            try ProbeArguments(
+                ["a:1", option, "standard"],
+                ClientOptions(),
+                fixed: ProbeProtocol(codec: FrameLayout.standard, name: "acme")
+            )
+        }
+        #expect(error?.message == "unknown option \(option)")
     }
 
     @Test func theSpreadIsThatOfAllTimes() throws {

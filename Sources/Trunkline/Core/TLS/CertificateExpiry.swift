@@ -27,7 +27,7 @@ public struct CertificateExpiry: Sendable, Hashable {
     package func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
 
     /// What is wrong with the certificate at `now`, counted since 1970; `nil` if it is valid.
-    func problem(at now: Duration) -> String? {
+    package func problem(at now: Duration) -> String? {
         let left = timeLeft(at: now)
         if left < .zero { return "\(subject) expired \(LogText.time(.zero - left)) ago" }
         let wait = .seconds(notBefore) - now

@@ -1,11 +1,5 @@
 import Trunkline
 
-/// How links are secured: the settings, and the name that the certificate must have.
-struct ProbeSecurity: Sendable {
-    let context: any TLSContext
-    let name: String
-}
-
 /// One connection to one address.
 ///
 /// Unchecked `Sendable`: everything but the constants is accessed only on the event loop.
@@ -27,6 +21,8 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
     private(set) var transport: (any Transport)?
     /// What is sent and received once the link is usable.
     var exchange = ProbeExchange()
+    /// How the link is secured; `nil` in plaintext.
+    private(set) var security: ProbeSecurity?
     private let onSettled: @Sendable (ProbedLink) -> Void
 
     /// Creates a link that calls `onSettled` on the loop, once, when it is usable or has failed.
@@ -42,6 +38,7 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
 
     /// Begins to connect.
     func connect(_ security: ProbeSecurity?) {
+        self.security = security
         guard let security else {
             transport = loop.connect(to: address, options: SocketOptions(), handler: self)
             return

@@ -1,16 +1,15 @@
-import Foundation
 import Trunkline
 
-/// Connects to a server, exchanges pings with it, and reports what it did.
+/// Connects to a server, exchanges pings with it, and reports what it did. See `Probe`.
 ///
 /// The addresses race as they do for a client (`AddressRace`), with two differences: an attempt that loses is not ended,
 /// and addresses that the race has left out are tried after it.
 actor Prober {
     private nonisolated let loop: any EventLoop
-    private let arguments: Arguments
+    private let probe: Probe
     private let security: ProbeSecurity?
     private let begun: Instant
-    private let beginning = Date()
+    private let loops: EventLoops
 
     private var race = AddressRace()
     private var lookups: [Lookup] = []
@@ -34,58 +33,57 @@ actor Prober {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
-    /// Throws if the TLS settings cannot be used.
-    init(_ arguments: Arguments, on loops: EventLoops = .shared) throws(TransportError) {
-        self.arguments = arguments
+    init(_ probe: Probe, _ security: ProbeSecurity?, on loops: EventLoops) {
+        (self.probe, self.security, self.loops) = (probe, security, loops)
         loop = loops.next()
         begun = loop.now
-        security = try arguments.endpoint.isSecured ? Self.security(for: arguments) : nil
-    }
-
-    private static func security(for arguments: Arguments) throws(TransportError) -> ProbeSecurity {
-        // The handshake goes on with an invalid certificate, so that the report has it and what follows.
-        var settings = TLSSettings(.client(verifies: false))
-        settings.examines = true
-        settings.applicationProtocols = arguments.applicationProtocols
-        if let roots = arguments.roots {
-            settings.trustsSystem = false
-            settings.roots = [try roots.load()]
-        }
-        settings.identity = try arguments.identity.map { (identity) throws(TransportError) in
-            TLSSettings.Identity(
-                certificates: try identity.certificates.load(),
-                key: try identity.privateKey.load()
-            )
-        }
-        let host = if case .host(let host, _) = arguments.endpoint.target { host } else { "" }
-        return ProbeSecurity(context: try OpenSSLContext(settings), name: arguments.serverName ?? host)
     }
 
     /// Runs the probe once.
-    func run() async throws(LayoutError) -> ProbeReport {
-        let codec = try arguments.preset.layout()
+    func run() async -> ProbeReport {
         await connect()
-        var report = ProbeReport(arguments, begun: beginning)
+        var report = ProbeReport(probe, at: loop.unixTime)
+        report.clientCertificate = security?.ownCertificate.map { .init($0, at: loop.unixTime) }
         report.resolution = lookups.map { .init($0.family, $0.answer, $0.duration) }
-        let link = winner ?? links.first { $0.usable != nil }
-        link?.listen(speaking: codec)
-        for other in links where other !== link { other.close() }
+        // A client accepts no other link than that of the winner.
+        let link = winner ?? (probe.needsClient ? nil : links.first { $0.usable != nil })
+        if let link, !probe.needsClient { link.listen(speaking: probe.codec) }
+        for other in links where other !== link || probe.needsClient { other.close() }
         if let link {
-            let isPinged = codec.map { $0.ping(number: 1) != nil } ?? false
-            if let codec, isPinged {
-                report.pings = await pings(over: link, codec)
+            if probe.needsClient {
+                await ProbeSession(probe, on: loop, loops).run(into: &report)
             } else {
-                await link.watch(for: arguments.interval)
+                await exchange(over: link, &report)
             }
-            report.link = .init(link)
-            // Before further connections: some servers serve one at a time.
-            link.close()
-            if !isPinged { report.connections = await connections(to: link.address) }
+            await checkForTLS(at: link.address, &report)
         }
         report.addresses = links.map { .init($0, since: begun, isWinner: $0 === winner) }
         report.duration = loop.now.since(begun).inSeconds
-        report.judge()
+        report.judge(certificateWarning: probe.certificateWarning, isInsecure: probe.isInsecure)
         return report
+    }
+
+    private func exchange(over link: ProbedLink, _ report: inout ProbeReport) async {
+        let isPinged = probe.codec.map { LinkCodec($0).ping(number: 0) != nil } ?? false
+        if isPinged {
+            report.pings = await pings(over: link)
+        } else {
+            await link.watch(for: probe.effectiveInterval)
+        }
+        report.link = .init(link)
+        // Before further connections: some servers serve one at a time.
+        link.close()
+        if !isPinged { report.connections = await connections(to: link.address) }
+    }
+
+    /// Finds out whether the port speaks TLS, if that may be why it does not speak the protocol in plaintext.
+    private func checkForTLS(at address: SocketAddress, _ report: inout ProbeReport) async {
+        guard security == nil, report.mayExpectTLS,
+            let security = try? ProbeSecurity(ofAnyServerAt: probe.endpoint)
+        else { return }
+        let link = await connection(to: address, security)
+        report.speaksTLS = link.usable != nil || link.failure?.isOfTLSServer == true
+        link.close()
     }
 
     // MARK: Connecting
@@ -93,10 +91,10 @@ actor Prober {
     private func connect() async {
         let alarm = Alarm { [weak self] in self?.assumeIsolated { $0.timeOut() } }
         let timer = LoopTimer(target: alarm)
-        loop.arm(timer, at: begun.advanced(by: arguments.timeout))
+        loop.arm(timer, at: begun.advanced(by: probe.effectiveTimeout))
         await withCheckedContinuation { continuation in
             connecting = continuation
-            switch arguments.endpoint.target {
+            switch probe.endpoint.target {
             case .unix(let path): perform(race.resolved(to: [.unix(path: path)], at: loop.now))
             case .host(let host, let port):
                 if let literal = literalAddress(host, port: port) {
@@ -164,7 +162,7 @@ actor Prober {
 
     private func settled(_ link: ProbedLink) {
         // A client does not use a link whose certificate is not valid.
-        let error = link.failure ?? (arguments.isInsecure ? nil : link.distrust)
+        let error = link.failure ?? (probe.isInsecure ? nil : link.distrust)
         if let id = racers.first(where: { $0.value === link })?.key {
             perform(error.map { race.attemptFailed(id, $0, at: loop.now) } ?? race.attemptSucceeded(id))
         }
@@ -188,12 +186,12 @@ actor Prober {
         for index in lookups.indices where lookups[index].answer == nil {
             lookups[index].handle?.cancel()
             lookups[index].answer = .failure(
-                TransportError(.nameResolutionFailed, "no answer within \(arguments.timeout.text)")
+                TransportError(.nameResolutionFailed, "no answer within \(probe.effectiveTimeout.text)")
             )
-            lookups[index].duration = arguments.timeout
+            lookups[index].duration = probe.effectiveTimeout
         }
         (isRaceOver, isTimedOut) = (true, true)
-        for link in links where !link.isSettled { link.timeOut(after: arguments.timeout) }
+        for link in links where !link.isSettled { link.timeOut(after: probe.effectiveTimeout) }
         finishIfDone()
     }
 
@@ -204,13 +202,12 @@ actor Prober {
 
     // MARK: Measuring
 
-    private func pings(over link: ProbedLink, _ codec: FrameLayout) async -> ProbeReport.Pings {
+    private func pings(over link: ProbedLink) async -> ProbeReport.Pings {
         var pings = ProbeReport.Pings()
-        for number in 0..<arguments.pings {
-            guard let ping = codec.ping(number: UInt64(number)) else { break }
-            if number > 0 { await link.watch(for: arguments.interval) }
+        for number in 0..<probe.effectivePings {
+            if number > 0 { await link.watch(for: probe.effectiveInterval) }
             if link.exchange.ending != nil { break }
-            let outcome = await link.ping(ping, within: arguments.timeout)
+            guard let outcome = await link.ping(number: number, within: probe.effectiveTimeout) else { break }
             pings.sent += 1
             // After an unanswered ping, its late answer would be taken for that of the next one.
             guard case .answered(let time) = outcome else { break }
@@ -222,9 +219,9 @@ actor Prober {
     /// Makes further connections, one after the other.
     private func connections(to address: SocketAddress) async -> ProbeReport.Connections {
         var connections = ProbeReport.Connections()
-        for number in 0..<arguments.pings {
-            if number > 0 { await pause() }
-            let link = await connection(to: address)
+        for number in 0..<probe.effectivePings {
+            if number > 0 { await loop.pause(for: probe.effectiveInterval) }
+            let link = await connection(to: address, security)
             connections.add(link)
             link.close()
             if link.failure != nil { break }
@@ -232,14 +229,14 @@ actor Prober {
         return connections
     }
 
-    private func connection(to address: SocketAddress) async -> ProbedLink {
+    private func connection(to address: SocketAddress, _ security: ProbeSecurity?) async -> ProbedLink {
         let settled = Lock<CheckedContinuation<Void, Never>?>(nil)
         let link = ProbedLink(to: address, on: loop) { _ in
             settled.withLock { $0.take() }?.resume()
         }
-        let alarm = Alarm { [weak link, timeout = arguments.timeout] in link?.timeOut(after: timeout) }
+        let alarm = Alarm { [weak link, timeout = probe.effectiveTimeout] in link?.timeOut(after: timeout) }
         let timer = LoopTimer(target: alarm)
-        loop.arm(timer, at: loop.now.advanced(by: arguments.timeout))
+        loop.arm(timer, at: loop.now.advanced(by: probe.effectiveTimeout))
         await withCheckedContinuation { continuation in
             settled.withLock { $0 = continuation }
             link.connect(security)
@@ -248,16 +245,29 @@ actor Prober {
         withExtendedLifetime(alarm) {}
         return link
     }
+}
 
-    private func pause() async {
-        guard arguments.interval > .zero else { return }
+extension EventLoop {
+    /// Waits for `interval`. Call this on the loop.
+    func pause(for interval: Duration) async {
+        guard interval > .zero else { return }
         let waiting = Lock<CheckedContinuation<Void, Never>?>(nil)
         let alarm = Alarm { waiting.withLock { $0.take() }?.resume() }
         let timer = LoopTimer(target: alarm)
         await withCheckedContinuation { continuation in
             waiting.withLock { $0 = continuation }
-            loop.arm(timer, at: loop.now.advanced(by: arguments.interval))
+            arm(timer, at: now.advanced(by: interval))
         }
         withExtendedLifetime(alarm) {}
+    }
+}
+
+extension TransportError {
+    /// Whether a failed TLS handshake shows that the server speaks TLS.
+    fileprivate var isOfTLSServer: Bool {
+        switch code {
+        case .tls(.alert), .tls(.protocolVersion), .tls(.noApplicationProtocol): true
+        default: false
+        }
     }
 }

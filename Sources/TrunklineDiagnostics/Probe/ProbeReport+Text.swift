@@ -1,9 +1,9 @@
-import Foundation
 import Trunkline
 
-/// The report for people: aligned, a fact a line.
+/// The report for people.
 extension ProbeReport {
-    var text: String {
+    /// The report for people: a fact a line, in sections, with a line end at the end.
+    public var text: String {
         var lines = ["\(endpoint): \(health.rawValue)"]
         lines += problems.map { problem in
             "  \(problem.severity.rawValue): \(problem.message)" + (problem.address.map { " [\($0)]" } ?? "")
@@ -17,7 +17,9 @@ extension ProbeReport {
         for (shown, addresses) in sessions {
             section("TLS with \(addresses.joined(separator: ", "))", shown.rows)
         }
-        if let pings { section("Pings (\(preset))", pings.rows) }
+        if let clientCertificate { section("Certificate of this client", clientCertificate.rows) }
+        if let login { section("Handshake", login.rows) }
+        if let pings { section("Pings (\(format))", pings.rows) }
         if let connections { section("Further connections", connections.rows) }
         if let link { section("Link to \(link.address)", link.rows) }
         return lines.joined(separator: "\n") + "\n"
@@ -89,20 +91,26 @@ extension ProbeReport.Session {
         var rows = [["version", version], ["cipher suite", cipherSuite]]
         rows.append(["application protocol", applicationProtocol ?? "none"])
         for (index, certificate) in certificates.enumerated() {
-            let end =
-                certificate.daysLeft < 0
-                ? "expired \(-certificate.daysLeft) days ago" : "\(certificate.daysLeft) days left"
-            rows += [
-                ["certificate \(index + 1)", certificate.subject],
-                ["  issuer", certificate.issuer],
-            ]
-            if !certificate.names.isEmpty { rows.append(["  names", certificate.names.joined(separator: ", ")]) }
-            rows += [
-                ["  valid", "\(certificate.notBefore) to \(certificate.notAfter), \(end)"],
-                ["  SHA-256", certificate.fingerprint],
-            ]
+            rows.append(["certificate \(index + 1)", certificate.subject])
+            rows += certificate.rows.dropFirst().map { ["  \($0[0])", $0[1]] }
         }
         return rows
+    }
+}
+
+extension ProbeReport.Certificate {
+    fileprivate var rows: [[String]] {
+        let end = daysLeft < 0 ? "expired \(-daysLeft) days ago" : "\(daysLeft) days left"
+        var rows = [["subject", subject], ["issuer", issuer]]
+        if !names.isEmpty { rows.append(["names", names.joined(separator: ", ")]) }
+        return rows + [["valid", "\(notBefore) to \(notAfter), \(end)"], ["SHA-256", fingerprint]]
+    }
+}
+
+extension ProbeReport.Login {
+    fileprivate var rows: [[String]] {
+        if let error { return [["failed", error.message]] }
+        return duration.map { [["completed", "in \(text($0))"]] } ?? []
     }
 }
 

@@ -1,17 +1,16 @@
-import Foundation
 import Trunkline
 
 /// The distribution of some durations, in seconds.
-struct Spread: Encodable, Sendable {
-    let minimum: Double
-    let median: Double
-    let mean: Double
-    let maximum: Double
+package struct Spread: Sendable {
+    package let minimum: Double
+    package let median: Double
+    package let mean: Double
+    package let maximum: Double
     /// The standard deviation of all values (not of a sample).
-    let deviation: Double
+    package let deviation: Double
 
     /// Returns `nil` if there are no durations.
-    init?(_ durations: [Duration]) {
+    package init?(_ durations: [Duration]) {
         let seconds = durations.map(\.inSeconds).sorted()
         guard let first = seconds.first, let last = seconds.last else { return nil }
         let middle = seconds.count / 2
@@ -20,12 +19,5 @@ struct Spread: Encodable, Sendable {
         let mean = seconds.reduce(0, +) / Double(seconds.count)
         deviation = (seconds.map { ($0 - mean) * ($0 - mean) }.reduce(0, +) / Double(seconds.count)).squareRoot()
         self.mean = mean
-    }
-
-    private enum CodingKeys: String, CodingKey {
-        case minimum = "min"
-        case median, mean
-        case maximum = "max"
-        case deviation = "stddev"
     }
 }

@@ -3,12 +3,15 @@ import Trunkline
 /// What is sent and received on a usable link.
 struct ProbeExchange {
     /// The format of the frames; `nil` to discard what is received.
-    var codec: FrameLayout?
+    var codec: LinkCodec?
+    fileprivate var pongsLookLikePings = false
     fileprivate var received = ReceiveBuffer()
     fileprivate var unsent: [UInt8] = []
     fileprivate(set) var bytesReceived = 0
     /// The number of received frames by kind, without pongs.
     fileprivate(set) var frames: [String: Int] = [:]
+    /// Whether the server has sent a frame or, without a codec, a byte.
+    fileprivate(set) var hasHeard = false
     /// How and when the link ended, unless the probe closed it.
     fileprivate(set) var ending: (at: Instant, error: TransportError)?
     /// Why the received bytes are not frames of the codec.
@@ -36,14 +39,17 @@ extension ProbedLink {
     }
 
     /// Begins to read, so that pings can be answered and the end of the link is noticed.
-    func listen(speaking codec: FrameLayout?) {
-        exchange.codec = codec
+    func listen(speaking codec: (any FrameCodec)?) {
+        exchange.codec = codec.map { LinkCodec($0) }
+        exchange.pongsLookLikePings = (codec as? any HeartbeatCodec)?.pongsLookLikePings ?? false
         transport?.isReading = true
     }
 
-    /// Sends a ping and waits for its answer. Call this on the loop.
-    func ping(_ frame: Frame, within timeout: Duration) async -> PingOutcome {
-        await wait(for: timeout, afterSending: frame)
+    /// Sends the ping with this number and waits for its answer. Returns `nil` if the codec has no ping now. Call this
+    /// on the loop.
+    func ping(number: Int, within timeout: Duration) async -> PingOutcome? {
+        guard let frame = exchange.codec?.ping(number: UInt64(number)) else { return nil }
+        return await wait(for: timeout, afterSending: frame)
     }
 
     /// Waits for the end of the link, at most for `interval`. Call this on the loop.
@@ -86,6 +92,7 @@ extension ProbedLink {
         } catch {
             return end(TransportError(.system, "the ping cannot be encoded: \(error)"))
         }
+        exchange.codec?.noteSent(frame)
         exchange.unsent += output.bytes
         flush()
     }
@@ -128,20 +135,29 @@ extension ProbedLink {
     }
 
     private func decode() {
-        guard exchange.codec != nil, exchange.malformation == nil else {
+        // Taken out, because the codec and its input must not be changed through the same property at once.
+        guard exchange.malformation == nil, var codec = exchange.codec.take() else {
+            if exchange.bytesReceived > 0 { exchange.hasHeard = true }
             exchange.received = ReceiveBuffer()
             return
         }
+        var frames: [Frame] = []
+        var malformation: FrameError?
         do throws(FrameError) {
-            while let frame = try exchange.codec?.decode(&exchange.received) { take(frame) }
+            try codec.decodeAll(&exchange.received, into: &frames)
         } catch {
-            exchange.malformation = error
-            answer(.ended)
+            malformation = error
         }
+        exchange.codec = codec
+        for frame in frames { take(frame) }
+        guard let malformation else { return }
+        exchange.malformation = malformation
+        answer(.ended)
     }
 
     private func take(_ frame: Frame) {
-        let looksLikePong = frame.kind == .ping && exchange.codec?.pongsLookLikePings == true
+        exchange.hasHeard = true
+        let looksLikePong = frame.kind == .ping && exchange.pongsLookLikePings
         if let waiting = exchange.waiting, waiting.isPing, frame.kind == .pong || looksLikePong {
             return answer(.answered(loop.now.since(waiting.begun)))
         }
