@@ -3,12 +3,12 @@ public import Trunkline
 /// Keeps the latest calls, frame headers and events of one client in fixed memory.
 ///
 /// Unchecked `Sendable`: everything except `options`, `start` and `dumps` is accessed only on the event loop of the
-/// client.
+/// client. (`client` is also set once before that, when the client is created.)
 final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     let options: RecorderOptions
-    /// When the recorder was created, and the time since 1970 at that instant, if it is known.
+    /// When the recorder was created.
     let start: Instant
-    private let unixStart: Duration?
+    weak var client: (any RecordedClient)?
     private let loop: any EventLoop
     /// Exclusive without a check: only copies of numbers and text are appended, and nothing else is called meanwhile. With the
     /// check, a request that is recorded took 8,810 instructions instead of 8,420.
@@ -16,17 +16,25 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         @exclusivity(unchecked)
     #endif
     @safe private var ring: RecordRing
+    /// The links that are ready or draining.
+    private var links: [SessionID: Snapshot.Link] = [:]
+    /// The requests whose callers have stopped waiting: their serials may still be held. At most 65,536.
+    private var abandoned: [RequestID: Snapshot.Abandoned] = [:]
+    /// The latest lists of endpoints, with the instant from which each was in use; at most 16.
+    private var endpoints: [(since: Instant, list: [Endpoint])]
     private var nextDump = Instant.distantPast
+    /// The end for which a dump is due: it is made when the requests that the end has failed are recorded, too.
+    private var dueDump: DisconnectReport?
     /// The automatic dumps that are not received yet; `nil` if there is no receiver. While one waits, others are left
     /// out.
     let dumps: EventQueue<Dump>?
-    var deliveries: (any DeliveryQueue)? { dumps }
+    var deliveries: (any DeliveryQueue)? { dumps == nil ? nil : self }
 
-    init(_ options: RecorderOptions, on loop: any EventLoop) {
+    init(_ options: RecorderOptions, of endpoints: [Endpoint], on loop: any EventLoop) {
         self.options = options
         self.loop = loop
         start = loop.now
-        unixStart = loop.unixTime
+        self.endpoints = [(.distantPast, endpoints)]
         ring = RecordRing(byteCount: options.byteCount)
         dumps = options.automaticDump.map { automatic in
             EventQueue(capacity: 1, on: loop) { dumps, _ in
@@ -92,7 +100,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             unsafe words[1] = UInt64(bitPattern: now.nanoseconds)
             unsafe words[2] = head.serial
             unsafe words[3] = UInt64(head.status) | UInt64(UInt32(clamping: head.bodyCount)) << 32
-            unsafe words[4] = session.number & 0xFF_FFFF | (id?.number ?? 0) << 24
+            unsafe words[4] = session.number & RecordWords.sessionMask | (id?.number ?? 0) << 24
         }
     }
 
@@ -160,12 +168,47 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             let name = (name: "event", value: ClientEvent.Value.text(event.name))
             add(
                 .event,
-                JSONText.members([name] + event.fields),
+                JSONText.members([name] + event.fields + facts(of: event)),
                 orIfTooLong: JSONText.members([name, ("cut", .flag(true))]),
                 at: event.instant
             )
         }
-        if case .linkEnded(let report) = event.content { dump(after: report) }
+        follow(event)
+    }
+
+    private func abandon(_ id: RequestID, _ error: ClientError, at now: Instant) {
+        guard error.fate == .unknown, error.code == .timedOut || error.code == .cancelled, abandoned.count < 65_536,
+            let session = links.keys.max()
+        else { return }
+        abandoned[id] = Snapshot.Abandoned(session: session, since: now)
+    }
+
+    /// What an observer does not receive, and a replay needs.
+    private func facts(of event: ClientEvent) -> [(name: String, value: ClientEvent.Value)] {
+        guard case .linkEnded(let report) = event.content else { return [] }
+        let retryAfter = (report.error as? HandshakeRefusal)?.retryAfter
+        return (report.isPermanent ? [("permanent", .flag(true))] : [])
+            + (retryAfter.map { [("retry_after", .seconds(Double($0.clampedNanoseconds) / 1e9))] } ?? [])
+    }
+
+    /// Keeps track of what a recording has at its beginning.
+    private func follow(_ event: ClientEvent) {
+        switch event.content {
+        case .linkReady(let link):
+            links[link.session.recorded] = Snapshot.Link(endpoint: link.endpoint, readySince: event.instant)
+        case .linkEnded(let report):
+            let session = report.session.recorded
+            links[session] = nil
+            if !abandoned.isEmpty { abandoned = abandoned.filter { $0.value.session != session } }
+            dump(after: report)
+        case .requestFailed(let id, let error, _): abandon(id, error, at: event.instant)
+        case .lateResponse(let id): abandoned[id] = nil
+        case .endpointsChanged(let list):
+            if endpoints.count == 16 { endpoints.removeFirst() }
+            endpoints.append((event.instant, list))
+        case .clientClosed: links = [:]
+        default: break
+        }
     }
 
     /// Records that a timer of the client has fired.
@@ -194,9 +237,16 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 
     private func dump(after report: DisconnectReport) {
         guard let dump = options.automaticDump, dump.causes.contains(report.cause), loop.now >= nextDump else { return }
-        guard let dumps, dumps.isEmpty else { return }
+        guard let dumps, dumps.isEmpty, dueDump == nil else { return }
         nextDump = loop.now.advanced(by: dump.interval)
-        dumps.add([Dump(snapshot: snapshot, report: report)])
+        dueDump = report
+        // The owner of the link hears of its end in this turn, after this event.
+        loop.scheduleInNextTurn(LoopClosure { self.makeDueDump() })
+    }
+
+    private func makeDueDump() {
+        guard let report = dueDump.take() else { return }
+        dumps?.add([Dump(snapshot: snapshot, report: report)])
     }
 
     /// A dump that its receiver has not received yet.
@@ -208,15 +258,70 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 
     /// A copy of the memory.
     struct Snapshot: Sendable {
+        struct Link: Sendable {
+            let endpoint: Endpoint
+            let readySince: Instant
+        }
+
+        struct Abandoned: Sendable {
+            let session: SessionID
+            let since: Instant
+        }
+
         let words: [UInt64]
         let start: Instant
+        /// The time since 1970 at `start`, by the present time of the clock; `nil` if it is not known.
         let unixStart: Duration?
         let hasOverwritten: Bool
+        fileprivate let allEndpoints: [(since: Instant, list: [Endpoint])]
+        let links: [SessionID: Link]
+        let pendingRequests: [RecordedRequest]
+        let abandoned: [RequestID: Abandoned]
+
+        /// The endpoints that were in use at `instant`.
+        func endpoints(at instant: Instant) -> [Endpoint] {
+            (allEndpoints.last { $0.since < instant } ?? allEndpoints.first)?.list ?? []
+        }
     }
 
     var snapshot: Snapshot {
-        Snapshot(words: ring.words, start: start, unixStart: unixStart, hasOverwritten: ring.overwrittenCount > 0)
+        let hasOverwritten = ring.overwrittenCount > 0
+        return Snapshot(
+            words: ring.words,
+            start: start,
+            unixStart: loop.unixTime.map { $0 - loop.now.since(start) },
+            hasOverwritten: hasOverwritten,
+            allEndpoints: endpoints,
+            links: links,
+            pendingRequests: hasOverwritten ? pendingRequests : [],
+            abandoned: hasOverwritten ? abandoned : [:]
+        )
     }
+
+    private var pendingRequests: [RecordedRequest] {
+        (client?.pendingRequests ?? []).map { request in
+            RecordedRequest(
+                id: request.id,
+                type: request.type,
+                session: request.session?.recorded,
+                number: request.number
+            )
+        }
+    }
+}
+
+extension FlightRecorder: DeliveryQueue {
+    /// The client is closed: a dump that is due is made before.
+    func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
+        makeDueDump()
+        guard let dumps else { return completion() }
+        dumps.afterDelivery(completion)
+    }
+}
+
+extension SessionID {
+    /// The number that records of frames have.
+    fileprivate var recorded: SessionID { SessionID(number & RecordWords.sessionMask) }
 }
 
 /// The format of the records in a `RecordRing`.
@@ -229,6 +334,7 @@ enum RecordWords {
         case sent, received, event, content
     }
 
+    static let sessionMask: UInt64 = 0xFF_FFFF
     static let callSize = 5
     static let frameSize = 5
     /// The maximum number of words of a record.
@@ -255,7 +361,9 @@ extension ClientOptions {
 }
 
 extension RecorderOptions: RecorderSettings {
-    package func makeRecorder(on loop: any EventLoop) -> any ClientRecorder { FlightRecorder(self, on: loop) }
+    package func makeRecorder(of endpoints: [Endpoint], on loop: any EventLoop) -> any ClientRecorder {
+        FlightRecorder(self, of: endpoints, on: loop)
+    }
 }
 
 extension ClientDiagnostics {

@@ -82,6 +82,7 @@ public actor Client {
         dispatcher = Dispatcher(connection, codec, messageRoom, responseCache, on: loop)
         unsafe commandQueue.client = self
         connection.observation?.log?.client = self
+        connection.recorder?.client = self
     }
 
     /// Creates a client of a service that is available at one endpoint.

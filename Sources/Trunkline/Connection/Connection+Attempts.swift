@@ -163,13 +163,23 @@ extension Connection {
         history.attemptFailed(attempt.endpoint, error)
         let cause = DisconnectCause(error)
         let server = (attempt.endpoint, attempt.id, attempt.number)
-        report(phase, cause, error, server, paths, wasSilent: wasSilent, lateSince: startedAt)
         let refusal = error as? HandshakeRefusal
+        let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)
+        report(
+            phase,
+            cause,
+            error,
+            server,
+            paths,
+            wasSilent: wasSilent,
+            lateSince: startedAt,
+            isPermanent: isPermanent
+        )
         perform(
             machine.attemptFailed(
                 id,
                 cause,
-                isPermanent: isPermanent ?? refusal?.isPermanent ?? isMistake(error),
+                isPermanent: isPermanent,
                 retryAfter: refusal?.retryAfter,
                 hasRoute: !cause.mayBeOurNetwork || hasRoute,
                 isOfThisHost: cause.isOfThisHost,

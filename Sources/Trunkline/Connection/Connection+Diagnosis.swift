@@ -262,7 +262,8 @@ extension Connection {
         requestsLost: Int = 0,
         bytesUnsent: Int = 0,
         wasSilent: Bool = false,
-        lateSince start: Instant? = nil
+        lateSince start: Instant? = nil,
+        isPermanent: Bool = false
     ) {
         if phase == .ready || phase == .draining {
             counts.losses[cause, default: 0] += 1
@@ -285,6 +286,7 @@ extension Connection {
             pathBefore: paths.before,
             pathAfter: paths.after,
             loopDelay: start.map { loop.delays.overlap(from: $0, to: loop.now) } ?? .zero,
+            isPermanent: isPermanent,
             certificateProblem: server.endpoint.isSecured && phase != .resolving && phase != .connecting
                 ? problemOfOwnCertificate : nil,
             wasSilent: wasSilent

@@ -132,7 +132,7 @@ public actor Connection {
     ) {
         self.loop = loop
         self.options = options
-        recorder = options.recorderSettings?.makeRecorder(on: loop)
+        recorder = options.recorderSettings?.makeRecorder(of: endpoints, on: loop)
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse

@@ -90,6 +90,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
 
+    /// Whether the failure of an attempt was permanent.
+    package internal(set) var isPermanent = false
     /// What is wrong with the certificate of this client: a server that does not accept it may close without a word.
     var certificateProblem: String?
     /// Whether no frame had come on the link.

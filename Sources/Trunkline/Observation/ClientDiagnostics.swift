@@ -9,7 +9,7 @@
 ///
 /// This value keeps the client alive. Its streams do not.
 public struct ClientDiagnostics: Sendable {
-    private let client: Client
+    let client: Client
 
     fileprivate init(of client: Client) { self.client = client }
 

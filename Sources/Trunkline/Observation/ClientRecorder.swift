@@ -5,6 +5,9 @@ package protocol ClientRecorder: AnyObject, Sendable {
     /// What the recorder passes on and its receiver has not received yet; `nil` if there is no receiver.
     var deliveries: (any DeliveryQueue)? { get }
 
+    /// The client that is recorded, not retained; `nil` for a connection without a client.
+    var client: (any RecordedClient)? { get set }
+
     /// The event loop has received a call.
     func call(
         _ id: RequestID,
@@ -43,5 +46,47 @@ package protocol ClientRecorder: AnyObject, Sendable {
 
 /// The settings from which each client makes its recorder.
 package protocol RecorderSettings: Sendable {
-    func makeRecorder(on loop: any EventLoop) -> any ClientRecorder
+    func makeRecorder(of endpoints: [Endpoint], on loop: any EventLoop) -> any ClientRecorder
+}
+
+/// A client that has a recorder.
+///
+/// Called on the event loop of the client.
+package protocol RecordedClient: AnyObject, Sendable {
+    /// The requests that wait for a response, or for a link or their turn, in ascending order of their IDs.
+    var pendingRequests: [RecordedRequest] { get }
+}
+
+/// A request that has not ended.
+package struct RecordedRequest: Sendable {
+    package let id: RequestID
+    /// The type number of the request.
+    package let type: UInt32
+    /// The session of its link; `nil` if it is on no link.
+    package let session: SessionID?
+    /// The number that identifies its response on that link: its serial number or, if responses are matched in order,
+    /// its place among the requests of the link; 0 if it is on no link.
+    package let number: SerialNumber
+
+    package init(id: RequestID, type: UInt32, session: SessionID?, number: SerialNumber) {
+        (self.id, self.type, self.session, self.number) = (id, type, session, number)
+    }
+}
+
+extension Client: RecordedClient {
+    package nonisolated var pendingRequests: [RecordedRequest] { onItsLoop { $0.dispatcher.pendingRequests } }
+}
+
+extension Dispatcher {
+    fileprivate var pendingRequests: [RecordedRequest] {
+        requests.ids.compactMap { id in
+            guard let facts = requests[id] else { return nil }
+            switch facts.place {
+            case .waiting, .delayed: return RecordedRequest(id: id, type: facts.type, session: nil, number: 0)
+            case .onLink(let session, .response(let number)):
+                return RecordedRequest(id: id, type: facts.type, session: session, number: number)
+            case .onLink(_, .written): return nil
+            }
+        }
+    }
 }

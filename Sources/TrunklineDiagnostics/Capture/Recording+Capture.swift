@@ -111,11 +111,13 @@ private struct RecordingCapture {
         let events = recording.entries.compactMap { entry -> Recording.Event? in
             if case .event(let event) = entry.content { event } else { nil }
         }
-        servers = ServerAddresses(events.compactMap { $0.text("endpoint") }, port: port)
+        let named = recording.beginning.links.map(\.endpoint) + events.compactMap { $0.text("endpoint") }
+        servers = ServerAddresses(named, port: port)
         // Ports that no protocol of Wireshark uses. A recording may have a server on every one of them.
         let ports: ClosedRange<UInt16> = 49152...65535
         let free = ports.filter { [taken = servers.ports] in !taken.contains($0) }
         clientPorts = free.isEmpty ? Array(ports) : free
+        for link in recording.beginning.links { endpoints[link.session] = link.endpoint }
         for event in events {
             if let session = event.session, let endpoint = event.text("endpoint") { endpoints[session] = endpoint }
         }
@@ -379,8 +381,6 @@ extension Recording.Header {
 extension Recording.Event {
     /// The event in one line, as ``/Trunkline/ClientEvent/description`` writes it.
     fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
-
-    fileprivate var session: SessionID? { integer("session").flatMap { UInt64(exactly: $0) }.map { SessionID($0) } }
 }
 
 extension SendBuffer {

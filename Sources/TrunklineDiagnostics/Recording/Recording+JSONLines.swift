@@ -4,22 +4,23 @@ extension Recording {
     /// The recording as text: a JSON object in each line, the first of which describes the recording.
     ///
     /// ```
-    /// {"recording":1,"start":"1795560000.123456789","complete":true}
-    /// {"t":0.412000000,"call":1,"type":1026,"bytes":5,"timeout":8.000000000}
-    /// {"t":0.431000000,"event":"connection.ready","endpoint":"10.0.0.7:7000","session":1}
-    /// {"t":0.431000000,"sent":"request","session":1,"id":1,"type":1026,"serial":50,"bytes":5}
-    /// {"t":0.432000000,"received":"response","session":1,"type":1026,"serial":50,"bytes":2}
+    /// {"recording":1,"start":"2026-11-24T22:40:00.123456789Z","complete":true,"endpoints":["10.0.0.7:7000"]}
+    /// {"t":0.412000000,"at":"2026-11-24T22:40:00.535456Z","call":1,"type":1026,"bytes":5,"timeout":8.000000000}
+    /// {"t":0.432000000,"at":"2026-11-24T22:40:00.555456Z","sent":"request","session":1,"id":1,"type":1026,"serial":50,…
     /// ```
     ///
-    /// `t` is the time in seconds since the creation of the client. Members that are zero, false or empty are left out.
+    /// `t` is the time in seconds since the creation of the client, and `at` the same time in UTC (RFC 3339). Without
+    /// ``start`` there is no `at`. Members that are zero, false or empty are left out. See <doc:FlightRecorder>.
     public var jsonLines: String {
-        let start = start.map { ",\"start\":\"\($0.clampedNanoseconds.asSeconds)\"" } ?? ""
-        let head = "{\"recording\":1\(start),\"complete\":\(isComplete)}\n"
-        return entries.reduce(into: head) { text, entry in text += "\(entry.json)\n" }
+        let start = start.map { $0.clampedNanoseconds }
+        let startText = start.map { ",\"start\":\"\(WallClockTime($0).text())\"" } ?? ""
+        let head = "{\"recording\":1\(startText),\"complete\":\(isComplete)\(beginning.members)}\n"
+        return entries.reduce(into: head) { text, entry in text += "\(entry.json(start: start))\n" }
     }
 
     /// Reads a recording from the text of ``jsonLines``. Lines may end with CR and LF. Unknown members are ignored, and so
-    /// are empty lines and a byte-order mark.
+    /// are empty lines, a byte-order mark, and `at`. `start` may also be a number of seconds since 1970, as text: earlier
+    /// versions wrote that.
     ///
     /// Text from anywhere can be read. Reading takes memory and time in proportion to the text.
     ///
@@ -53,12 +54,20 @@ extension Recording {
             entries.append(entry)
         }
         let start = try read(index) { () throws(RecordingMistake) in
-            try head.member("start", "a text with a number of seconds") { start in
-                start.text.flatMap { JSONNumber($0.utf8)?.nanoseconds }
+            try head.member("start", "a text with a time in UTC, or with a number of seconds") { start in
+                start.text.flatMap { WallClockTime($0)?.nanoseconds ?? JSONNumber($0.utf8)?.nanoseconds }
             }
         }
         let isComplete = try read(index) { () throws(RecordingMistake) in try head.flag("complete") }
-        self.init(start: start.map { .nanoseconds($0) }, isComplete: isComplete, entries: entries)
+        var beginning = try read(index) { () throws(RecordingMistake) in try Beginning(head) }
+        // Earlier versions did not write it.
+        if beginning == nil, !isComplete { beginning = Beginning(of: entries, endpoints: [], Beginning.End()) }
+        self.init(
+            start: start.map { .nanoseconds($0) },
+            isComplete: isComplete,
+            entries: entries,
+            beginning ?? Beginning()
+        )
     }
 }
 
@@ -113,6 +122,10 @@ extension JSONValue {
         }
     }
 
+    func list(_ name: String) throws(RecordingMistake) -> [JSONValue] {
+        try member(name, "a list") { if case .list(let elements) = $0 { elements } else { nil } } ?? []
+    }
+
     func flag(_ name: String) throws(RecordingMistake) -> Bool {
         try member(name, "true or false") { $0.flag } ?? false
     }
@@ -139,7 +152,12 @@ extension JSONText {
 }
 
 extension Recording.Entry {
-    fileprivate var json: String { "{\"t\":\(time.clampedNanoseconds.asSeconds),\(members)}" }
+    /// - Parameter start: The time since 1970 to which `time` is added.
+    fileprivate func json(start: Int64?) -> String {
+        let time = time.clampedNanoseconds
+        let at = start.map { ",\"at\":\"\(WallClockTime($0.addingClamped(time)).text(digits: 6))\"" } ?? ""
+        return "{\"t\":\(time.asSeconds)\(at),\(members)}"
+    }
 
     private var members: String {
         func header(_ header: Recording.Header, _ direction: String) -> String {
@@ -239,7 +257,7 @@ extension Recording.Field {
 
 extension Int64 {
     /// This number of nanoseconds in seconds, with nine decimals.
-    fileprivate var asSeconds: String {
+    var asSeconds: String {
         let (seconds, rest) = magnitude.quotientAndRemainder(dividingBy: 1_000_000_000)
         let digits = String(rest)
         return (self < 0 ? "-" : "") + "\(seconds)." + String(repeating: "0", count: 9 - digits.count) + digits

@@ -54,10 +54,13 @@ extension Recording {
         package let time: Duration
         package let request: Header
         package var replies: [(time: Duration, header: Header)] = []
+        /// Whether the request had been sent before the oldest entry.
+        package var isOfBeginning = false
     }
 
     /// The requests that were sent, in order, with their replies; and the frames that the server sent unasked. If no
-    /// request has a serial, responses are matched in order.
+    /// request has a serial, responses are matched in order. Requests that had been sent before the oldest entry come
+    /// first, with its time.
     package var exchanges: (matched: [Exchange], unasked: [(time: Duration, header: Header)]) {
         var matched: [Exchange] = []
         var unasked: [(time: Duration, header: Header)] = []
@@ -68,6 +71,11 @@ extension Recording {
         )
         /// The places in `matched` of the requests that are not answered, oldest first.
         var open: [OpenRequests: Deque<Int>] = [:]
+        for request in beginning.requests {
+            guard let header = request.header else { continue }
+            open[OpenRequests(header), default: Deque()].append(matched.count)
+            matched.append(Exchange(time: entries.first?.time ?? .zero, request: header, isOfBeginning: true))
+        }
         for entry in entries {
             switch entry.content {
             case .sent(let header) where header.kind == .request:
@@ -98,6 +106,25 @@ extension Recording {
         let serial: SerialNumber
 
         init(_ header: Header) { (session, serial) = (header.session, header.serial) }
+    }
+}
+
+extension Recording.Beginning.Request {
+    /// The header of the frame, as far as it is known; `nil` if the request was on no link.
+    fileprivate var header: Recording.Header? {
+        guard let session, abandonedFor == nil else { return nil }
+        return Recording.Header(
+            session: session,
+            id: id,
+            kind: .request,
+            type: type,
+            serial: serial,
+            status: 0,
+            isErrorResponse: false,
+            isMalformed: false,
+            endsLink: false,
+            bodyCount: 0
+        )
     }
 }
 

@@ -8,10 +8,13 @@ public import Trunkline
 public struct Recording: Sendable, Hashable {
     /// Something that was recorded.
     public struct Entry: Sendable, Hashable {
-        /// When it happened, counted from the creation of the client.
+        /// When it happened, counted from the creation of the client. Added to the recording's ``Recording/start``, this is
+        /// the time since 1970.
         public let time: Duration
         /// What happened.
         public let content: Content
+
+        package init(time: Duration, content: Content) { (self.time, self.content) = (time, content) }
     }
 
     /// What was recorded.
@@ -41,6 +44,18 @@ public struct Recording: Sendable, Hashable {
         public let isOneWay: Bool
         /// Whether it was made by ``/Trunkline/Client/open(_:timeout:partTimeout:options:buffering:)``.
         public let isOpen: Bool
+
+        package init(
+            id: RequestID,
+            type: UInt32,
+            bodyCount: Int,
+            timeout: Duration?,
+            isOneWay: Bool,
+            isOpen: Bool
+        ) {
+            (self.id, self.type, self.bodyCount) = (id, type, bodyCount)
+            (self.timeout, self.isOneWay, self.isOpen) = (timeout, isOneWay, isOpen)
+        }
     }
 
     /// A frame without its body.
@@ -114,16 +129,22 @@ public struct Recording: Sendable, Hashable {
     }
 
     /// The time from 1970 to the creation of the client; `nil` if it is not known, as in a simulation.
+    ///
+    /// It is derived from the clock of the system at the time of the recording. So the times since 1970 of the latest
+    /// entries are right, even if the clock was set, or the host slept, in the life of the client.
     public let start: Duration?
     /// Whether the recording begins with the creation of the client. If not, older entries were overwritten.
     public let isComplete: Bool
     /// The entries, oldest first.
     public let entries: [Entry]
+    /// The state of the client at the time of the oldest entry.
+    package let beginning: Beginning
 
-    init(start: Duration?, isComplete: Bool, entries: [Entry]) {
+    package init(start: Duration?, isComplete: Bool, entries: [Entry], _ beginning: Beginning) {
         self.start = start
         self.isComplete = isComplete
         self.entries = entries
+        self.beginning = beginning
     }
 }
 
@@ -158,11 +179,24 @@ extension Recording {
                 entries.append(Entry(time: last.time, content: (try? last.content.with(object)) ?? last.content))
             }
         }
-        self.init(
-            start: snapshot.unixStart,
-            isComplete: !snapshot.hasOverwritten,
-            entries: entries
-        )
+        let oldest = snapshot.start.advanced(by: entries.first?.time ?? .zero)
+        var beginning = Beginning()
+        beginning.endpoints = snapshot.endpoints(at: oldest).map(\.description)
+        if snapshot.hasOverwritten {
+            let links = snapshot.links.map { session, link in
+                Beginning.Link(
+                    session: session,
+                    endpoint: link.endpoint.description,
+                    age: max(.zero, oldest.since(link.readySince))
+                )
+            }
+            let abandoned = snapshot.abandoned.mapValues { request in
+                (session: request.session, time: request.since.since(snapshot.start))
+            }
+            let end = Beginning.End(links: links, requests: snapshot.pendingRequests, abandoned: abandoned)
+            beginning = Beginning(of: entries, endpoints: beginning.endpoints, end)
+        }
+        self.init(start: snapshot.unixStart, isComplete: !snapshot.hasOverwritten, entries: entries, beginning)
     }
 
     /// One record of the memory.
@@ -188,7 +222,7 @@ extension Recording {
 
         var header: Header {
             Header(
-                session: SessionID(word(4) & 0xFF_FFFF),
+                session: SessionID(word(4) & RecordWords.sessionMask),
                 id: word(4) >> 24 == 0 ? nil : RequestID(word(4) >> 24),
                 kind: Frame.Kind(rawValue: flags & 15) ?? .pong,
                 type: type,
@@ -260,7 +294,7 @@ extension Recording.Event {
         guard let name = members.first(where: { $0.name == "event" })?.value.text else { return nil }
         self.name = name
         var fields: [Recording.EventField] = []
-        for (name, value) in members where name != "event" && name != "t" {
+        for (name, value) in members where !["event", "t", "at"].contains(name) {
             guard let value = try ClientEvent.Value(name, value) else { continue }
             fields.append(Recording.EventField(name: name, value: value))
         }

@@ -7,27 +7,38 @@ public struct Replay: Sendable {
     public let original: Recording
     /// The recording of the client in the simulation.
     public let recording: Recording
+    /// The number of the last request before those of the original: see `ReplayScript.Beginning`.
+    let lastBefore: RequestID
+    /// The time of the newest entry of the original, in `recording`.
+    let end: Duration
 
     /// How each call ended in the original and in the replay, in the order of the calls. The numbers are those of the
     /// original; in the replay a call may have another one. `nil` if the call was not made.
     public var outcomes: [(id: RequestID, original: Recording.Outcome, replayed: Recording.Outcome?)] {
-        let now = recording.outcomesInOrder
+        let now = replayedOutcomes
         return original.outcomesInOrder.enumerated().map { index, was in
             (was.id, was.outcome, index < now.count ? now[index].outcome : nil)
         }
     }
 
+    private var replayedOutcomes: [(id: RequestID, outcome: Recording.Outcome)] {
+        recording.outcomesInOrder.filter { $0.id > lastBefore }
+    }
+
     /// The calls that ended differently, and the ends of links that differ, each as a line. Empty if the client did the
-    /// same as in the original. Times are not compared.
+    /// same as in the original. Times are not compared, and neither are calls that had not ended at the end of the
+    /// original (`pending`).
     public var differences: [String] {
-        let (was, now) = (original.outcomesInOrder, recording.outcomesInOrder)
-        var differences = zip(was, now).filter { $0.0.outcome != $0.1.outcome }.map { was, now in
-            "call \(was.id): was \(was.outcome), now \(now.outcome)"
-        }
+        let (was, now) = (original.outcomesInOrder, replayedOutcomes)
+        var differences = zip(was, now).filter { $0.0.outcome != .pending && $0.0.outcome != $0.1.outcome }
+            .map { was, now in "call \(was.id): was \(was.outcome), now \(now.outcome)" }
         if was.count != now.count { differences.append("calls: \(was.count) were made, now \(now.count)") }
         if !recording.isComplete { differences.append("the recording of the replay is not complete") }
-        if original.ends != recording.ends {
-            differences.append("ends of links: were \(original.ends), now \(recording.ends)")
+        let (ends, replayed) = (original.ends.map(\.text), recording.ends)
+        // The replay goes on a little longer than the original.
+        let extra = replayed.dropFirst(ends.count).filter { $0.time < end }
+        if ends != replayed.prefix(ends.count).map(\.text) || !extra.isEmpty {
+            differences.append("ends of links: were \(ends), now \(replayed.map(\.text))")
         }
         return differences
     }
@@ -38,24 +49,35 @@ extension SimulatedNetwork {
     /// ``run(limits:_:)``.
     ///
     /// A new client makes the recorded calls at their times, and cancels those that were cancelled. The servers reply to
-    /// each request as they did, after the recorded time, and send their pushes, pings and announcements. Attempts fail,
-    /// and links end, as they did. What was not recorded of bodies and byte fields is filled with zeros. The client
-    /// waits between its attempts as long as it did.
+    /// each request when they did, and send their pushes, pings and announcements. Attempts fail, and links end, as they
+    /// did. What was not recorded of bodies and byte fields is filled with zeros. The client waits between its attempts as
+    /// long as it did. A half-open link ends when it did, if the options end it within a second of that.
+    ///
+    /// If older entries were overwritten, the replay begins at the oldest one. Before that, the client connects to the
+    /// server of the recorded link, and makes the calls that had not ended then, so that as many serials are in use.
+    ///
+    /// `options.handshake.perform` runs on a link if the recording has everything that the server said in its handshake:
+    /// if the recorder kept the bodies of those frames, or if they are empty. Otherwise the handshake is bridged: it is
+    /// left out, and has its recorded end. So is a handshake that began before the oldest entry, and one that begins TLS.
     ///
     /// This is not replayed:
     ///
-    /// - TLS. Links are in plaintext, and attempts that failed in the TLS handshake end with `reset` instead.
-    /// - Call options other than the timeout: retry policies of single calls, `waitsForReady`, caches. The back-off before
-    ///   a request is sent again is drawn anew.
+    /// - TLS. Links are in plaintext. Attempts and links that failed because of TLS fail with the same cause, in the same
+    ///   phase.
+    /// - What a bridged handshake does with its ``/Trunkline/Handshaker``: default values, endpoints, server information.
+    /// - Call options other than the timeout: `waitsForReady`, caches, retry policies of calls that were not sent again.
+    ///   The back-off before the third and later tries is drawn anew.
     /// - Subscriptions, which are single requests in a recording, and requests of `open`, which are left out.
-    /// - What happened before the first entry, if the recording is not complete.
+    /// - Sockets that take no bytes: requests that waited because of `options.outbound.highWatermark` may be sent.
+    /// - Calls of ``/Trunkline/Client/switchEndpoint(to:)`` and ``/Trunkline/Client/renewLink()``.
+    /// - What happened before the oldest entry, except the above: earlier failures of endpoints, for example.
     ///
     /// - Parameters:
     ///   - recording: The recording.
     ///   - codec: The codec of the recorded client.
-    ///   - options: The options of the recorded client. The TLS options, the reconnect policy and the recorder are
-    ///     replaced. Interceptors, observers and the log are left out: the recorded requests have passed the interceptors
-    ///     already.
+    ///   - options: The options of the recorded client. The TLS options, the reconnect policy, the order of endpoints and
+    ///     the recorder are replaced. Interceptors, observers and the log are left out: the recorded requests have passed
+    ///     the interceptors already.
     /// - Returns: The recording of the new client, to compare.
     /// - Throws: `RecordingError` if all bodies and byte fields of the recorded frames together have more than 1 GiB:
     ///   a recording may come from anywhere. `TransportError` if a server cannot be started, because this network has
@@ -75,7 +97,9 @@ extension SimulatedNetwork {
         options: ClientOptions = ClientOptions(),
         room: Int
     ) async throws -> Replay {
-        let script = try ReplayScript(recording, room: room)
+        let isOrdered = options.failover.order == .ordered
+        let script = try ReplayScript(recording, isOrdered: isOrdered, room: room)
+        let time = ReplayTime(clock)
         let padding = Lock(RecordingPadding())
         var conditions = NetworkConditions()
         (conditions.latency, conditions.resolutionDelay) = (.zero...(.zero), .zero...(.zero))
@@ -84,69 +108,55 @@ extension SimulatedNetwork {
         var servers: [Endpoint: LoopbackServer] = [:]
         for endpoint in script.endpoints {
             prepare(endpoint, script.attempts[endpoint] ?? [])
-            servers[endpoint] = try await startReplayServer(
-                at: endpoint,
-                codec,
-                script.exchanges[endpoint] ?? [],
-                padding
-            )
+            let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [])
+            let options = LoopbackServer.Options { $0.answersCancelled = true }
+            servers[endpoint] = try await startServer(at: endpoint, speaking: codec, options: options) { request in
+                guard let exchange = exchanges.next(for: request) else { return .noReply }
+                return .sequence(padding.withLock { exchange.reactions(time, &$0) })
+            }
         }
-
-        var options = options
-        options.tls = ClientOptions.TLS()
-        // The recorded requests have passed the interceptors. Logs and observers are those of the recorded client.
-        (options.interceptors, options.observers, options.logging) = ([], [], nil)
-        options.reconnecting.policy = options.reconnecting.policy.map { RecordedDelays(script.delays, then: $0) }
-        // The same entries take about as much memory as their text.
-        options.recorder = .ring(bytes: max(4 << 20, 2 * recording.jsonLines.utf8.count))
-        let client = Client(to: script.endpoints, speaking: codec, options: options, on: loops)
-        try await perform(script, client, servers, padding)
+        let created = clock.now
+        let client = Client(
+            to: script.endpoints,
+            speaking: codec,
+            options: replayed(options, script, recording, time),
+            on: loops
+        )
+        let player = ReplayPlayer(script, client, servers, padding, in: self)
+        try await player.begin(options, at: time)
+        let lastBefore = await client.diagnostics.recording?.lastCall ?? RequestID(0)
+        try await player.play(at: time)
         guard let replayed = await client.diagnostics.recording else {
             preconditionFailure("the client has a recorder")
         }
         client.cancelAll()
         await client.close()
         for server in servers.values.sorted(by: { "\($0.endpoint)" < "\($1.endpoint)" }) { await server.stop() }
-        return Replay(original: recording, recording: replayed)
+        let end = created.duration(to: time.start) + script.length
+        return Replay(original: recording, recording: replayed, lastBefore: lastBefore, end: end)
     }
 
-    /// Does what the script says, at its times.
-    private func perform(
+    /// The options of the client that replays.
+    private func replayed(
+        _ recorded: ClientOptions,
         _ script: ReplayScript,
-        _ client: Client,
-        _ servers: [Endpoint: LoopbackServer],
-        _ padding: Lock<RecordingPadding>
-    ) async throws {
-        let start = clock.now
-        // Only those that are cancelled: a handle keeps the response.
-        var calls: [RequestID: PendingRequest<Response>] = [:]
-        for (time, action) in script.actions {
-            try await clock.sleep(until: start.advanced(by: time))
-            switch action {
-            // It ends when the link is ready, or with the client.
-            case .connect: Task(executorPreference: executor) { try? await client.connect() }
-            case .call(let call, let header):
-                let request = padding.withLock { call.request(header, &$0) }
-                let timeout = call.timeout.map { Timeout.after($0) } ?? .never
-                if call.isOneWay {
-                    try? await client.enqueue(request, timeout: timeout)
-                } else {
-                    let handle = client.start(request, timeout: timeout)
-                    if script.cancelled.contains(call.id) { calls[call.id] = handle }
-                }
-            case .cancel(let id): calls.removeValue(forKey: id)?.cancel()
-            case .send(let header, let endpoint):
-                let frame = padding.withLock { header.frame(&$0) }
-                _ = try? await servers[endpoint]?.broadcast(frame)
-            case .end(let endpoint, .closedByServer): await servers[endpoint]?.disconnectAll()
-            case .end(_, .goAway): break  // the server has announced it, and the client closes the link
-            case .end(let endpoint, .protocolViolation): await servers[endpoint]?.perform(.absurdLength)
-            case .end(let endpoint, .halfOpen): halfOpen(endpoint.hostName)
-            case .end(let endpoint, let cause): breakLinks(to: endpoint.hostName, cause.transportError)
-            case .close: Task(executorPreference: executor) { await client.close() }  // ends with the client
-            }
+        _ recording: Recording,
+        _ time: ReplayTime
+    ) -> ClientOptions {
+        var options = recorded
+        options.tls = ClientOptions.TLS()
+        // The recorded requests have passed the interceptors. Logs and observers are those of the recorded client.
+        (options.interceptors, options.observers, options.logging) = ([], [], nil)
+        options.failover.order = .ordered
+        options.reconnecting.policy = options.reconnecting.policy.map { RecordedDelays(script, time, then: $0) }
+        options.handshake.perform = ReplayHandshakes(script, time).closure(over: options.handshake.perform)
+        if script.hasHalfOpenLinks {
+            options.liveness.deadline = options.liveness.deadline.addingClamped(ReplayPlayer.patience)
         }
-        try await clock.sleep(until: start.advanced(by: script.length + .milliseconds(1)))
+        // The same entries take about as much memory as their text.
+        let size = 2 * recording.jsonLines.utf8.count + 512 * (script.beginning?.calls.count ?? 0)
+        options.recorder = .ring(bytes: max(4 << 20, size))
+        return options
     }
 
     /// Makes the attempts at `endpoint` end as they did.
@@ -155,79 +165,21 @@ extension SimulatedNetwork {
         host(name)
         let outcomes = attempts.map { attempt -> (lookupFails: Bool, connect: ScriptedConnect?) in
             switch attempt {
-            case .ready(let delay): (false, .accept(after: delay))
-            case .failed(_, .resolving, _): (true, nil)
-            case .failed(.timedOut, _, _): (false, .swallow)
-            case .failed(let cause, _, let delay): (false, .refuse(cause.transportError, after: delay))
+            case .established(let delay, _): (false, .accept(after: delay))
+            case .failed(_, .resolving, _, _): (true, nil)
+            case .failed(.timedOut, let phase, _, _): (false, .swallow(isSecuring: phase == .securing))
+            case .failed(let cause, let phase, let isPermanent, let delay):
+                (
+                    false,
+                    .refuse(
+                        cause.transportError(isPermanent: isPermanent),
+                        isSecuring: phase == .securing,
+                        after: delay
+                    )
+                )
             }
         }
         scriptAttempts(at: name, lookupFailures: outcomes.map(\.lookupFails), outcomes.compactMap(\.connect))
-    }
-
-    private func startReplayServer(
-        at endpoint: Endpoint,
-        _ codec: some FrameCodec,
-        _ exchanges: [Recording.Exchange],
-        _ padding: Lock<RecordingPadding>
-    ) async throws -> LoopbackServer {
-        var all: [Likeness: Deque<Recording.Exchange>] = [:]
-        for exchange in exchanges {
-            let likeness = Likeness(type: exchange.request.type, bodyCount: exchange.request.bodyCount)
-            all[likeness, default: Deque()].append(exchange)
-        }
-        let rest = Lock(all)
-        let options = LoopbackServer.Options { $0.answersCancelled = true }
-        return try await startServer(at: endpoint, speaking: codec, options: options) { request in
-            let likeness = Likeness(type: request.type, bodyCount: request.body.count)
-            let exchange = rest.withLock { $0[likeness]?.popFirst() }
-            return exchange.map { exchange in .sequence(padding.withLock { exchange.reactions(&$0) }) } ?? .noReply
-        }
-    }
-}
-
-/// Requests that look the same have the exchanges of the recording in turn.
-private struct Likeness: Hashable {
-    let type: UInt32
-    let bodyCount: Int
-}
-
-extension Recording.Call {
-    /// The request of the call, with what was recorded of its frame.
-    fileprivate func request(_ header: Recording.Header?, _ padding: inout RecordingPadding) -> Request {
-        guard var frame = header?.frame(&padding) else {
-            return Request(type: type, body: padding.padded(nil, to: bodyCount))
-        }
-        frame.serial = 0
-        return Request(frame)
-    }
-}
-
-/// Decides as recorded, and then as another policy.
-private final class RecordedDelays: ReconnectPolicy {
-    private let delays: Lock<ArraySlice<Duration>>
-    private let policy: any ReconnectPolicy
-
-    init(_ delays: [Duration], then policy: any ReconnectPolicy) {
-        self.delays = Lock(delays[...])
-        self.policy = policy
-    }
-
-    func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {
-        let decision = policy.decision(for: failure, random: random)
-        if case .giveUp = decision { return decision }
-        return delays.withLock { $0.popFirst() }.map { .retry(after: $0) } ?? decision
-    }
-}
-
-extension Recording.Exchange {
-    /// The replies, at their times after the request.
-    fileprivate func reactions(_ padding: inout RecordingPadding) -> [Reaction] {
-        replies.map { reply in
-            var frame = reply.header.frame(&padding)
-            frame.serial = 0
-            let reaction: Reaction = frame.kind == .part ? .part(frame) : .reply(frame)
-            return .after(max(.zero, reply.time - time), reaction)
-        }
     }
 }
 
@@ -241,36 +193,16 @@ extension Recording {
         return outcomes.filter { !left.contains($0.key) }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// The phases and causes of failed attempts and ended links.
-    fileprivate var ends: [String] {
+    /// The phases and causes of failed attempts and ended links, with their times.
+    fileprivate var ends: [(time: Duration, text: String)] {
         entries.compactMap { entry in
             guard case .event(let event) = entry.content, event.isEnd, let phase = event.phase, let cause = event.cause
             else { return nil }
-            return "\(phase.rawValue) \(cause.rawValue)"
+            return (entry.time, "\(phase.rawValue) \(cause.rawValue)")
         }
     }
-}
 
-extension DisconnectCause {
-    /// An error of the network with this cause.
-    fileprivate var transportError: TransportError {
-        switch self {
-        case .refused: TransportError(.refused, errno: 111, "connection refused")
-        case .unreachable: TransportError(.unreachable, errno: 113, "no route to host")
-        case .timedOut: TransportError(.timedOut, errno: 110, "connection timed out")
-        case .pathLost: TransportError(.pathLost, "the path was lost")
-        case .system: TransportError(.system, "an error of the system")
-        default: TransportError(.reset, errno: 104, "connection reset by peer")
-        }
-    }
-}
-
-extension Endpoint {
-    /// The host, as the methods of `SimulatedNetwork` name it.
-    fileprivate var hostName: String {
-        switch target {
-        case .host(let name, _): name
-        case .unix(let path): "unix:\(path)"
-        }
+    fileprivate var lastCall: RequestID? {
+        entries.compactMap { if case .call(let call) = $0.content { call.id } else { nil } }.max()
     }
 }

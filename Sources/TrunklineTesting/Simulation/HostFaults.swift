@@ -65,7 +65,8 @@ struct HostFaults {
 /// How an attempt to connect ends.
 enum ScriptedConnect: Sendable {
     case accept(after: Duration)
-    case refuse(TransportError, after: Duration)
-    /// The attempt gets no answer.
-    case swallow
+    /// `isSecuring`: TCP was connected, and the TLS handshake failed.
+    case refuse(TransportError, isSecuring: Bool = false, after: Duration)
+    /// The attempt gets no answer, or none to its TLS handshake.
+    case swallow(isSecuring: Bool = false)
 }

@@ -18,6 +18,8 @@ final class LinkEnd {
     weak var handler: (any TransportHandler)?
     /// The outcome of connecting, until the handler has received it.
     var outcome: TransportEvent?
+    /// Whether the handler has to be told that TLS begins.
+    var isSecuring = false
     /// Why reading and writing fail from now on.
     var failure: TransportError?
     var isReading = false

@@ -97,11 +97,16 @@ extension SimulatedLink {
     func hasNews(for side: Side) -> Bool {
         let end = end(side)
         return end.handler != nil
-            && (end.outcome != nil || end.isReading && isReadable(side) || end.awaitsWritable && isWritable(side))
+            && (end.outcome != nil || end.isSecuring || end.isReading && isReadable(side)
+                || end.awaitsWritable && isWritable(side))
     }
 
     /// Delivers events to the handler of `side`.
     func tell(_ side: Side) {
+        if end(side).isSecuring {
+            end(side).isSecuring = false
+            end(side).handler?.transport(transportID(side), did: .securing)
+        }
         if let outcome = end(side).outcome.take() {
             if case .connected = outcome {
                 network.note(.connected, id)

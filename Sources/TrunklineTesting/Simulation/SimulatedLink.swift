@@ -57,7 +57,7 @@ final class SimulatedLink: @unchecked Sendable {
         scripted = network.faults.nextConnect(to: serverHost)
         var time = network.now
         switch scripted {
-        case .accept(let delay)?, .refuse(_, let delay)?: time = time.advanced(by: max(.zero, delay))
+        case .accept(let delay)?, .refuse(_, _, let delay)?: time = time.advanced(by: max(.zero, delay))
         case .swallow?, nil:
             time = time.advanced(by: .nanoseconds(network.random.number(in: traits.connectDelay)))
             time = time.advanced(by: .nanoseconds(network.random.number(in: traits.latency)))
@@ -115,8 +115,12 @@ final class SimulatedLink: @unchecked Sendable {
 
     private func connectArrives() {
         switch scripted {
-        case .swallow?: return
-        case .refuse(let error, _)?: return send(.refuse(error), from: .server)
+        case .swallow(let isSecuring)?:
+            if isSecuring { beginSecuring() }
+            return
+        case .refuse(let error, let isSecuring, _)?:
+            if isSecuring { beginSecuring() }
+            return send(.refuse(error), from: .server)
         case .accept?, nil: break
         }
         guard end(.client).failure == nil, !network.faults.swallows(serverHost) else { return }
@@ -131,6 +135,13 @@ final class SimulatedLink: @unchecked Sendable {
             port.add(self)
             send(.accept, from: .server)
         }
+    }
+
+    /// Tells the client that its TLS handshake begins.
+    private func beginSecuring() {
+        guard end(.client).phase == .connecting else { return }
+        end(.client).isSecuring = true
+        network.attend(self, .client)
     }
 
     /// Breaks `side`: reads and writes fail from now on, and bytes in transit are discarded.

@@ -109,6 +109,127 @@ import TrunklineDiagnostics
         #expect(Self.mistake(in: line)?.message.hasPrefix("\"\(name)\" is not ") == true, "\(line)")
     }
 
+    // MARK: Wall-clock time
+
+    @Test(
+        arguments: [
+            ("1970-01-01T00:00:00.000000000Z", 0), ("2026-11-24T20:00:00.123456789Z", 1_795_550_400_123_456_789),
+            ("2000-02-29T23:59:59.999999999Z", 951_868_799_999_999_999),
+            ("1969-12-31T23:59:59.500000000Z", -500_000_000),
+            ("1900-03-01T00:00:00.000000000Z", -2_203_891_200_000_000_000),
+            ("2262-04-11T23:47:16.854775807Z", .max), ("1677-09-21T00:12:43.145224192Z", .min),
+        ] as [(String, Int64)]
+    )
+    func startIsWrittenAsPeopleWriteTimes(_ text: String, nanoseconds: Int64) throws {
+        let recording = try Recording(jsonLines: "{\"recording\":1,\"start\":\"\(text)\",\"complete\":true}")
+        #expect(recording.start == .nanoseconds(nanoseconds))
+        #expect(recording.jsonLines.contains("\"start\":\"\(text)\""))
+    }
+
+    @Test(arguments: [
+        "2026-11-24T20:00:00Z", "2026-11-24T21:30:00+01:30", "2026-11-24t15:00:00.0-05:00", "2026-11-24 20:00:00.000z",
+        "1795550400", "1795550400.000",
+    ])
+    func startMayBeWrittenInOtherWays(_ text: String) throws {
+        let recording = try Recording(jsonLines: "{\"recording\":1,\"start\":\"\(text)\"}")
+        #expect(recording.start == .seconds(1_795_550_400))
+    }
+
+    @Test(arguments: [
+        "2026-13-24T20:00:00Z", "2026-11-24T24:00:00Z", "2026-11-24T20:00:00", "2026-11-24T20:00:00.Z", "2026-11-24",
+        "2026-11-24T20:00:00Z ", "2026-11-24T20:00:00+01", "9999-11-24T20:00:00Z", "2300-01-01T00:00:00Z", "",
+        "2026-11-2\u{e9}T20:00:00Z",
+    ])
+    func aStartThatIsNoTimeIsRejected(_ text: String) {
+        #expect(Self.mistake(in: "{\"recording\":1,\"start\":\"\(text)\"}")?.line == 1)
+    }
+
+    @Test func everyLineHasItsTime() throws {
+        let lines = try Recording(jsonLines: Self.text).jsonLines.split(separator: "\n")
+        #expect(lines[0].hasPrefix(#"{"recording":1,"start":"2026-11-24T22:40:00.123456789Z","complete":true"#))
+        #expect(lines[1].hasPrefix(#"{"t":0.500000000,"at":"2026-11-24T22:40:00.623456Z","call":1"#))
+        #expect(lines[4].hasPrefix(#"{"t":1.750000000,"at":"2026-11-24T22:40:01.873456Z","received""#))
+        let unknown = try Recording(jsonLines: "{\"recording\":1}\n{\"t\":1,\"at\":\"noon\",\"event\":\"made.up\"}")
+        #expect(unknown.jsonLines.hasSuffix("\n{\"t\":1.000000000,\"event\":\"made.up\"}\n"))
+    }
+
+    // MARK: The state at the oldest entry
+
+    private static let wrapped = """
+        {"recording":1,"complete":false,"endpoints":["a:1","b:2"],"links":[{"session":3,"endpoint":"b:2","age":12.5}],\
+        "requests":[{"id":7,"session":3,"type":1026,"serial":50},{"session":3,"type":1026,"serial":51},\
+        {"id":8,"session":3,"type":5,"abandoned":2.5},{"id":9,"type":5}]}
+        {"t":100.000000000,"received":"response","session":3,"type":1026,"serial":51}
+
+        """
+
+    @Test func theStateAtTheOldestEntryIsWrittenAndRead() throws {
+        let recording = try Recording(jsonLines: Self.wrapped)
+        #expect(recording.beginning.endpoints == ["a:1", "b:2"])
+        #expect(recording.beginning.links.map(\.session) == [3])
+        #expect(recording.beginning.links.map(\.age) == [.milliseconds(12_500)])
+        #expect(recording.beginning.requests.map(\.serial) == [50, 51, 0, 0])
+        #expect(recording.beginning.requests.map(\.id) == [7, nil, 8, 9])
+        #expect(recording.beginning.requests.map(\.abandonedFor) == [nil, nil, .milliseconds(2500), nil])
+        #expect(try Recording(jsonLines: recording.jsonLines) == recording)
+        // The response belongs to a request before the oldest entry.
+        #expect(recording.exchanges.unasked.isEmpty)
+        #expect(recording.exchanges.matched.map(\.replies.count) == [0, 1])
+    }
+
+    /// As earlier versions wrote it.
+    @Test func theStateAtTheOldestEntryIsDerivedIfItIsNotWritten() throws {
+        let recording = try Recording(
+            jsonLines: """
+                {"recording":1,"start":"1795560000.123456789","complete":false}
+                {"t":100.0,"received":"response","session":3,"type":1026,"serial":51,"bytes":2}
+                {"t":101.0,"sent":"request","session":3,"id":8,"type":1026,"serial":52,"bytes":5}
+                {"t":102.0,"event":"link.ended","endpoint":"b:2","phase":"ready","cause":"reset","session":3,"lifetime":10.0}
+                {"t":102.0,"event":"request.failed","id":7,"code":"connectionLost","fate":"unknown"}
+                {"t":102.0,"event":"request.failed","id":8,"code":"connectionLost","fate":"unknown"}
+                """
+        )
+        let beginning = recording.beginning
+        #expect(beginning.links.map(\.endpoint) == ["b:2"])
+        #expect(beginning.links.map(\.age) == [.seconds(8)])
+        #expect(beginning.requests.map(\.id) == [nil, 7, 8])
+        #expect(beginning.requests.map(\.session) == [3, 3, nil])
+        #expect(beginning.requests.map(\.serial) == [51, 0, 0])
+        #expect(try Recording(jsonLines: recording.jsonLines) == recording)
+    }
+
+    /// Matched in order, the first responses belong to requests that were overwritten.
+    @Test func responsesWithoutSerialsAreMatchedAfterTheOldestEntry() throws {
+        let recording = try Recording(
+            jsonLines: """
+                {"recording":1,"complete":false}
+                {"t":100.0,"call":5,"bytes":1}
+                {"t":100.0,"sent":"request","session":1,"id":5,"bytes":1}
+                {"t":101.0,"received":"response","session":1,"bytes":3}
+                {"t":102.0,"received":"response","session":1,"bytes":4}
+                {"t":103.0,"call":6,"bytes":2}
+                {"t":103.0,"sent":"request","session":1,"id":6,"bytes":2}
+                {"t":104.0,"event":"link.ended","endpoint":"b:2","phase":"ready","session":1,"requests_lost":1}
+                """
+        )
+        #expect(recording.beginning.requests.count == 1)
+        let matched = recording.exchanges.matched
+        #expect(matched.map(\.request.id) == [nil, 5, 6])
+        #expect(matched.map { $0.replies.map(\.header.bodyCount) } == [[3], [4], []])
+    }
+
+    @Test(arguments: [
+        (#"{"recording":1,"endpoints":"a"}"#, "endpoints"), (#"{"recording":1,"endpoints":[1]}"#, "endpoints"),
+        (#"{"recording":1,"links":{}}"#, "links"), (#"{"recording":1,"links":[{"session":-1}]}"#, "session"),
+        (#"{"recording":1,"links":[{"session":1,"endpoint":1}]}"#, "endpoint"),
+        (#"{"recording":1,"links":[{"session":1,"endpoint":"a","age":"1"}]}"#, "age"),
+        (#"{"recording":1,"requests":[{"serial":-1}]}"#, "serial"), (#"{"recording":1,"requests":1}"#, "requests"),
+    ])
+    func theStateIsChecked(_ line: String, name: String) {
+        #expect(Self.mistake(in: line)?.line == 1, "\(line)")
+        #expect(Self.mistake(in: line)?.message.hasPrefix("\"\(name)\" is not ") == true, "\(line)")
+    }
+
     /// A number of an event that JSON can hold, but `Double` cannot, was written back as 0.
     @Test func eventsKeepTheirNumbers() throws {
         let line = #"{"t":1.000000000,"event":"made.up","a":1e+300,"b":-5e-324,"c":-9223372036854775808,"d":1.5}"#

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 import Trunkline
 import TrunklineDiagnostics
@@ -22,6 +23,24 @@ import TrunklineTesting
             let pairs = zip(states, states.dropFirst())
             #expect(!pairs.contains { $0 == "connection.waiting" && $1 == "connection.waiting" })
             #expect(recording.start != nil)
+        }
+    }
+
+    /// Every line has the time of the wall clock.
+    @Test(.timeLimit(.minutes(1))) func linesHaveTheWallClock() async throws {
+        let before = Date()
+        try await withServerAndClient(clientOptions: quickOptions { $0.recorder = .ring() }) { _, client in
+            try await expectEcho("x", by: client)
+            let recording = try #require(await client.diagnostics.recording)
+            let style = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+            for line in recording.jsonLines.split(separator: "\n") {
+                let name = line.contains("\"recording\"") ? "start" : "at"
+                let text = try #require(line.components(separatedBy: "\"\(name)\":\"").last)
+                // Whole milliseconds: the style reads no further decimals.
+                let date = try style.parse("\(text.prefix(23))Z")
+                #expect(date > before.addingTimeInterval(-1) && date < Date().addingTimeInterval(1), "\(line)")
+            }
+            #expect(try Recording(jsonLines: recording.jsonLines) == recording)
         }
     }
 }

@@ -177,8 +177,55 @@ import TrunklineTesting
             for await state in client.states { if case .waiting = state { break } }
             _ = try await client.send(ask("x"))
             #expect(dumps.all.map(\.report.cause) == [.reset, .reset])
-            #expect(dumps.all.allSatisfy { $0.recording.events.last?.name == "link.ended" })
+            #expect(dumps.all.allSatisfy { $0.recording.events.contains { $0.name == "link.ended" } })
             #expect(dumps.all.map(\.recording.calls.count) == [1, 4])
+        }
+    }
+
+    /// A dump was made before the requests on the link had failed, so a replay of it had more failures.
+    @Test func aDumpHasTheOutcomesThatTheLossCauses() throws {
+        let dumps = Dumps()
+        let options = options {
+            $0.recorder?.dumpsAutomatically(on: [.reset]) { recording, report in dumps.add(recording, report) }
+        }
+        try simulate(options: options, overTLS: false, handler: { _ in .noReply }) { service, client in
+            let handles = (0..<3).map { client.start(ask($0)) }
+            try await service.network.clock.sleep(for: .seconds(1))
+            service.network.reset()
+            for handle in handles { #expect(await failure(of: handle)?.code == .connectionLost) }
+            try await service.network.clock.sleep(for: .seconds(1))
+            let lost = Recording.Outcome.failed(code: "connectionLost", fate: "unknown")
+            #expect(dumps.all.map(\.recording.outcomes) == [[1: lost, 2: lost, 3: lost]])
+        }
+    }
+
+    /// The end of the client's link and its closing happen in one turn.
+    @Test func aDumpIsReceivedBeforeTheClientIsClosed() throws {
+        let dumps = Dumps()
+        let options = options {
+            $0.recorder?.dumpsAutomatically(on: [.closedLocally]) { recording, report in dumps.add(recording, report) }
+        }
+        try simulate(options: options, overTLS: false) { _, client in
+            _ = try await client.send(ask("x"))
+            await client.closeNow()
+            #expect(dumps.all.map(\.report.cause) == [.closedLocally])
+        }
+    }
+
+    @Test func aRecordingHasTheStateAtItsOldestEntry() throws {
+        let options = options { $0.recorder = .ring(bytes: 65_536) }
+        let handler: LoopbackServer.Handler = { $0.body == "never" ? .noReply : .echo }
+        try simulate(options: options, overTLS: false, handler: handler) { _, client in
+            let never = (0..<3).map { _ in client.start(ask("never"), timeout: .never) }
+            for _ in 0..<40 { _ = await client.send(all: (0..<100).map { ask($0) }) }
+            let recording = try #require(await client.diagnostics.recording)
+            let again = try Recording(jsonLines: recording.jsonLines)
+            #expect(again == recording)
+            let first = try #require(recording.jsonLines.split(separator: "\n").first)
+            #expect(first.contains(#""endpoints":["db:7000"],"links":[{"session":1,"endpoint":"db:7000","age":"#))
+            #expect(first.contains(#"{"id":1,"session":1,"type":1040,"serial":50}"#))
+            #expect(first.contains(#"{"id":3,"session":1,"type":1040,"serial":52}"#))
+            for handle in never { handle.cancel() }
         }
     }
 

@@ -276,6 +276,14 @@ package struct Liveness: Sendable {
         return ping.askedAt
     }
 
+    /// When the link counts as dead if nothing arrives until then; `nil` if no ping waits for progress, and no frame is
+    /// incomplete.
+    package var deadAt: Instant? {
+        let asked = silentSince?.advanced(by: policy.deadline)
+        let stuck = stuckSince?.advanced(by: policy.deadline)
+        return [asked, stuck].compactMap { $0 }.min()
+    }
+
     /// When to call `timerFired`; `nil` for not before another input. Only `heard` and `resume` can make it later;
     /// `heard` can make it earlier while `isProbing`. A timer that fires too early does no harm.
     package var nextLook: Instant? {

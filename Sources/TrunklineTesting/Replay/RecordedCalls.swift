@@ -1,0 +1,147 @@
+import Trunkline
+import TrunklineDiagnostics
+
+/// What a recording tells about each call: when its request was sent, and how it ended.
+struct RecordedCalls {
+    /// The end of a call without a response.
+    struct Failure {
+        let index: Int
+        let time: Duration
+        let code: String
+        let fate: String
+    }
+
+    /// The frames of requests. A request that was sent again has the same frame.
+    private(set) var headers: [RequestID: Recording.Header] = [:]
+    /// The first entries that tell that the request was sent.
+    private(set) var sent: [RequestID: Int] = [:]
+    private(set) var failures: [RequestID: Failure] = [:]
+    private var retries: [RequestID: (tries: Int, delay: Duration)] = [:]
+    /// When the response came.
+    private var answers: [RequestID: Duration] = [:]
+
+    /// How much later than its deadline a call may have ended by it. The event loop may have been late.
+    private static let lateness = Duration.seconds(1)
+
+    init(_ recording: Recording) {
+        for (index, entry) in recording.entries.enumerated() {
+            switch entry.content {
+            case .sent(let header) where header.kind == .request:
+                guard let id = header.id else { continue }
+                headers[id] = header
+                if sent[id] == nil { sent[id] = index }
+            case .event(let event): read(event, index, at: entry.time)
+            default: break
+            }
+        }
+        for exchange in recording.exchanges.matched {
+            guard let id = exchange.request.id, let last = exchange.replies.last, last.header.kind == .response else {
+                continue
+            }
+            answers[id] = last.time
+        }
+    }
+
+    private mutating func read(_ event: Recording.Event, _ index: Int, at time: Duration) {
+        guard let id = event.request else { return }
+        switch event.name {
+        case "request.failed", "request.cancelled":
+            failures[id] = Failure(
+                index: index,
+                time: time,
+                code: event.text("code") ?? "",
+                fate: event.text("fate") ?? ""
+            )
+        case "request.retrying":
+            let tries = event.integer("try").map { Int(clamping: $0) } ?? 2
+            retries[id] = (max(2, min(tries, 1000)), retries[id]?.delay ?? event.seconds("delay") ?? .zero)
+        default: break
+        }
+    }
+
+    /// The call as the replay makes it.
+    func call(_ call: Recording.Call) -> ReplayScript.Call {
+        let failure = failures[call.id]
+        return ReplayScript.Call(
+            id: call.id,
+            type: call.type,
+            bodyCount: call.bodyCount,
+            header: headers[call.id],
+            timeout: call.timeout,
+            isOneWay: call.isOneWay,
+            retries: retries[call.id],
+            isCancelled: failure?.code == "cancelled"
+        )
+    }
+
+    /// The call of a request that had not ended at the time of the oldest entry.
+    func call(_ request: Recording.Beginning.Request) -> ReplayScript.Call {
+        let failure = request.id.flatMap { failures[$0] }
+        return ReplayScript.Call(
+            id: request.id,
+            type: request.type,
+            header: request.session == nil ? request.id.flatMap { headers[$0] } : nil,
+            timeout: failure?.code == "timedOut" ? failure?.time : nil,
+            retries: request.id.flatMap { retries[$0] },
+            abandonedFor: request.abandonedFor,
+            isCancelled: failure?.code == "cancelled"
+        )
+    }
+
+    /// The time limit of `call`, which was received at `time` and ended about when it expired: the limit until that end.
+    /// The event loop does not look at the time exactly when a deadline passes.
+    func timeout(of call: Recording.Call, at time: Duration) -> Duration? {
+        guard let timeout = call.timeout else { return nil }
+        let deadline = time + timeout
+        if let failure = failures[call.id] {
+            let isLate = failure.code == "timedOut" && deadline < failure.time
+            return isLate && failure.time - deadline < Self.lateness ? failure.time - time : timeout
+        }
+        guard let answer = answers[call.id], deadline <= answer, answer - deadline < Self.lateness else {
+            return timeout
+        }
+        return answer - time + .milliseconds(1)
+    }
+}
+
+extension RecordedCalls.Failure {
+    var isCancelledUnsent: Bool { code == "cancelled" && fate == "notSent" }
+}
+
+/// The handshakes of a recording.
+struct RecordedHandshakes {
+    /// The sessions in whose handshakes something was said that the recording does not have.
+    private var cut: Set<SessionID> = []
+
+    init(_ recording: Recording) {
+        var ready = Set(recording.beginning.links.map(\.session))
+        for entry in recording.entries {
+            switch entry.content {
+            case .received(let header) where !ready.contains(header.session):
+                if !header.isWhole { cut.insert(header.session) }
+            case .event(let event):
+                guard let session = event.session else { continue }
+                if event.name == "connection.ready" { ready.insert(session) }
+                // The handshake has begun TLS, which a replay does not have.
+                if event.name == "link.ready", event["tls"] != nil, event.text("endpoint")?.hasPrefix("tls://") == false
+                {
+                    cut.insert(session)
+                }
+            default: break
+            }
+        }
+    }
+
+    /// Whether the recording has everything that the server said in the handshake of `session`.
+    func isWhole(_ session: SessionID) -> Bool { !cut.contains(session) }
+}
+
+extension Recording.Header {
+    /// Whether the recording has the whole frame.
+    fileprivate var isWhole: Bool {
+        let hasFields = fields.allSatisfy { field in
+            if case .size(let size) = field.value { size == 0 } else { true }
+        }
+        return !isMalformed && !isCut && hasFields && bodyCount == body?.count ?? 0
+    }
+}

@@ -1,0 +1,68 @@
+import Trunkline
+import TrunklineDiagnostics
+
+/// The exchanges of one server, which it repeats.
+final class ReplayExchanges: Sendable {
+    /// Requests that look the same have the exchanges of the recording in turn.
+    private struct Likeness: Hashable {
+        let type: UInt32
+        /// `nil` for any size.
+        let bodyCount: Int?
+    }
+
+    private struct State {
+        /// The places of the exchanges that are left; some may have been used.
+        var places: [Likeness: Deque<Int>] = [:]
+        var isUsed: [Bool]
+
+        mutating func take(_ likeness: Likeness) -> Int? {
+            while let place = places[likeness]?.popFirst() {
+                if !exchange(&isUsed[place], with: true) { return place }
+            }
+            return nil
+        }
+    }
+
+    private let exchanges: [Recording.Exchange]
+    private let state: Lock<State>
+
+    init(_ exchanges: [Recording.Exchange]) {
+        self.exchanges = exchanges
+        var state = State(isUsed: Array(repeating: false, count: exchanges.count))
+        for (place, exchange) in exchanges.enumerated() {
+            let (type, bodyCount) = (exchange.request.type, exchange.request.bodyCount)
+            state.places[Likeness(type: type, bodyCount: bodyCount), default: Deque()].append(place)
+            // The closure of a handshake makes its requests anew, perhaps of another size.
+            let isOfHandshake = exchange.request.id == nil && !exchange.isOfBeginning
+            if isOfHandshake { state.places[Likeness(type: type, bodyCount: nil), default: Deque()].append(place) }
+        }
+        self.state = Lock(state)
+    }
+
+    /// The exchange of a request that was received.
+    func next(for request: Frame) -> Recording.Exchange? {
+        state.withLock { state in
+            state.take(Likeness(type: request.type, bodyCount: request.body.count))
+                ?? state.take(Likeness(type: request.type, bodyCount: nil))
+        }
+        .map { exchanges[$0] }
+    }
+}
+
+extension Recording.Exchange {
+    /// The replies to a request that is received `now`, at their times.
+    func reactions(_ time: ReplayTime, _ padding: inout RecordingPadding) -> [Reaction] {
+        var reactions: [Reaction] = []
+        var waited = Duration.zero
+        for reply in replies {
+            var frame = reply.header.frame(&padding)
+            frame.serial = 0
+            let reaction: Reaction = frame.kind == .part ? .part(frame) : .reply(frame)
+            // Counted from the reply before.
+            let delay = max(waited, time.delay(until: reply.time, since: self.time))
+            reactions.append(.after(delay - waited, reaction))
+            waited = delay
+        }
+        return reactions
+    }
+}
