@@ -311,6 +311,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 }
 
 extension FlightRecorder: DeliveryQueue {
+    var metrics: Client.Metrics.EventQueueMetrics { dumps?.metrics ?? Client.Metrics.EventQueueMetrics() }
+
     /// The client is closed: a dump that is due is made before.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void) {
         makeDueDump()

@@ -268,7 +268,7 @@ extension Client {
             /// The number of events and log records that were not received, because the queue was full.
             public var missed = 0
 
-            init() {}
+            package init() {}
 
             mutating func merge(_ other: EventQueueMetrics) {
                 waiting.addClamped(other.waiting)

@@ -47,7 +47,7 @@ extension LogRecord: CustomStringConvertible {
     /// The time (RFC 3339), the level, the name of the client, the event and the message:
     /// `2026-11-27T05:31:07.402Z warning gateway link.lost: lost the link to …`. Without the time in a simulation.
     public var description: String {
-        let time = timeSince1970.map { [CalendarTime($0).text] } ?? []
+        let time = timeSince1970.map { [CalendarTime($0).text()] } ?? []
         return (time + [level.rawValue] + (client.isEmpty ? [] : [client.escaped()]) + [event]).joined(separator: " ")
             + ": " + message
     }

@@ -132,8 +132,8 @@ extension ProbeReport {
         /// - Parameter time: The time since 1970; if it is `nil`, nothing is expired.
         init(_ certificate: TLSCertificate, at time: Duration?) {
             (subject, issuer, names) = (certificate.subject, certificate.issuer, certificate.names)
-            notBefore = CalendarTime.text(unixSeconds: certificate.notBefore)
-            notAfter = CalendarTime.text(unixSeconds: certificate.notAfter)
+            notBefore = CalendarTime(seconds: certificate.notBefore).text(decimals: 0)
+            notAfter = CalendarTime(seconds: certificate.notAfter).text(decimals: 0)
             let left = Double(certificate.notAfter) - (time?.inSeconds ?? 0)
             daysLeft = (left / 86_400 * 10).rounded(.down) / 10
             fingerprint = certificate.fingerprint

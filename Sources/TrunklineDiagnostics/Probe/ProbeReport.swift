@@ -62,7 +62,7 @@ public struct ProbeReport: Sendable {
     init(_ probe: Probe, at time: Duration?) {
         endpoint = probe.endpoint.description
         endpointWithTLS = probe.endpoint.secured().description
-        began = time.map { CalendarTime.text(unixSeconds: $0.clampedNanoseconds / 1_000_000_000) }
+        began = time.map { CalendarTime($0).text(decimals: 0) }
         format = probe.format
     }
 }

@@ -13,7 +13,7 @@ extension Recording {
     /// ``start`` there is no `at`. Members that are zero, false or empty are left out. See <doc:FlightRecorder>.
     public var jsonLines: String {
         let start = start.map { $0.clampedNanoseconds }
-        let startText = start.map { ",\"start\":\"\(WallClockTime($0).text())\"" } ?? ""
+        let startText = start.map { ",\"start\":\"\(CalendarTime(.nanoseconds($0)).text(decimals: 9))\"" } ?? ""
         let head = "{\"recording\":1\(startText),\"complete\":\(isComplete)\(beginning.members)}\n"
         return entries.reduce(into: head) { text, entry in text += "\(entry.json(start: start))\n" }
     }
@@ -55,7 +55,7 @@ extension Recording {
         }
         let start = try read(index) { () throws(RecordingMistake) in
             try head.member("start", "a text with a time in UTC, or with a number of seconds") { start in
-                start.text.flatMap { WallClockTime($0)?.nanoseconds ?? JSONNumber($0.utf8)?.nanoseconds }
+                start.text.flatMap { CalendarTime($0)?.timeSince1970.clampedNanoseconds ?? JSONNumber($0.utf8)?.nanoseconds }
             }
         }
         let isComplete = try read(index) { () throws(RecordingMistake) in try head.flag("complete") }
@@ -155,7 +155,7 @@ extension Recording.Entry {
     /// - Parameter start: The time since 1970 to which `time` is added.
     fileprivate func json(start: Int64?) -> String {
         let time = time.clampedNanoseconds
-        let at = start.map { ",\"at\":\"\(WallClockTime($0.addingClamped(time)).text(digits: 6))\"" } ?? ""
+        let at = start.map { ",\"at\":\"\(CalendarTime(.nanoseconds($0.addingClamped(time))).text(decimals: 6))\"" } ?? ""
         return "{\"t\":\(time.asSeconds)\(at),\(members)}"
     }
 

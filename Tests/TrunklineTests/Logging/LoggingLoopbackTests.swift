@@ -41,7 +41,7 @@ struct LoggingLoopbackTests {
         #expect(record.level == .error && record.message.contains("/CN=127.0.0.1 expired on 2"))
         let time = try #require(record.timeSince1970)
         let age = Date().timeIntervalSince1970 - time / .seconds(1)
-        #expect((-1...300).contains(age) && record.description.hasPrefix("\(CalendarTime(time).text) error "))
+        #expect((-1...300).contains(age) && record.description.hasPrefix("\(CalendarTime(time).text()) error "))
         #expect(record.message.contains("to do: renew the certificate of the server"))
     }
 

@@ -1,38 +1,103 @@
-/// A time in UTC by the calendar, for people who read a log.
+/// A time in UTC as people and logs write it: `2026-11-25T22:40:00.123Z` (RFC 3339).
 package struct CalendarTime: Sendable {
-    private let milliseconds: Int64
+    /// The whole seconds since 1970-01-01 00:00 UTC, and the nanoseconds after them.
+    private let (second, fraction): (Int64, Int64)
 
-    /// - Parameter timeSince1970: The time since 1970-01-01 00:00 UTC. Limited to the years 1678 to 2262.
+    /// - Parameter timeSince1970: The time since 1970-01-01 00:00 UTC. At most 292 years; other times are clamped.
     package init(_ timeSince1970: Duration) {
-        let (milliseconds, rest) = timeSince1970.clampedNanoseconds.quotientAndRemainder(dividingBy: 1_000_000)
-        self.milliseconds = rest < 0 ? milliseconds - 1 : milliseconds
+        (second, fraction) = timeSince1970.clampedNanoseconds.dividedDown(by: 1_000_000_000)
     }
 
-    /// The time in the format of RFC 3339, with milliseconds: `2026-11-27T05:31:07.402Z`.
-    package var text: String {
-        func digits(_ number: Int64, _ count: Int) -> String {
-            let text = String(number)
+    /// - Parameter seconds: The time since 1970-01-01 00:00 UTC. Clamped to the years 0 to 9999.
+    package init(seconds: Int64) { (second, fraction) = (min(max(seconds, -62_167_219_200), 253_402_300_799), 0) }
+
+    /// The time since 1970-01-01 00:00 UTC.
+    package var timeSince1970: Duration { .seconds(second) + .nanoseconds(fraction) }
+
+    /// The text, with at most 9 decimals of the seconds.
+    package func text(decimals: Int = 3) -> String {
+        let (day, seconds) = second.dividedDown(by: 86_400)
+        let date = Self.date(ofDay: day)
+        func padded(_ number: Int64, _ count: Int) -> String {
+            let text = "\(number)"
             return String(repeating: "0", count: max(0, count - text.utf8.count)) + text
         }
-        let day = 86_400_000 as Int64
-        let ofDay = (milliseconds % day + day) % day
-        let date = Self.date(daysSince1970: (milliseconds - ofDay) / day)
-        let time = "\(digits(ofDay / 3_600_000, 2)):\(digits(ofDay / 60_000 % 60, 2)):\(digits(ofDay / 1000 % 60, 2))"
-        return
-            "\(digits(date.year, 4))-\(digits(date.month, 2))-\(digits(date.day, 2))T\(time).\(digits(ofDay % 1000, 3))Z"
+        let decimals = decimals > 0 ? ".\(padded(fraction, 9).prefix(decimals))" : ""
+        return "\(padded(date.year, 4))-\(padded(date.month, 2))-\(padded(date.day, 2))"
+            + "T\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):\(padded(seconds % 60, 2))\(decimals)Z"
     }
 
-    /// The date of the Gregorian calendar. Its pattern repeats every 400 years of 146,097 days. Years are counted from March,
-    /// so that the day that is inserted is the last one.
-    private static func date(daysSince1970 days: Int64) -> (year: Int64, month: Int64, day: Int64) {
-        let sinceMarch0000 = days + 719_468
-        let cycle = (sinceMarch0000 >= 0 ? sinceMarch0000 : sinceMarch0000 - 146_096) / 146_097
-        let dayOfCycle = sinceMarch0000 - cycle * 146_097
-        let yearOfCycle = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365
-        let dayOfYear = dayOfCycle - (365 * yearOfCycle + yearOfCycle / 4 - yearOfCycle / 100)
-        let monthFromMarch = (5 * dayOfYear + 2) / 153
-        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
-        let day = dayOfYear - (153 * monthFromMarch + 2) / 5 + 1
-        return (cycle * 400 + yearOfCycle + (month <= 2 ? 1 : 0), month, day)
+    /// Reads text of this form. It may have no decimals, or more, and another offset than `Z`. `nil` for other text, and
+    /// for times that are not within 292 years of 1970.
+    package init?(_ text: String) {
+        var bytes = text.utf8[...]
+        func number(_ count: Int, in range: ClosedRange<Int64>) -> Int64? {
+            let digits = bytes.prefix(count)
+            guard digits.count == count, digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+            bytes = bytes.dropFirst(count)
+            let value = digits.reduce(0) { $0 * 10 + Int64($1 - 0x30) }
+            return range.contains(value) ? value : nil
+        }
+        func skip(_ characters: StaticString) -> Bool {
+            guard let first = bytes.first, "\(characters)".utf8.contains(first) else { return false }
+            bytes = bytes.dropFirst()
+            return true
+        }
+        guard let year = number(4, in: 1600...2400), skip("-"), let month = number(2, in: 1...12), skip("-"),
+            let day = number(2, in: 1...31), skip("Tt "), let hour = number(2, in: 0...23), skip(":"),
+            let minute = number(2, in: 0...59), skip(":"), let second = number(2, in: 0...60)
+        else { return nil }
+        var fraction: Int64 = 0
+        if skip(".") {
+            let digits = bytes.prefix { (0x30...0x39).contains($0) }
+            guard !digits.isEmpty else { return nil }
+            bytes = bytes.dropFirst(digits.count)
+            for index in 0..<9 {
+                let digit = digits.dropFirst(index).first.map { Int64($0 - 0x30) } ?? 0
+                fraction = fraction * 10 + digit
+            }
+        }
+        var offset: Int64 = 0
+        if !skip("Zz") {
+            let sign: Int64 = bytes.first == UInt8(ascii: "-") ? -1 : 1
+            guard skip("+-"), let hours = number(2, in: 0...23), skip(":"), let minutes = number(2, in: 0...59) else {
+                return nil
+            }
+            offset = sign * (hours * 60 + minutes) * 60
+        }
+        guard bytes.isEmpty else { return nil }
+        let seconds = Self.day(of: (year, month, day)) * 86_400 + hour * 3600 + minute * 60 + second - offset
+        guard Int64(exactly: Int128(seconds) * 1_000_000_000 + Int128(fraction)) != nil else { return nil }
+        (self.second, self.fraction) = (seconds, fraction)
+    }
+
+    // MARK: The Gregorian calendar
+
+    // Counted in eras of 400 years that begin on March 1st, so that a leap day is the last of its year
+    // (Hinnant, "chrono-compatible low-level date algorithms").
+
+    private static func date(ofDay day: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let (era, dayOfEra) = (day + 719_468).dividedDown(by: 146_097)
+        let year = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * year + year / 4 - year / 100)
+        let month = (5 * dayOfYear + 2) / 153
+        let isEarly = month >= 10
+        return (
+            year + era * 400 + (isEarly ? 1 : 0), isEarly ? month - 9 : month + 3, dayOfYear - (153 * month + 2) / 5 + 1
+        )
+    }
+
+    private static func day(of date: (year: Int64, month: Int64, day: Int64)) -> Int64 {
+        let (era, year) = (date.month <= 2 ? date.year - 1 : date.year).dividedDown(by: 400)
+        let dayOfYear = (153 * (date.month > 2 ? date.month - 3 : date.month + 9) + 2) / 5 + date.day - 1
+        return era * 146_097 + year * 365 + year / 4 - year / 100 + dayOfYear - 719_468
+    }
+}
+
+extension Int64 {
+    /// The quotient, rounded down, and the rest, which is not negative.
+    fileprivate func dividedDown(by divisor: Int64) -> (quotient: Int64, rest: Int64) {
+        let (quotient, rest) = quotientAndRemainder(dividingBy: divisor)
+        return rest < 0 ? (quotient - 1, rest + divisor) : (quotient, rest)
     }
 }
