@@ -55,7 +55,9 @@ extension Recording {
         }
         let start = try read(index) { () throws(RecordingMistake) in
             try head.member("start", "a text with a time in UTC, or with a number of seconds") { start in
-                start.text.flatMap { CalendarTime($0)?.timeSince1970.clampedNanoseconds ?? JSONNumber($0.utf8)?.nanoseconds }
+                start.text.flatMap {
+                    CalendarTime($0)?.timeSince1970.clampedNanoseconds ?? JSONNumber($0.utf8)?.nanoseconds
+                }
             }
         }
         let isComplete = try read(index) { () throws(RecordingMistake) in try head.flag("complete") }
@@ -155,7 +157,8 @@ extension Recording.Entry {
     /// - Parameter start: The time since 1970 to which `time` is added.
     fileprivate func json(start: Int64?) -> String {
         let time = time.clampedNanoseconds
-        let at = start.map { ",\"at\":\"\(CalendarTime(.nanoseconds($0.addingClamped(time))).text(decimals: 6))\"" } ?? ""
+        let at =
+            start.map { ",\"at\":\"\(CalendarTime(.nanoseconds($0.addingClamped(time))).text(decimals: 6))\"" } ?? ""
         return "{\"t\":\(time.asSeconds)\(at),\(members)}"
     }
 
