@@ -6,8 +6,11 @@ type 0, pushes 1, logins 0x11; every other request is echoed. Prints its port, a
 
 import argparse
 import asyncio
+import os
 import ssl
 import struct
+import sys
+import threading
 
 HEADER = struct.Struct(">2sHIHI")
 
@@ -69,6 +72,12 @@ class Link:
             await asyncio.sleep(0.05)
 
 
+def end_with_input():
+    """Ends with the process that started this one."""
+    sys.stdin.read()
+    os._exit(0)
+
+
 async def main():
     options = arguments()
     context = None
@@ -85,4 +94,5 @@ async def main():
     await server.serve_forever()
 
 
+threading.Thread(target=end_with_input, daemon=True).start()
 asyncio.run(main())

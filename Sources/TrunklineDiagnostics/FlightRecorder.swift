@@ -138,18 +138,24 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     /// Records the named fields of the frame that was recorded last, and its body, as far as the options allow.
     @inline(never)
     func content(of frame: Frame) {
-        var members: [String] = []
+        var text = "\"fields\":{"
+        var separator = ""
         for field in frame.fields {
-            let name = JSONText.quoted(field.name)
+            text += separator
+            text += JSONText.quoted(field.name)
+            separator = ","
             switch field.value {
-            case .number(let number): members.append("\(name):\(number)")
-            case .bytes(let bytes) where options.fields.contains(field.name):
-                members.append("\(name):\(JSONText.quoted(hex(bytes)))")
-            case .bytes(let bytes): members.append("\(name):{\"bytes\":\(bytes.count)}")
+            case .number(let number): text += ":\(number)"
+            case .bytes(let bytes) where options.fields.contains(field.name): text += ":\"\(hex(bytes))\""
+            case .bytes(let bytes): text += ":{\"bytes\":\(bytes.count)}"
             }
         }
-        var text = "\"fields\":{\(members.joined(separator: ","))}"
-        if !frame.body.isEmpty, options.keepsBody(of: frame.type) { text += ",\"body\":\"\(hex(frame.body))\"" }
+        text += "}"
+        if !frame.body.isEmpty, options.keepsBody(of: frame.type) {
+            text += ",\"body\":\""
+            text += hex(frame.body)
+            text += "\""
+        }
         add(.content, text, orIfTooLong: "\"cut\":true", at: .distantPast)
     }
 

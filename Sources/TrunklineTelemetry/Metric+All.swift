@@ -113,19 +113,19 @@ extension Metric {
             "trunkline.request.waiting.size",
             .gauge,
             "By",
-            "The size of the requests that wait for a link or their turn"
+            "The memory of the requests that wait for a link, their turn or a retry"
         ) { $0.waitingBytes },
         Metric(
             "trunkline.request.waiting.limit",
             .gauge,
             "{request}",
-            "How many requests may wait for a link or their turn (requests.maximumWaiting)"
+            "How many requests may wait for a link, their turn or a retry (requests.maximumWaiting)"
         ) { $0.limits.waiting },
         Metric(
             "trunkline.request.waiting.size.limit",
             .gauge,
             "By",
-            "How large they may be (requests.maximumWaitingBytes)"
+            "How much memory they may use (requests.maximumWaitingBytes)"
         ) { $0.limits.waitingBytes },
         Metric(
             "trunkline.request.in_flight",
@@ -164,9 +164,14 @@ extension Metric {
         ) { metrics in
             [
                 (["late"], .integer(metrics.lateResponses)), (["unknown"], .integer(metrics.unknownResponses)),
-                (["undecodable"], .integer(metrics.undecodableResponses)),
             ]
         },
+        Metric(
+            "trunkline.response.undecodable",
+            .counter,
+            "{response}",
+            "Responses to typed requests of a client that their callers could not decode"
+        ) { $0.undecodableResponses },
     ]
 
     private static let pushes = [

@@ -66,8 +66,8 @@ public struct OTLPExporter: Sendable {
     ///   - options: The options of the client that talks to the collector.
     ///   - loops: The event loops of that client.
     ///   - onFailure: Called in the task of ``run()`` for the first report that did not arrive, and then for the 2nd, 4th,
-    ///     8th and so on, and every 64th, that failed with the same status or error code. What was not told yet is told when a
-    ///     report arrives again, and at the end.
+    ///     8th and so on, and every 64th, that failed with the same status or error code. What was not told yet is told when 32
+    ///     reports in a row have arrived, and at the end.
     ///   - snapshots: Returns the metrics to report.
     public init(
         to endpoint: Endpoint,
@@ -135,8 +135,8 @@ public struct OTLPExporter: Sendable {
     /// Reports at once and after every interval, until the task is cancelled. Then reports once more, and returns.
     ///
     /// A report that takes longer than 10 s has failed. If a report takes longer than an interval, the next one follows
-    /// at once. After the cancellation, the method takes as long as `snapshots`, and at most `shutdownTimeout`. Call it
-    /// once.
+    /// at once. After the cancellation, the method takes as long as `snapshots`, at most `shutdownTimeout`, and as long as
+    /// the log and the observers of `options` need, up to 2 s. Call it once.
     public func run() async {
         var failures = FailureCounts()
         while !Task.isCancelled {
@@ -178,7 +178,7 @@ public struct OTLPExporter: Sendable {
     /// Calls `onFailure` with the failures that are due.
     private func note(_ outcome: Result<HTTP1Response, ClientError>, _ failures: inout FailureCounts) {
         switch outcome {
-        case .success(let response) where (200..<300).contains(response.status): failures.takeAll().forEach(onFailure)
+        case .success(let response) where (200..<300).contains(response.status): failures.arrived().forEach(onFailure)
         case .success(let response): failures.note(Failure(status: response.status, error: nil)).map(onFailure)
         // The report that was on its way when `run` was cancelled. The last one, which follows, contains the same.
         case .failure(let error) where error.code == .cancelled: break
@@ -187,7 +187,7 @@ public struct OTLPExporter: Sendable {
     }
 }
 
-/// The failures since a report arrived, by kind. Tells the first of each kind, and then fewer and fewer.
+/// The failures by kind. Tells the first of each kind, and then fewer and fewer, until 32 reports in a row have arrived.
 private struct FailureCounts {
     private enum Kind: Hashable {
         case status(Int?)
@@ -200,6 +200,8 @@ private struct FailureCounts {
         /// The number of those that were told.
         var told = 0
         var latest: OTLPExporter.Failure
+        /// The number of reports that have arrived since.
+        var arrived = 0
 
         mutating func tell() -> OTLPExporter.Failure {
             latest.count = count - told
@@ -215,15 +217,24 @@ private struct FailureCounts {
         let kind = failure.error.map { Kind.code($0.code) } ?? .status(failure.status)
         var entry = entries[kind] ?? Entry(latest: failure)
         defer { entries[kind] = entry }
-        (entry.count, entry.latest) = (entry.count + 1, failure)
+        (entry.count, entry.latest, entry.arrived) = (entry.count + 1, failure, 0)
         // 1, 2, 4, … and every 64th.
         return entry.count % 64 == 0 || entry.count.nonzeroBitCount == 1 ? entry.tell() : nil
     }
 
+    /// A report has arrived. Returns what was not told of kinds that are over.
+    mutating func arrived() -> [OTLPExporter.Failure] {
+        for kind in entries.keys { entries[kind]?.arrived += 1 }
+        return take { $0.arrived >= 32 }
+    }
+
     /// Removes all failures. Returns those that were not told.
-    mutating func takeAll() -> [OTLPExporter.Failure] {
-        defer { entries = [:] }
-        return entries.values.filter { $0.count > $0.told }.map { entry in
+    mutating func takeAll() -> [OTLPExporter.Failure] { take { _ in true } }
+
+    private mutating func take(_ isOver: (Entry) -> Bool) -> [OTLPExporter.Failure] {
+        let over = entries.filter { isOver($0.value) }
+        for kind in over.keys { entries[kind] = nil }
+        return over.values.filter { $0.count > $0.told }.map { entry in
             var entry = entry
             return entry.tell()
         }.sorted { $0.description < $1.description }

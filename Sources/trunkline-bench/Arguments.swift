@@ -32,8 +32,7 @@ struct Arguments {
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
                                | --cluster | --observation | --paths]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
-                              [--batch N] [--clients N] [--pinned] [--observed] [--recorded]
-                              [--clustered]
+                              [--batch N] [--clients N] [--pinned] [--watched BY] [--clustered]
 
         Without --port: measures a matrix of requests in flight × body size against an echo server in a separate
         process, and prints a table. Rows:
@@ -75,8 +74,8 @@ struct Arguments {
           --clients N        the number of clients, each on its own event loop with C requests in flight: 1 to 64
                              (default: 1)
           --pinned           run the callers' tasks on client.executor
-          --observed         let an observer count all events of the client
-          --recorded         keep calls, frame headers and events in a flight recorder of 1 MiB
+          --watched BY       let something watch the client: log; failures, observer or queued (observers that count
+                             events); recorder (of 1 MiB), bodies (that keeps them, too); all (log, observer, recorder)
           --clustered        send through a cluster of this one server
           --help             show this text
         """
@@ -126,9 +125,9 @@ struct Arguments {
         default:
             var options = try Options(
                 words,
-                values: ["--requests", "--warmup", "--batch", "--clients"],
+                values: ["--requests", "--warmup", "--batch", "--clients", "--watched"],
                 flags: Report.allCases.map(\.option) + [
-                    "--quick", "--pinned", "--observed", "--recorded", "--clustered",
+                    "--quick", "--pinned", "--clustered",
                 ]
             )
             if options.has("--port") {
@@ -137,8 +136,10 @@ struct Arguments {
                 let warmUp = options.has("--warmup") ? try options.number("--warmup", 0...) : count / 10
                 let batchSize = options.has("--batch") ? try options.number("--batch", 1...) : 1
                 let clients = options.has("--clients") ? try options.number("--clients", 1...64) : 1
-                let isObserved = options.takeFlag("--observed")
-                let isRecorded = options.takeFlag("--recorded")
+                let watcher = try options.has("--watched") ? options.text("--watched") : "nothing"
+                guard let watcher = Watcher(rawValue: watcher) else {
+                    throw UsageError(message: "--watched \(watcher): expected \(Watcher.allCases.map(\.rawValue))")
+                }
                 let isClustered = options.takeFlag("--clustered")
                 var run = try options.run(
                     row,
@@ -147,8 +148,7 @@ struct Arguments {
                     measured: .requests(count)
                 )
                 run.clients = clients
-                run.observer = isObserved ? CountingObserver() : nil
-                run.isRecorded = isRecorded
+                run.watcher = watcher
                 run.isClustered = isClustered
                 command = .drive(run)
             } else {

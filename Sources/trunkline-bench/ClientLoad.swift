@@ -18,13 +18,7 @@ struct ClientLoad: Sendable {
         var options = ClientOptions()
         options.reconnecting.maximumAttempts = 3  // fail if there is no server
         options.requests.maximumWaitingBytes = .max  // the load may exceed 4,096 × 64 KiB
-        if let observer = run.observer { options.observers = [observer] }
-        if run.isRecorded {
-            var recorder = RecorderOptions.ring()
-            if run.recordsBodies { recorder.bodies = .all }
-            options.recorder = recorder
-        }
-        if run.isLogged { options.logging = ClientLogging { _ in } }
+        run.watcher.watch(&options)
         var endpoint = Endpoint.host("127.0.0.1", port: run.port)
         if let root = run.root {
             options.tls.roots = .only(root)

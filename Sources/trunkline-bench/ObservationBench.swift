@@ -2,32 +2,8 @@ import Trunkline
 
 /// Measures what observers, the log and the flight recorder cost: the same load with each of them, in turns.
 struct ObservationBench {
-    /// What watches the client.
-    private enum Watcher: String, CaseIterable {
-        case nothing
-        case log
-        case failures = "observer, failures"
-        case observer = "observer, all"
-        case queued = "… queued"
-        case recorder
-        case bodies = "… with bodies"
-        case all = "log, observer, recorder"
-
-        func apply(to run: inout Run) {
-            run.isLogged = self == .log || self == .all
-            run.isRecorded = self == .recorder || self == .bodies || self == .all
-            run.recordsBodies = self == .bodies
-            switch self {
-            case .observer, .all: run.observer = CountingObserver()
-            case .queued: run.observer = CountingObserver(delivery: .queued())
-            case .failures: run.observer = CountingObserver(.failures)
-            default: break
-            }
-        }
-    }
-
     private static let rows: [Row] = [.ordinary, .pinned, .batch]
-    private static let widths = [10, 25, 12, 12, 13, 12]
+    private static let widths = [10, 11, 12, 12, 12, 12]
 
     private let rounds: Int
     /// Milliseconds.
@@ -49,9 +25,10 @@ struct ObservationBench {
     private func table(_ port: UInt16) async throws -> String {
         var lines = [
             machineDescription(),
-            "256 requests in flight, 64 B; medians of \(rounds) alternating rounds of \(measured) ms; the observers count",
-            "events, and the recorder keeps 1 MiB", "",
-            aligned(["callers", "watched by", "requests/s", "CPU µs/req", "added ns/req", "alloc/req"], Self.widths),
+            "256 requests in flight, 64 B; medians of \(rounds) alternating rounds of \(measured) ms; instructions by valgrind,",
+            "if it is installed; failures, observer, queued: observers that count events; bodies: a recorder that keeps them",
+            "",
+            aligned(["callers", "watched by", "requests/s", "CPU µs/req", "instr/req", "alloc/req"], Self.widths),
         ]
         for row in Self.rows {
             var results: [Watcher: [Measurement]] = [:]
@@ -60,25 +37,29 @@ struct ObservationBench {
                     results[watcher, default: []].append(try await measure(row, watcher, port))
                 }
             }
-            let plain = results[.nothing] ?? []
-            for watcher in Watcher.allCases { lines.append(Self.line(row, watcher, results[watcher] ?? [], plain)) }
+            for watcher in Watcher.allCases {
+                lines.append(try line(row, watcher, results[watcher] ?? [], port))
+            }
             lines.append("")
         }
         return lines.joined(separator: "\n")
     }
 
-    private static func line(_ row: Row, _ watcher: Watcher, _ all: [Measurement], _ plain: [Measurement]) -> String {
+    private func line(_ row: Row, _ watcher: Watcher, _ all: [Measurement], _ port: UInt16) throws -> String {
         let allocations = all.compactMap(\.allocationsPerRequest)
-        // Within each round, in which one ran after the other.
-        let added = zip(all, plain).map { 1000 * ($0.processorTimePerRequest - $1.processorTimePerRequest) }
+        let instructions = try Instructions.perRequest(10_000) { requests in
+            let load = "--port \(port) --concurrency 256 --payload 64 --warmup 10000 --requests \(requests)"
+            let kind = row == .batch ? ["--batch", "64"] : row == .pinned ? ["--pinned"] : []
+            return load.split(separator: " ").map(String.init) + kind + ["--watched", watcher.rawValue]
+        }
         return aligned(
             [
                 row.rawValue, watcher.rawValue, decimal(median(all.map(\.requestsPerSecond)), places: 0),
                 decimal(median(all.map(\.processorTimePerRequest)), places: 2),
-                watcher == .nothing ? "" : decimal(median(added), places: 0),
+                instructions.map { decimal($0, places: 0) } ?? "n/a",
                 allocations.isEmpty ? "n/a" : decimal(median(allocations), places: 2),
             ],
-            widths
+            Self.widths
         )
     }
 
@@ -92,7 +73,7 @@ struct ObservationBench {
             warmUp: .milliseconds(measured / 4),
             measured: .milliseconds(measured)
         )
-        watcher.apply(to: &run)
+        run.watcher = watcher
         return try await run.measured()
     }
 }

@@ -36,33 +36,12 @@ struct PathsBench {
                 if end.allocations >= 0 { allocations.append(Double(double.1 - single.1) / Double(requests)) }
             }
             let allocated = allocations.isEmpty ? "n/a" : decimal(median(allocations), places: 2)
-            let counted = try Self.instructions(path).map { decimal($0, places: 0) } ?? "n/a"
-            lines.append(aligned([path.rawValue, decimal(median(times), places: 0), allocated, counted], Self.widths))
+            let counted = try Instructions.perRequest(1280) { ["path", path.rawValue, "\($0)"] }
+            let instructions = counted.map { decimal($0, places: 0) } ?? "n/a"
+            lines.append(
+                aligned([path.rawValue, decimal(median(times), places: 0), allocated, instructions], Self.widths)
+            )
         }
         return lines.joined(separator: "\n")
-    }
-
-    /// Returns the instructions for each request; `nil` if valgrind is not installed.
-    private static func instructions(_ path: CodePath) throws -> Double? {
-        let requests = 1280
-        guard let single = try instructions(path, requests), let double = try instructions(path, 2 * requests) else {
-            return nil
-        }
-        // The difference of the two runs has no instructions of their start.
-        return Double(double - single) / Double(requests)
-    }
-
-    private static func instructions(_ path: CodePath, _ requests: Int) throws -> Int? {
-        let options = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]
-        let command = options + [ChildProcess.thisProgram, "path", path.rawValue, "\(requests)"]
-        guard let valgrind = try? ChildProcess(command, program: "valgrind") else { return nil }
-        var collected: Int?
-        while case let line = valgrind.readLine(), !line.isEmpty {
-            // ==123== Collected : 456789
-            if line.contains("Collected :") { collected = line.split(separator: " ").last.flatMap { Int($0) } }
-        }
-        let code = valgrind.finish()
-        guard code == 0, let collected else { throw BenchError("valgrind failed with exit code \(code)") }
-        return collected
     }
 }

@@ -70,14 +70,8 @@ struct Run {
     var measured: Quota
     /// The root certificate of the server; `nil` for plaintext.
     var root: PEM?
-    /// Counts events of the client.
-    var observer: CountingObserver?
-    /// Whether the client has a flight recorder.
-    var isRecorded = false
-    /// Whether the recorder keeps bodies.
-    var recordsBodies = false
-    /// Whether the client writes a log, to nowhere.
-    var isLogged = false
+    /// What watches the client.
+    var watcher = Watcher.nothing
     /// Whether the load goes through a cluster of this one server.
     var isClustered = false
 

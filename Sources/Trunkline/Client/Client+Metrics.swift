@@ -80,8 +80,8 @@ extension Client {
         public var pending = 0
         /// The requests and messages that are on no link, by what they wait for.
         public var waiting = Waiting()
-        /// The size of the requests that wait for a link or their turn, in bytes: an estimate, which
-        /// `options.requests.maximumWaitingBytes` limits together with the memory of their tables.
+        /// The memory of the requests that wait for a link, for their turn or before a retry, in bytes: an estimate, which
+        /// `options.requests.maximumWaitingBytes` limits.
         public var waitingBytes = 0
         /// The number of abandoned requests.
         ///

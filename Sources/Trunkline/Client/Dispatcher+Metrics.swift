@@ -31,7 +31,7 @@ extension Dispatcher {
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
-        (metrics.waiting.forBackOff, metrics.waitingBytes) = (requests.queue.delayedCount, requests.queue.waitingBytes)
+        (metrics.waiting.forBackOff, metrics.waitingBytes) = (requests.queue.delayedCount, requests.queue.usedBytes)
         metrics.failedMessages = messageRoom.failures
         return metrics
     }

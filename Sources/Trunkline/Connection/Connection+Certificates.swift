@@ -8,7 +8,7 @@ extension Connection {
     /// The certificates of a link that expire first: of the server's, and that of this client.
     func certificates(of link: Link) -> [CertificateExpiry] {
         guard let secured = link.secured else { return [] }
-        let first = secured.peerCertificates.min { $0.notAfter < $1.notAfter }
+        let first = CertificateExpiry.first(of: secured.peerCertificates, at: loop.unixTime)
         return [first.map { CertificateExpiry(.server, $0) }, ownCertificate].compactMap { $0 }
     }
 

@@ -263,7 +263,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         case .securing:
             race?.rules.attemptConnected(racer)
             progress.phase = .securing
-        case .connected: perform(race?.rules.attemptSucceeded(racer))
+        case .connected: perform(race?.rules.attemptSucceeded(racer, at: loop.now))
         case .connectFailed(let error):
             let failed = race?.take(racer)
             failed?.transport.close()

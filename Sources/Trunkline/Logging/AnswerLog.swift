@@ -1,23 +1,40 @@
 /// The lines about what the server answered: error responses, responses that no request was waiting for, and responses
 /// that their callers could not decode. The first at once, summaries of what follows.
 struct AnswerLog: Sendable {
+    /// What is counted apart.
+    private enum Kind: Hashable, Sendable {
+        case rejected(type: UInt32, status: UInt32)
+        case unknown(type: UInt32)
+        case undecodable(ClientError.Code)
+        /// All others, once there are many kinds.
+        case others
+
+        var text: String {
+            switch self {
+            case .rejected(let type, let status): "of type 0x\(String(type, radix: 16)) with status \(status)"
+            case .unknown(let type): "of type 0x\(String(type, radix: 16))"
+            case .undecodable(let code): "\(code)"
+            case .others: "others"
+            }
+        }
+    }
+
     /// A kind of line: what was counted since the latest one.
     private struct Topic: Sendable {
         var pace: LogPace
         /// By kind, at most `maximumKinds` of them.
-        var kinds: [String: Int] = [:]
+        var kinds: [Kind: Int] = [:]
         var count = 0
-        /// The latest one, as an example.
-        var latest = ""
+        var places = LogPlaces()
         /// When the latest line was written, and the number of responses at that time.
         var written: (at: Instant?, responses: Int) = (nil, 0)
 
         init(every interval: Duration) { pace = LogPace(from: interval) }
 
-        mutating func note(_ kind: String, _ latest: @autoclosure () -> String = "") {
+        mutating func note(_ kind: Kind, at endpoint: Endpoint?) {
             count += 1
-            kinds[kinds[kind] != nil || kinds.count < AnswerLog.maximumKinds ? kind : "others", default: 0] += 1
-            self.latest = latest()
+            kinds[kinds[kind] != nil || kinds.count < AnswerLog.maximumKinds ? kind : .others, default: 0] += 1
+            places.note(endpoint)
         }
 
         func isDue(at now: Instant) -> Bool { count > 0 && pace.isDue(at: now) }
@@ -28,16 +45,21 @@ struct AnswerLog: Sendable {
         /// ` in 30 s`: the time since the line before.
         func span(_ now: Instant) -> String { written.at.map { " in \(LogText.time(now.since($0)))" } ?? "" }
 
-        mutating func wrote(at now: Instant, responses: Int) {
-            (kinds, count, latest) = ([:], 0, "")
+        var list: String { LogText.list(Dictionary(kinds.map { ($0.key.text, $0.value) }) { $0 + $1 }) }
+
+        mutating func wrote(at now: Instant, responses: Int?) {
+            (kinds, count, places) = ([:], 0, LogPlaces())
             pace.wrote(at: now)
-            written = (now, responses)
+            written = (now, responses ?? written.responses)
         }
     }
 
     private var rejected: Topic
     private var unknown: Topic
     private var undecodable: Topic
+    /// The latest response of each of the last two topics, as an example.
+    private var latestUnknown: (serial: SerialNumber, session: SessionID)?
+    private var latestUndecodable: ClientError?
 
     /// The number of kinds that are counted apart.
     private static let maximumKinds = 16
@@ -51,16 +73,18 @@ struct AnswerLog: Sendable {
 
     // MARK: Noting
 
-    mutating func rejected(type: UInt32, status: UInt32) {
-        rejected.note("of type 0x\(String(type, radix: 16)) with status \(status)")
+    mutating func rejected(type: UInt32, status: UInt32, at endpoint: Endpoint?) {
+        rejected.note(.rejected(type: type, status: status), at: endpoint)
     }
 
-    mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID) {
-        unknown.note("of type 0x\(String(type, radix: 16))", "serial \(serial) on session \(session)")
+    mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID, at endpoint: Endpoint?) {
+        unknown.note(.unknown(type: type), at: endpoint)
+        latestUnknown = (serial, session)
     }
 
-    mutating func undecodable(_ error: ClientError) {
-        undecodable.note("\(error.code)", LogText.of(error))
+    mutating func undecodable(_ error: ClientError, at endpoint: Endpoint?) {
+        undecodable.note(.undecodable(error.code), at: endpoint)
+        latestUndecodable = error
     }
 
     // MARK: Writing
@@ -73,49 +97,55 @@ struct AnswerLog: Sendable {
     /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? { [rejected.next, unknown.next, undecodable.next].compactMap { $0 }.min() }
 
-    /// - Parameter responses: The number of responses to requests since the client was created, error responses included.
-    mutating func flush(at now: Instant, responses: Int, isLast: Bool = false, into sheet: inout LogSheet) {
+    /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
+    ///   `nil` if it is not known.
+    mutating func flush(at now: Instant, responses: Int?, isLast: Bool = false, into sheet: inout LogSheet) {
         func write(
             _ topic: inout Topic,
             _ event: String,
-            _ line: (Topic, _ all: Int) -> (level: LogRecord.Level, text: String),
+            _ line: (Topic, _ all: Int?) -> (level: LogRecord.Level, text: String),
             counting extra: Int = 0
         ) {
             guard topic.isDue(at: now) || isLast && topic.count > 0 else { return }
-            let all = max(responses - topic.written.responses + extra, topic.count)
+            let all = responses.map { max($0 - topic.written.responses + extra, topic.count) }
             let (level, text) = line(topic, all)
-            let fields: LogSheet.Fields = [
-                ("count", .integer(Int64(topic.count))), ("responses", .integer(Int64(all))),
-            ]
-            sheet.addOfLink(level, event, at: now, text, fields)
+            let fields: LogSheet.Fields =
+                [("count", .integer(Int64(topic.count)))] + (all.map { [("responses", .integer(Int64($0)))] } ?? [])
+            sheet.add(level, event, at: now, topic.places, text, fields)
             topic.wrote(at: now, responses: responses)
         }
         write(&rejected, "requests.rejected") { topic, all in
+            guard let all else {
+                return (.info, "the server answered \(LogText.count(topic.count, "request")) with an error: \(topic.list)")
+            }
             // Some error responses are part of the work. If there is nothing else, the service does not work.
             let level: LogRecord.Level = topic.count >= Self.fewest && topic.count * 2 >= all ? .warning : .info
             let share = topic.count == all ? (all == 1 ? "" : "all ") : "\(LogText.grouped(topic.count)) of "
             let requests = LogText.count(all, "request")
-            let kinds = LogText.list(topic.kinds)
-            return (level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(kinds)")
+            return (level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(topic.list)")
         }
+        let (latestUnknown, latestUndecodable) = (latestUnknown, latestUndecodable)
         // Unknown responses are not among the responses to requests.
         write(
             &unknown,
             "responses.unknown",
             { topic, all in
-                let isUnusual = topic.count >= Self.fewest && Double(topic.count) >= Self.unusualShare * Double(all)
+                let isUnusual =
+                    topic.count >= Self.fewest && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
+                let latest = latestUnknown.map { "serial \($0.serial) on session \($0.session)" } ?? ""
                 let count = LogText.count(topic.count, "response")
                 let text =
-                    "\(count) came\(topic.span(now)) that no request was waiting for (\(LogText.list(topic.kinds)));"
-                    + " the latest: \(topic.latest). The server answers twice, or with a wrong serial number"
+                    "\(count) came\(topic.span(now)) that no request was waiting for (\(topic.list));"
+                    + " the latest: \(latest). The server answers twice, or with a wrong serial number"
                 return (isUnusual ? .warning : .info, text)
             },
             counting: unknown.count
         )
         write(&undecodable, "responses.undecodable") { topic, _ in
-            let (count, kinds) = (LogText.count(topic.count, "response"), LogText.list(topic.kinds))
+            let count = LogText.count(topic.count, "response")
+            let latest = latestUndecodable.map { LogText.of($0) } ?? ""
             let text =
-                "\(count) could not be decoded by the caller\(topic.span(now)): \(kinds); the latest: \(topic.latest)"
+                "\(count) could not be decoded by the caller\(topic.span(now)): \(topic.list); the latest: \(latest)"
             return (.warning, text)
         }
     }

@@ -7,10 +7,17 @@ struct CertificateLog: Sendable {
         /// The level of the latest line; `nil` if there was none.
         var level: LogRecord.Level?
         var nextLine = Instant.distantPast
+        /// Whether it is the latest one of its owner. Of those that were replaced, only the levels count: a link may change
+        /// between servers with different certificates.
+        var isCurrent = true
     }
 
+    /// The number of certificates that are kept.
+    private static let maximumCount = 8
+
     private let (warning, error): (Duration, Duration)
-    private var entries: [CertificateExpiry.Owner: Entry] = [:]
+    /// The latest certificates, in the order in which they were seen last.
+    private var entries: [Entry] = []
 
     init(_ logging: ClientLogging) {
         let longest = Duration.century
@@ -19,17 +26,21 @@ struct CertificateLog: Sendable {
     }
 
     mutating func seen(_ certificate: CertificateExpiry, of endpoint: Endpoint, timeLeft: Duration, at now: Instant) {
-        let known = entries[certificate.owner]
-        guard known?.certificate != certificate else { return }
-        entries[certificate.owner] = Entry(
-            endpoint: endpoint,
-            certificate: certificate,
-            expiresAt: now.advanced(by: timeLeft)
-        )
+        for index in entries.indices where entries[index].certificate.owner == certificate.owner {
+            entries[index].isCurrent = false
+        }
+        var entry = Entry(endpoint: endpoint, certificate: certificate, expiresAt: now.advanced(by: timeLeft))
+        if let known = entries.firstIndex(where: { $0.certificate == certificate }) {
+            let known = entries.remove(at: known)
+            (entry.level, entry.nextLine) = (known.level, known.nextLine)
+        } else if entries.count == Self.maximumCount {
+            entries.removeFirst()
+        }
+        entries.append(entry)
     }
 
     /// When to call `flush` next; `nil` if there is nothing to say.
-    var nextFlush: Instant? { entries.values.map { next($0) }.min() }
+    var nextFlush: Instant? { entries.filter(\.isCurrent).map { next($0) }.min() }
 
     private func next(_ entry: Entry) -> Instant {
         switch entry.level {
@@ -40,7 +51,9 @@ struct CertificateLog: Sendable {
     }
 
     mutating func flush(at now: Instant, into sheet: inout LogSheet) {
-        for (owner, entry) in entries.sorted(by: { $0.key.rawValue < $1.key.rawValue }) where next(entry) <= now {
+        for index in entries.indices where entries[index].isCurrent && next(entries[index]) <= now {
+            let entry = entries[index]
+            let owner = entry.certificate.owner
             let left = entry.expiresAt.since(now)
             let level: LogRecord.Level = left <= error ? .error : .warning
             let certificate = entry.certificate
@@ -54,8 +67,8 @@ struct CertificateLog: Sendable {
             ]
             let text = "the certificate \(name) (\(certificate.subject)) \(time); to do: \(todo)"
             sheet.add(level, "certificate.expires", at: now, text, fields)
-            entries[owner]?.level = level
-            entries[owner]?.nextLine = now.advanced(by: .seconds(86_400))
+            entries[index].level = level
+            entries[index].nextLine = now.advanced(by: .seconds(86_400))
         }
     }
 }

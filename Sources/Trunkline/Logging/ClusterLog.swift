@@ -80,7 +80,7 @@ struct ClusterLogRules: Sendable {
     }
 
     /// Notes that a call has failed.
-    mutating func callFailed(_ error: ClientError) { calls.failed(nil, error) }
+    mutating func callFailed(_ error: ClientError) { calls.failed(nil, error, at: nil) }
 
     /// Notes a change of the cluster.
     mutating func note(_ change: ClusterChange, at now: Instant) {

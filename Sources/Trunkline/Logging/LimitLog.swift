@@ -19,6 +19,8 @@ struct LimitLog: Sendable {
         var count = 0
         /// When the latest line said that the limit is reached; `nil` if the log does not say so.
         var writtenAt: Instant?
+        /// Where the limit was reached since the latest line.
+        var places = LogPlaces()
 
         func waited(at now: Instant) -> Duration { waited + (reachedAt.map { now.since($0) } ?? .zero) }
     }
@@ -37,7 +39,7 @@ struct LimitLog: Sendable {
 
     // MARK: Noting
 
-    mutating func reached(_ limit: ClientEvent.Limit, at now: Instant) {
+    mutating func reached(_ limit: ClientEvent.Limit, at now: Instant, _ endpoint: Endpoint?) {
         var entry = entries[limit] ?? Entry(pace: LogPace(from: interval))
         if entry.writtenAt == nil, entry.reachedAt == nil, limit != .retryBudget,
             now >= entry.firstAt.advanced(by: interval)
@@ -45,6 +47,7 @@ struct LimitLog: Sendable {
             (entry.waited, entry.count, entry.firstAt) = (.zero, 0, now)
         }
         entry.count += 1
+        entry.places.note(endpoint)
         // The retry budget is never cleared: only its times are counted.
         if limit != .retryBudget { entry.reachedAt = entry.reachedAt ?? now }
         entries[limit] = entry
@@ -83,7 +86,8 @@ struct LimitLog: Sendable {
             guard var entry = entries[limit] else { continue }
             if isDue(limit, entry, at: now, isLast: isLast) {
                 let text = Self.text(limit, entry, load, at: now)
-                sheet.addOfLink(limit.level, "limit.reached", at: now, text, Self.fields(limit, entry, load, at: now))
+                let fields = Self.fields(limit, entry, load, at: now)
+                sheet.add(limit.level, "limit.reached", at: now, entry.places, text, fields)
                 entry.total += entry.waited(at: now)
                 (entry.waited, entry.count, entry.writtenAt) = (.zero, 0, now)
                 if entry.reachedAt != nil { entry.reachedAt = now }
@@ -95,7 +99,8 @@ struct LimitLog: Sendable {
                 let text =
                     "requests no longer wait \(limit.reason); they waited for \(LogText.time(entry.total + entry.waited))"
                     + " in all"
-                sheet.addOfLink(.info, "limit.cleared", at: now, text, [("limit", .text(limit.rawValue))])
+                sheet.add(.info, "limit.cleared", at: now, entry.places, text, [("limit", .text(limit.rawValue))])
+                entry.places = LogPlaces()
                 (entry.waited, entry.total, entry.count, entry.writtenAt) = (.zero, .zero, 0, nil)
             }
             entries[limit] = entry

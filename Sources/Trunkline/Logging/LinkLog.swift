@@ -228,21 +228,18 @@ struct LinkLog: Sendable {
         if counts.losses > 0 { parts.append("lost the link \(LogText.count(counts.losses, "more time"))") }
         if counts.drains > 0 { parts.append("left the link \(LogText.count(counts.drains, "more time"))") }
         if counts.failedAttempts > 0 { parts.append("\(LogText.count(counts.failedAttempts, "more attempt")) failed") }
-        var text = parts.joined(separator: ", ")
         if let latest = counts.latest {
+            var text = parts.joined(separator: ", ")
             text += " in \(LogText.time(now.since(episode.writtenAt))) (\(LogText.list(counts.causes)))"
             if counts.requestsLost > 0 { text += "; \(LogText.count(counts.requestsLost, "request")) lost" }
             if counts.bytesUnsent > 0 { text += "; \(LogText.count(counts.bytesUnsent, "byte")) unsent" }
             text += "; the latest: \(latest.text(nil, isFirst: false)); "
-        } else {
-            text += "ready again: "
+            if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
+            text += "\(whatIsNext(at: now))\(latest.todo)"
+            sheet.add(counts.level, "links.unstable", at: now, text, summaryFields(counts, now))
         }
-        if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
-        text += "\(whatIsNext(at: now))\(counts.latest?.todo ?? "")"
-        let event = counts.latest == nil ? "link.ready" : "links.unstable"
-        sheet.add(counts.level, event, at: now, text, summaryFields(counts, now))
         if state.isReady { episode.recoveryWrittenAt = now }
-        if counts.latest != nil, counts.hasRecovered, state.isReady, let current {
+        if counts.hasRecovered, state.isReady, let current {
             // Every outage ends with such a line.
             failedAttempts = counts.failedAttempts
             addRecovery(current, counts.outage, at: now, into: &sheet)

@@ -91,8 +91,6 @@ struct LogSheet: Sendable {
     let level: LogRecord.Level
     let client: String
     private(set) var records: [LogRecord] = []
-    /// The endpoint that lines are about which name none; `nil` if it is not known.
-    var endpoint: Endpoint?
 
     init(_ level: LogRecord.Level, client: String) { (self.level, self.client) = (level, client) }
 
@@ -134,16 +132,17 @@ struct LogSheet: Sendable {
     /// Adds a record.
     mutating func add(_ record: LogRecord) { if record.level >= level { records.append(record) } }
 
-    /// Adds a record about the link in use. Its message ends with the endpoint, as those of errors do.
-    mutating func addOfLink(
+    /// Adds a record about what happened on links. Its message ends with their endpoints, as those of errors do.
+    mutating func add(
         _ level: LogRecord.Level,
         _ event: String,
         at now: Instant,
+        _ places: LogPlaces,
         _ message: @autoclosure () -> String,
         _ fields: @autoclosure () -> Fields = []
     ) {
-        guard let endpoint else { return add(level, event, at: now, message(), fields()) }
-        add(level, event, at: now, "\(message()) [\(endpoint)]", fields() + [("endpoint", .text("\(endpoint)"))])
+        guard let text = places.text else { return add(level, event, at: now, message(), fields()) }
+        add(level, event, at: now, "\(message()) [\(text)]", fields() + [("endpoint", .text(text))])
     }
 
     /// Removes and returns the records.

@@ -27,6 +27,10 @@ struct LogRules: Sendable {
     private var loop: LoopLog
     private var certificates: CertificateLog
     private let createdAt: Instant
+    /// The endpoint of the latest link; before the first one the only endpoint, or `nil`.
+    private var endpoint: Endpoint?
+    /// The latest links: those that are draining may be among them.
+    private var endpoints: [(session: SessionID, endpoint: Endpoint)] = []
     private var isClosed = false
 
     init(_ logging: ClientLogging, of endpoints: [Endpoint], at now: Instant) {
@@ -38,7 +42,7 @@ struct LogRules: Sendable {
         loop = LoopLog(every: logging.summaryInterval)
         certificates = CertificateLog(logging)
         createdAt = now
-        sheet.endpoint = endpoints.count == 1 ? endpoints.first : nil
+        endpoint = endpoints.count == 1 ? endpoints.first : nil
         let list = Self.list(endpoints)
         sheet.add(.info, "client.created", at: now, "created for \(list)", [("endpoints", .text(list))])
     }
@@ -55,37 +59,44 @@ struct LogRules: Sendable {
         if isClosed { return }
         if sheet.level == .debug { noteSingle(event) }
         switch event.content {
-        case .requestFailed(let id, let error, _): requests.failed(id, error)
-        case .requestRefused(let error): requests.refused(error)
-        case .requestRejected(_, let type, let status): answers.rejected(type: type, status: status)
-        case .unknownResponse(let serial, let type, let session): answers.unknown(serial, type: type, session)
-        case .responseUndecodable(let error): answers.undecodable(error)
+        case .requestFailed(let id, let error, _): requests.failed(id, error, at: endpoint)
+        case .requestRefused(let error): requests.refused(error, at: endpoint)
+        case .requestRejected(_, let type, let status): answers.rejected(type: type, status: status, at: endpoint)
+        case .unknownResponse(let serial, let type, let session):
+            answers.unknown(serial, type: type, session, at: endpoints.last { $0.session == session }?.endpoint ?? endpoint)
+        case .responseUndecodable(let error): answers.undecodable(error, at: endpoint)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link):
             links.upcoming = link
-            sheet.endpoint = link.endpoint
+            endpoint = link.endpoint
+            if endpoints.count == 4 { endpoints.removeFirst() }
+            endpoints.append((link.session, link.endpoint))
         case .loopLate(let delay): loop.late(delay)
         case .certificateSeen(let endpoint, let certificate, let left):
             certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)
         case .addressFailed(let endpoint, let address, let error, let other):
             // An address that is refused or not routed is often one of the family that is not in use.
-            let level: LogRecord.Level = error.code == .timedOut ? .warning : .info
+            let level: LogRecord.Level
+            switch error.code {
+            case .refused, .unreachable, .invalidAddress: level = .info
+            default: level = .warning
+            }
             let text =
-                "\(endpoint): the address \(address) cannot be reached (\(LogText.of(error))); \(other) is used, and"
+                "\(endpoint): the address \(address) cannot be used (\(LogText.of(error))); \(other) is used, and"
                 + " \(address) is tried last for \(LogText.time(DialMemory.longestSilence))"
             sheet.add(level, event.name, at: event.instant, text, event.fields)
         case .tlsFilesChanged:
             let text = "a certificate or key file of options.tls has changed: the next link is established with it"
-            sheet.addOfLink(.info, "tls.files_changed", at: event.instant, text)
+            sheet.add(.info, "tls.files_changed", at: event.instant, LogPlaces(endpoint), text)
         case .clientClosed(let metrics): close(metrics, at: event.instant)
         case .clientDeallocated(let pending): deallocate(pending: pending, at: event.instant)
         case .stateChanged(let state): links.changed(to: state, at: event.instant)
         case .linkDraining(let endpoint, let session, let cause, let reason):
             links.drains(endpoint, session, cause, reason, at: event.instant)
         case .linkEnded(let report): links.ended(report, at: event.instant)
-        case .limitReached(let limit): limits.reached(limit, at: event.instant)
+        case .limitReached(let limit): limits.reached(limit, at: event.instant, endpoint)
         case .limitCleared(let limit): limits.cleared(limit, at: event.instant)
-        case .pushesDropped(let count, let stream): requests.dropped(count, by: stream)
+        case .pushesDropped(let count, let stream): requests.dropped(count, by: stream, at: endpoint)
         case .endpointsChanged(let endpoints):
             let list = Self.list(endpoints)
             let message = "the list of endpoints is now \(list)"
@@ -123,7 +134,7 @@ struct LogRules: Sendable {
         links.flush(at: now, into: &sheet)
         limits.flush(at: now, load, into: &sheet)
         requests.flush(at: now, into: &sheet)
-        answers.flush(at: now, responses: load?.responses ?? 0, into: &sheet)
+        answers.flush(at: now, responses: load?.responses, into: &sheet)
         certificates.flush(at: now, into: &sheet)
     }
 
@@ -151,13 +162,13 @@ struct LogRules: Sendable {
 
     /// Writes the last line of a client that was deallocated without being closed.
     private mutating func deallocate(pending: Int, at now: Instant) {
-        finish(at: now, responses: 0)
+        finish(at: now, responses: nil)
         let lost = pending == 0 ? "" : "; \(LogText.count(pending, "request")) had not ended"
         let message = "the client was deallocated without close() after \(LogText.time(now.since(createdAt)))\(lost)"
         sheet.add(.warning, "client.deallocated", at: now, message, [("pending", .integer(Int64(pending)))])
     }
 
-    private mutating func finish(at now: Instant, responses: Int) {
+    private mutating func finish(at now: Instant, responses: Int?) {
         loop.flush(at: now, isLast: true, into: &sheet)
         links.flush(at: now, isLast: true, into: &sheet)
         limits.flush(at: now, nil, isLast: true, into: &sheet)

@@ -7,11 +7,14 @@ struct RequestLog: Sendable {
         var refused: [ClientError.Code: Int] = [:]
         /// The latest error, as an example, with the ID of its request; `nil` if it was refused.
         var latest: (id: RequestID?, error: ClientError)?
+        /// The endpoints of the links in use.
+        var places = LogPlaces()
     }
 
     private var counts = Counts()
     /// The pushes that were dropped since the latest line, by kind of stream.
     private var dropped: [String: Int] = [:]
+    private var placesOfDrops = LogPlaces()
     private var failurePace: LogPace
     private var dropPace: LogPace
     /// When the latest line of each kind was written; `nil` before the first one.
@@ -24,19 +27,24 @@ struct RequestLog: Sendable {
     // MARK: Noting
 
     /// Notes a request that failed. Cancellation by the caller is no failure.
-    mutating func failed(_ id: RequestID?, _ error: ClientError) {
+    mutating func failed(_ id: RequestID?, _ error: ClientError, at endpoint: Endpoint?) {
         guard error.code != .cancelled else { return }
         counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
         counts.latest = (id, error)
+        counts.places.note(endpoint)
     }
 
-    mutating func refused(_ error: ClientError) {
+    mutating func refused(_ error: ClientError, at endpoint: Endpoint?) {
         counts.refused[error.code, default: 0] += 1
         counts.latest = (nil, error)
+        counts.places.note(endpoint)
     }
 
     /// Notes that streams of one kind have dropped pushes.
-    mutating func dropped(_ count: Int, by stream: String) { dropped[stream, default: 0].addClamped(count) }
+    mutating func dropped(_ count: Int, by stream: String, at endpoint: Endpoint?) {
+        dropped[stream, default: 0].addClamped(count)
+        placesOfDrops.note(endpoint)
+    }
 
     // MARK: Writing
 
@@ -51,12 +59,9 @@ struct RequestLog: Sendable {
     mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
         if let latest = counts.latest, failurePace.isDue(at: now) || isLast {
             let fields = failureFields(latest.error)
-            if latest.error.endpoint == nil {
-                sheet.addOfLink(.warning, "requests.failed", at: now, failureText(latest, at: now), fields)
-            } else {
-                // Its text names the endpoint.
-                sheet.add(.warning, "requests.failed", at: now, failureText(latest, at: now), fields)
-            }
+            // The text of the latest error may name its endpoint.
+            let places = latest.error.endpoint == nil ? counts.places : LogPlaces()
+            sheet.add(.warning, "requests.failed", at: now, places, failureText(latest, at: now), fields)
             counts = Counts()
             failurePace.wrote(at: now)
             failuresWritten = now
@@ -69,8 +74,8 @@ struct RequestLog: Sendable {
                 + " receives: \(LogText.list(dropped))"
             let streams = dropped.keys.sorted().joined(separator: ", ")
             let fields: LogSheet.Fields = [("count", .integer(Int64(count))), ("streams", .text(streams))]
-            sheet.addOfLink(.warning, "pushes.dropped", at: now, text, fields)
-            dropped = [:]
+            sheet.add(.warning, "pushes.dropped", at: now, placesOfDrops, text, fields)
+            (dropped, placesOfDrops) = ([:], LogPlaces())
             dropPace.wrote(at: now)
             dropsWritten = now
         }

@@ -164,7 +164,7 @@ actor Prober {
         // A client does not use a link whose certificate is not valid.
         let error = link.failure ?? (probe.isInsecure ? nil : link.distrust)
         if let id = racers.first(where: { $0.value === link })?.key {
-            perform(error.map { race.attemptFailed(id, $0, at: loop.now) } ?? race.attemptSucceeded(id))
+            perform(error.map { race.attemptFailed(id, $0, at: loop.now) } ?? race.attemptSucceeded(id, at: loop.now))
         }
         finishIfDone()
     }

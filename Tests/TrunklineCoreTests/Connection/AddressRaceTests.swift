@@ -26,7 +26,7 @@ import Testing
         #expect(race.phase == .resolving)
         #expect(race.resolved(to: [four(1)], at: start) == [.connect(four(1), id: 1)])
         #expect(race.phase == .connecting)
-        #expect(race.attemptSucceeded(1) == [.won(1)])
+        #expect(race.attemptSucceeded(1, at: start) == [.won(1)])
         #expect(race.phase == .over)
     }
 
@@ -190,20 +190,37 @@ import Testing
         _ = race.resolved(to: [four(1), four(2), four(3)], at: start)
         _ = race.timerFired(at: after(250))
         _ = race.timerFired(at: after(500))
-        #expect(race.attemptSucceeded(2) == [.close(1), .close(3), .won(2)])
-        #expect(race.attemptSucceeded(1) == [])
+        #expect(race.attemptSucceeded(2, at: start) == [.close(1), .close(3), .won(2)])
+        #expect(race.attemptSucceeded(1, at: start) == [])
         #expect(race.attemptFailed(3, refused, at: after(600)) == [])
         #expect(race.timerFired(at: after(750)) == [])
         #expect(race.resolved(.ipv6, .success([six(1)]), at: after(800)) == [])
+    }
+
+    /// One that is only slower, or whose server has answered, used to be taken for dead.
+    @Test func onlyAnAddressThatIsSilentForLongIsPassedOver() {
+        var race = AddressRace()
+        _ = race.resolved(to: [four(1), four(2)], at: start)
+        _ = race.timerFired(at: after(250))
+        var (dead, slow, connected) = (race, race, race)
+        // The second one answers after 20 ms, and after 60 ms.
+        _ = dead.attemptSucceeded(2, at: after(270))
+        #expect(dead.passedOver.map(\.address) == [four(1)])
+        #expect(dead.passedOver.first?.error.message.hasSuffix(" in 270 ms") == true)
+        _ = slow.attemptSucceeded(2, at: after(310))
+        #expect(slow.passedOver.isEmpty)
+        connected.attemptConnected(1)
+        _ = connected.attemptSucceeded(2, at: after(270))
+        #expect(connected.passedOver.isEmpty)
     }
 
     @Test func anAttemptThatFailedCannotWin() {
         var race = AddressRace()
         _ = race.resolved(to: [four(1), four(2)], at: start)
         _ = race.attemptFailed(1, refused, at: start)
-        #expect(race.attemptSucceeded(1) == [])
+        #expect(race.attemptSucceeded(1, at: start) == [])
         #expect(race.attemptFailed(1, refused, at: start) == [])
-        #expect(race.attemptSucceeded(2) == [.won(2)])
+        #expect(race.attemptSucceeded(2, at: start) == [.won(2)])
     }
 
     @Test func duplicateAddressesAreIgnored() {
@@ -412,7 +429,7 @@ private struct World {
         case .answer(let family, let answer):
             if race.phase != .over { expected.formUnion((try? answer.get()) ?? []) }
             actions = race.resolved(family, answer, at: now)
-        case .success(let id): actions = race.attemptSucceeded(id)
+        case .success(let id): actions = race.attemptSucceeded(id, at: now)
         case .failure(let id):
             hasFailed = true
             open.remove(id)

@@ -380,6 +380,79 @@ import Testing
         }
     }
 
+    /// A line used to name the endpoint that was in use when it was written.
+    @Test func aLineNamesTheEndpointsOfWhatItCounts() {
+        var log = Log()
+        log.becomesReady(1, at: "a:1")
+        log.add(.unknownResponse(serial: 9, type: 2, session: 1), .pushesDropped(3, stream: "all"))
+        log.pass(.seconds(1))
+        _ = log.takeAll()
+        log.add(.unknownResponse(serial: 9, type: 2, session: 1), .pushesDropped(3, stream: "all"))
+        log.becomesReady(2, at: "b:2")
+        // The link to a:1 is draining.
+        log.add(.unknownResponse(serial: 9, type: 2, session: 1), .pushesDropped(3, stream: "all"))
+        log.pass(.seconds(40), load: LogRules.Load(responses: 100))
+        let records = log.takeAll()
+        #expect(records.first { $0.event == "responses.unknown" }?.message.hasSuffix("[a:1]") == true)
+        #expect(records.first { $0.event == "pushes.dropped" }?.message.hasSuffix("[a:1, b:2]") == true)
+    }
+
+    /// The number of responses is not known then: there used to be a warning about all answers.
+    @Test func aDeallocatedClientMakesNoClaimAboutAllAnswers() {
+        var log = Log()
+        log.add(.requestRejected(id: 1, type: 2, status: 500))
+        log.pass(.seconds(1))
+        _ = log.takeAll()
+        for _ in 0..<7 { log.add(.requestRejected(id: 1, type: 2, status: 500)) }
+        log.add(.clientDeallocated(pending: 0))
+        let record = log.takeAll().first
+        #expect(record?.level == .info)
+        #expect(record?.message == "the server answered 7 requests with an error: 7 of type 0x2 with status 500")
+    }
+
+    /// The duration used to be missing if the latest loss had a line of its own.
+    @Test func theEndOfEachOutageHasItsDuration() {
+        var log = Log()
+        log.becomesReady(1)
+        for (session, cause) in [(2, DisconnectCause.reset), (3, .closedByServer)] {
+            let report = log.report(.ready, cause, TransportError(.reset, "reset"), lost: 1)
+            log.add(.linkEnded(report), .stateChanged(.waiting(delay: .milliseconds(100), attempt: 1, cause: cause)))
+            log.now = log.now.advanced(by: .milliseconds(100))
+            log.becomesReady(SessionID(UInt64(session)))
+            log.now = log.now.advanced(by: .seconds(5))
+        }
+        log.pass(.seconds(70))
+        let ends = log.takeAll().filter { $0.event == "link.ready" }
+        #expect(ends.count == 2)
+        for end in ends { #expect(end.message.contains("there was no link for 100 ms"), "\(end)") }
+    }
+
+    private static func expiry(_ subject: String, in time: Duration) -> ClientEvent.Content {
+        let certificate = TLSCertificate(
+            subject: subject,
+            issuer: "CN=root",
+            names: [],
+            notBefore: 0,
+            notAfter: 1000,
+            fingerprint: subject
+        )
+        return .certificateSeen("tls://a:1", CertificateExpiry(.server, certificate), timeLeft: time)
+    }
+
+    /// Two servers of one client, with certificates of their own: each reconnect used to be a line.
+    @Test func aCertificateThatIsSeenAgainHasNoSecondLine() {
+        var log = Log()
+        for _ in 0..<5 {
+            log.add(Self.expiry("CN=a", in: .seconds(86_400)))
+            log.add(Self.expiry("CN=b", in: .seconds(86_400)))
+        }
+        #expect(log.takeEvents() == ["certificate.expires", "certificate.expires"])
+        log.pass(.seconds(90_000))
+        // Only of the one that is in use.
+        let lines = log.takeLines()
+        #expect(lines.count == 1 && lines.first?.contains("(CN=b) expired 0 s ago") == true, "\(lines)")
+    }
+
     /// What the error does not say may be guessed from the phase.
     @Test func aLineAsksAboutTLSAndLogins() {
         func line(_ endpoint: Endpoint, _ phase: DisconnectReport.Phase, wasSilent: Bool = false) -> LogRecord? {

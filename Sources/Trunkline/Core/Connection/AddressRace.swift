@@ -78,7 +78,7 @@ package struct AddressRace: Sendable {
     /// Once the race is won: the addresses that failed, or that did not answer although they were tried before the winner.
     package private(set) var passedOver: [Failure] = []
     /// The attempts in progress, in the order in which they started.
-    package private(set) var running: [(id: AttemptID, address: SocketAddress)] = []
+    package private(set) var running: [(id: AttemptID, address: SocketAddress, start: Instant)] = []
     /// The running attempts whose socket is connected and whose TLS handshake is not complete.
     package private(set) var connected: Set<AttemptID> = []
     /// The addresses that have not been tried, by family. A Unix domain socket counts as IPv4.
@@ -126,17 +126,24 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
+    /// How many times as long as the winner an address must have been silent to be taken for one that does not answer.
+    private static let silenceOfDead = 10
+
     /// Records that the attempt's socket is connected and its TLS handshake begins. This affects only the message of
     /// `timeoutError(connectingTo:after:)`.
     package mutating func attemptConnected(_ id: AttemptID) { connected.insert(id) }
 
     /// Records that the attempt is usable. It wins the race.
-    package mutating func attemptSucceeded(_ id: AttemptID) -> [Action] {
-        guard phase != .over, running.contains(where: { $0.id == id }) else { return [] }
+    package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
+        guard phase != .over, let winner = running.first(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
         passedOver = failures.filter { $0.address != nil }
-        for loser in losers where loser.id < id {
-            let error = TransportError(.timedOut, "no answer from \(loser.address)")
+        // One that is only slower, or whose server has answered, is none that does not answer.
+        let needed = now.since(winner.start)
+        for loser in losers where loser.id < id && !connected.contains(loser.id) {
+            let silence = now.since(loser.start)
+            guard silence >= .milliseconds(100), silence >= needed * Self.silenceOfDead else { continue }
+            let error = TransportError(.timedOut, "no answer from \(loser.address) in \(silence.text)")
             passedOver.append(Failure(address: loser.address, error: error))
         }
         end()
@@ -202,7 +209,7 @@ package struct AddressRace: Sendable {
         while earliestStart <= now, let address = nextAddress() {
             phase = .connecting
             lastID += 1
-            running.append((lastID, address))
+            running.append((lastID, address, now))
             nextStart = now.advanced(by: policy.attemptDelay)
             actions.append(.connect(address, id: lastID))
         }

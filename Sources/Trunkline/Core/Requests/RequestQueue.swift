@@ -62,6 +62,9 @@ package struct RequestQueue: Sendable {
     /// quarter to half full while they grow, and its deadline.
     private static var waitingCost: Int { 512 }
 
+    /// The memory of the requests that wait for a link, for their turn or for the end of a back-off: what the maximum limits.
+    package var usedBytes: Int { waitingBytes + (waitingCount + delayed.count) * Self.waitingCost }
+
     /// Returns why a request whose frame costs `cost` bytes must not wait, as an error message; `nil` if it may.
     ///
     /// The method is mutating although it changes nothing. For a nonmutating method the compiler copies the queue, and
@@ -71,7 +74,7 @@ package struct RequestQueue: Sendable {
         guard count < maximumWaiting else {
             return "\(count) requests are waiting (maximumWaiting is \(maximumWaiting))"
         }
-        let bytes = waitingBytes + count * Self.waitingCost
+        let bytes = usedBytes
         guard bytes > 0, bytes + cost + Self.waitingCost > maximumBytes else { return nil }
         return "waiting requests use \(bytes) bytes of memory (maximumWaitingBytes is \(maximumBytes))"
     }

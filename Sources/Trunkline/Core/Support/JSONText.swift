@@ -22,10 +22,20 @@ package enum JSONText {
 
 /// Bytes as lower-case hexadecimal digits.
 package enum HexText {
-    private static let digits = Array("0123456789abcdef".utf8)
+    package static func text(of bytes: some Collection<UInt8>) -> String {
+        // Safe: two digits are initialized for each byte, and no more bytes are visited than were counted.
+        unsafe String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
+            var count = 0
+            for byte in bytes.prefix(text.count / 2) {
+                unsafe (text[count], text[count + 1]) = (digit(byte >> 4), digit(byte & 15))
+                count += 2
+            }
+            return count
+        }
+    }
 
-    package static func text(of bytes: some Sequence<UInt8>) -> String {
-        String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    private static func digit(_ value: UInt8) -> UInt8 {
+        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
     /// `nil` if `text` is not an even number of hexadecimal digits.

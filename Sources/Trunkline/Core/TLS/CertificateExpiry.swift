@@ -24,6 +24,17 @@ public struct CertificateExpiry: Sendable, Hashable {
     }
 
     /// The time from `now`, counted since 1970, until the certificate expires; negative if it has expired.
+    /// The certificate of `chain` that expires first; `nil` without one. The first of the chain is that of the server.
+    ///
+    /// Servers may also present an expired certificate that no client needs, such as a cross-signed root, so those that have
+    /// expired do not count, except the first.
+    ///
+    /// - Parameter now: The time since 1970; if it is `nil`, nothing has expired.
+    package static func first(of chain: [TLSCertificate], at now: Duration?) -> TLSCertificate? {
+        let others = chain.dropFirst().filter { certificate in now.map { .seconds(certificate.notAfter) > $0 } ?? true }
+        return (chain.prefix(1) + others).min { $0.notAfter < $1.notAfter }
+    }
+
     package func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
 
     /// What is wrong with the certificate at `now`, counted since 1970; `nil` if it is valid.

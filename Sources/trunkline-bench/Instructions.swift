@@ -1,0 +1,28 @@
+/// Counts the instructions of this program with valgrind.
+enum Instructions {
+    /// Returns the instructions that this program executes with the given arguments; `nil` if valgrind is not installed.
+    static func count(_ arguments: [String]) throws -> Int? {
+        let options = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]
+        let command = options + [ChildProcess.thisProgram] + arguments
+        guard let valgrind = try? ChildProcess(command, program: "valgrind") else { return nil }
+        var collected: Int?
+        while case let line = valgrind.readLine(), !line.isEmpty {
+            // ==123== Collected : 456789
+            if line.contains("Collected :") { collected = line.split(separator: " ").last.flatMap { Int($0) } }
+        }
+        let code = valgrind.finish()
+        guard code == 0, let collected else { throw BenchError("valgrind failed with exit code \(code)") }
+        return collected
+    }
+
+    /// Returns the instructions for each of `requests`; `nil` if valgrind is not installed.
+    ///
+    /// - Parameter arguments: Returns the arguments for a number of requests.
+    static func perRequest(_ requests: Int, _ arguments: (Int) -> [String]) throws -> Double? {
+        guard let single = try count(arguments(requests)), let double = try count(arguments(2 * requests)) else {
+            return nil
+        }
+        // The difference of the two runs has no instructions of their start.
+        return Double(double - single) / Double(requests)
+    }
+}
