@@ -9,6 +9,9 @@ struct RecordedCalls {
         let time: Duration
         let code: String
         let fate: String
+        /// When the last response before it came, if no request was sent since: the event loop received that response, and
+        /// ended this call, in one turn, before it sent the next request.
+        var turn: Duration?
     }
 
     /// The frames of requests. A request that was sent again has the same frame.
@@ -23,14 +26,23 @@ struct RecordedCalls {
     /// How much later than its deadline a call may have ended by it. The event loop may have been late.
     private static let lateness = Duration.seconds(1)
 
+    /// The most time between two entries of one turn of the event loop.
+    private static let longestTurn = Duration.milliseconds(5)
+
     init(_ recording: Recording) {
+        // The first response after the latest request that was sent, and the entry before.
+        var (turn, last): (Duration?, Duration) = (nil, .zero)
         for (index, entry) in recording.entries.enumerated() {
+            if entry.time - last > Self.longestTurn { turn = nil }
+            last = entry.time
             switch entry.content {
+            case .received(let header) where header.kind == .response: turn = turn ?? entry.time
             case .sent(let header) where header.kind == .request:
+                turn = nil
                 guard let id = header.id else { continue }
                 headers[id] = header
                 if sent[id] == nil { sent[id] = index }
-            case .event(let event): read(event, index, at: entry.time)
+            case .event(let event): read(event, index, at: entry.time, turn)
             default: break
             }
         }
@@ -42,7 +54,7 @@ struct RecordedCalls {
         }
     }
 
-    private mutating func read(_ event: Recording.Event, _ index: Int, at time: Duration) {
+    private mutating func read(_ event: Recording.Event, _ index: Int, at time: Duration, _ turn: Duration?) {
         guard let id = event.request else { return }
         switch event.name {
         case "request.failed", "request.cancelled":
@@ -50,7 +62,8 @@ struct RecordedCalls {
                 index: index,
                 time: time,
                 code: event.text("code") ?? "",
-                fate: event.text("fate") ?? ""
+                fate: event.text("fate") ?? "",
+                turn: turn
             )
         case "request.retrying":
             let tries = event.integer("try").map { Int(clamping: $0) } ?? 2
@@ -88,14 +101,16 @@ struct RecordedCalls {
         )
     }
 
-    /// The time limit of `call`, which was received at `time` and ended about when it expired: the limit until that end.
-    /// The event loop does not look at the time exactly when a deadline passes.
+    /// The time limit of `call`, which was received at `time`. The event loop does not look at the time exactly when a
+    /// deadline passes: a response may have come after it, and a serial may have been free.
     func timeout(of call: Recording.Call, at time: Duration) -> Duration? {
         guard let timeout = call.timeout else { return nil }
         let deadline = time + timeout
         if let failure = failures[call.id] {
-            let isLate = failure.code == "timedOut" && deadline < failure.time
-            return isLate && failure.time - deadline < Self.lateness ? failure.time - time : timeout
+            guard failure.code == "timedOut", failure.fate == "notSent", let turn = failure.turn, time < turn,
+                deadline - turn < Self.lateness, deadline <= failure.time
+            else { return timeout }
+            return min(timeout, turn - time - .microseconds(100))
         }
         guard let answer = answers[call.id], deadline <= answer, answer - deadline < Self.lateness else {
             return timeout

@@ -5,6 +5,8 @@ import TrunklineDiagnostics
 final class RecordedDelays: ReconnectPolicy {
     private let waits: Lock<ArraySlice<ReplayScript.Wait>>
     private let laterAttempts: [Duration]
+    /// The end of the recording, if a planned change may wait at it.
+    private let end: Duration?
     private let time: ReplayTime
     private let policy: any ReconnectPolicy
 
@@ -14,6 +16,7 @@ final class RecordedDelays: ReconnectPolicy {
     init(_ script: ReplayScript, _ time: ReplayTime, then policy: any ReconnectPolicy) {
         waits = Lock(script.waits[...])
         laterAttempts = script.laterAttempts
+        end = script.hasPlannedChange ? script.length : nil
         (self.time, self.policy) = (time, policy)
     }
 
@@ -28,6 +31,9 @@ final class RecordedDelays: ReconnectPolicy {
         }
         // A planned change waits between its attempts, too.
         if let next = laterAttempts.first(where: { $0 > now }) { return .retry(after: next - now) }
+        if let end, case .retry(let delay) = decision, now < end {
+            return .retry(after: max(delay, end - now + .seconds(1)))
+        }
         // The replay has other options, and is at another point.
         let wait = waits.withLock { $0.first { $0.cause == failure.cause } }
         return wait.map { .retry(after: $0.delay) } ?? decision

@@ -14,6 +14,8 @@ final class ReplayExchanges: Sendable {
         /// The places of the exchanges that are left; some may have been used.
         var places: [Likeness: Deque<Int>] = [:]
         var isUsed: [Bool]
+        /// When the reply is due that was ordered last.
+        var lastReply = Duration.zero
 
         mutating func take(_ likeness: Likeness) -> Int? {
             while let place = places[likeness]?.popFirst() {
@@ -24,10 +26,13 @@ final class ReplayExchanges: Sendable {
     }
 
     private let exchanges: [Recording.Exchange]
+    private let isInOrder: Bool
     private let state: Lock<State>
 
-    init(_ exchanges: [Recording.Exchange]) {
+    /// - Parameter isInOrder: Whether responses are matched in order.
+    init(_ exchanges: [Recording.Exchange], isInOrder: Bool) {
         self.exchanges = exchanges
+        self.isInOrder = isInOrder
         var state = State(isUsed: Array(repeating: false, count: exchanges.count))
         for (place, exchange) in exchanges.enumerated() {
             let (type, bodyCount) = (exchange.request.type, exchange.request.bodyCount)
@@ -47,22 +52,26 @@ final class ReplayExchanges: Sendable {
         }
         .map { exchanges[$0] }
     }
-}
 
-extension Recording.Exchange {
-    /// The replies to a request that is received `now`, at their times.
-    func reactions(_ time: ReplayTime, _ padding: inout RecordingPadding) -> [Reaction] {
+    /// The replies to a request that is received now, at their times.
+    func reactions(
+        _ exchange: Recording.Exchange,
+        _ time: ReplayTime,
+        _ padding: inout RecordingPadding
+    ) -> [Reaction] {
+        let now = time.elapsed
+        // In order, the server begins with this reply after the one before.
+        var begin = isInOrder ? max(now, state.withLock(\.lastReply)) : now
         var reactions: [Reaction] = []
-        var waited = Duration.zero
-        for reply in replies {
+        for reply in exchange.replies {
             var frame = reply.header.frame(&padding)
             frame.serial = 0
             let reaction: Reaction = frame.kind == .part ? .part(frame) : .reply(frame)
-            // Counted from the reply before.
-            let delay = max(waited, time.delay(until: reply.time, since: self.time))
-            reactions.append(.after(delay - waited, reaction))
-            waited = delay
+            let due = max(begin, now + time.delay(until: reply.time, since: exchange.time))
+            reactions.append(.after(due - begin, reaction))
+            begin = due
         }
+        if isInOrder, !reactions.isEmpty { state.withLock { [begin] in $0.lastReply = begin } }
         return reactions
     }
 }

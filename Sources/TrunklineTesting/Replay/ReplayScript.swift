@@ -96,6 +96,14 @@ struct ReplayScript {
     /// The time from the first entry to the last one.
     let length: Duration
 
+    /// The calls in the order in which they are made.
+    var calls: [RequestID] {
+        actions.compactMap { if case .call(let call) = $0.action { call.id } else { nil } }
+    }
+
+    /// Whether the client has begun to replace its link.
+    var hasPlannedChange: Bool { actions.contains { if case .renewLink = $0.action { true } else { false } } }
+
     var hasHalfOpenLinks: Bool { actions.contains { if case .giveUp = $0.action { true } else { false } } }
 
     private let isComplete: Bool

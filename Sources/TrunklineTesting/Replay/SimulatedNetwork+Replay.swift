@@ -9,6 +9,9 @@ public struct Replay: Sendable {
     public let recording: Recording
     /// The number of the last request before those of the original: see `ReplayScript.Beginning`.
     let lastBefore: RequestID
+    /// The calls of the original in the order in which they were made in the replay. Callers on several threads may get
+    /// their numbers in another order.
+    let made: [RequestID]
     /// The time of the newest entry of the original, in `recording`.
     let end: Duration
 
@@ -16,13 +19,13 @@ public struct Replay: Sendable {
     /// original; in the replay a call may have another one. `nil` if the call was not made.
     public var outcomes: [(id: RequestID, original: Recording.Outcome, replayed: Recording.Outcome?)] {
         let now = replayedOutcomes
-        return original.outcomesInOrder.enumerated().map { index, was in
-            (was.id, was.outcome, index < now.count ? now[index].outcome : nil)
-        }
+        return original.outcomesInOrder.map { ($0.id, $0.outcome, now[$0.id]) }
     }
 
-    private var replayedOutcomes: [(id: RequestID, outcome: Recording.Outcome)] {
-        recording.outcomesInOrder.filter { $0.id > lastBefore }
+    /// By the numbers of the original.
+    private var replayedOutcomes: [RequestID: Recording.Outcome] {
+        let outcomes = recording.outcomesInOrder.lazy.filter { $0.id > lastBefore }.map(\.outcome)
+        return Dictionary(zip(made, outcomes)) { first, _ in first }
     }
 
     /// The calls that ended differently, and the ends of links that differ, each as a line. Empty if the client did the
@@ -30,8 +33,10 @@ public struct Replay: Sendable {
     /// original (`pending`).
     public var differences: [String] {
         let (was, now) = (original.outcomesInOrder, replayedOutcomes)
-        var differences = zip(was, now).filter { $0.0.outcome != .pending && $0.0.outcome != $0.1.outcome }
-            .map { was, now in "call \(was.id): was \(was.outcome), now \(now.outcome)" }
+        var differences = was.compactMap { id, outcome -> String? in
+            guard outcome != .pending, let other = now[id], other != outcome else { return nil }
+            return "call \(id): was \(outcome), now \(other)"
+        }
         if was.count != now.count { differences.append("calls: \(was.count) were made, now \(now.count)") }
         if !recording.isComplete { differences.append("the recording of the replay is not complete") }
         let (ends, replayed) = (original.ends.map(\.text), recording.ends)
@@ -105,14 +110,15 @@ extension SimulatedNetwork {
         (conditions.latency, conditions.resolutionDelay) = (.zero...(.zero), .zero...(.zero))
         conditions.fragmentation = 0
         setConditions(conditions)
+        let isInOrder = ProtocolCodec(codec).matching == .inOrder
         var servers: [Endpoint: LoopbackServer] = [:]
         for endpoint in script.endpoints {
             prepare(endpoint, script.attempts[endpoint] ?? [])
-            let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [])
+            let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [], isInOrder: isInOrder)
             let options = LoopbackServer.Options { $0.answersCancelled = true }
             servers[endpoint] = try await startServer(at: endpoint, speaking: codec, options: options) { request in
                 guard let exchange = exchanges.next(for: request) else { return .noReply }
-                return .sequence(padding.withLock { exchange.reactions(time, &$0) })
+                return .sequence(padding.withLock { exchanges.reactions(exchange, time, &$0) })
             }
         }
         let created = clock.now
@@ -125,6 +131,7 @@ extension SimulatedNetwork {
         let player = ReplayPlayer(script, client, servers, padding, in: self)
         try await player.begin(options, at: time)
         let lastBefore = await client.diagnostics.recording?.lastCall ?? RequestID(0)
+        let made = script.calls
         try await player.play(at: time)
         guard let replayed = await client.diagnostics.recording else {
             preconditionFailure("the client has a recorder")
@@ -133,7 +140,7 @@ extension SimulatedNetwork {
         await client.close()
         for server in servers.values.sorted(by: { "\($0.endpoint)" < "\($1.endpoint)" }) { await server.stop() }
         let end = created.duration(to: time.start) + script.length
-        return Replay(original: recording, recording: replayed, lastBefore: lastBefore, end: end)
+        return Replay(original: recording, recording: replayed, lastBefore: lastBefore, made: made, end: end)
     }
 
     /// The options of the client that replays.
