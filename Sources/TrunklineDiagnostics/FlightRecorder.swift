@@ -18,8 +18,15 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     @safe private var ring: RecordRing
     /// The links that are ready or draining.
     private var links: [SessionID: Snapshot.Link] = [:]
-    /// The requests whose callers have stopped waiting: their serials may still be held. At most 65,536.
+    /// The requests whose callers have stopped waiting: their serials may still be held. Those whose
+    /// quarantine is over, or that are too many, are removed when another one is added.
     private var abandoned: [RequestID: Snapshot.Abandoned] = [:]
+    /// The same requests, oldest first, and some that are no longer held.
+    private var abandonedInOrder = Deque<RequestID>()
+    private let quarantine: Duration
+
+    private static let maximumAbandoned = 4096
+
     /// The latest lists of endpoints, with the instant from which each was in use; at most 16.
     private var endpoints: [(since: Instant, list: [Endpoint])]
     private var nextDump = Instant.distantPast
@@ -30,8 +37,14 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     let dumps: EventQueue<Dump>?
     var deliveries: (any DeliveryQueue)? { dumps == nil ? nil : self }
 
-    init(_ options: RecorderOptions, of endpoints: [Endpoint], on loop: any EventLoop) {
+    init(
+        _ options: RecorderOptions,
+        of endpoints: [Endpoint],
+        quarantine: Duration,
+        on loop: any EventLoop
+    ) {
         self.options = options
+        self.quarantine = quarantine
         self.loop = loop
         start = loop.now
         self.endpoints = [(.distantPast, endpoints)]
@@ -183,10 +196,18 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     }
 
     private func abandon(_ id: RequestID, _ error: ClientError, at now: Instant) {
-        guard error.fate == .unknown, error.code == .timedOut || error.code == .cancelled, abandoned.count < 65_536,
-            let session = links.keys.max()
+        guard error.fate == .unknown, error.code == .timedOut || error.code == .cancelled,
+            let session = error.timeline?.tries.last?.link?.session.recorded ?? links.keys.max()
         else { return }
+        while let oldest = abandonedInOrder.first {
+            let held = abandoned[oldest]
+            let isOver = held.map { $0.since.advanced(by: quarantine) <= now } ?? true
+            guard isOver || abandonedInOrder.count >= Self.maximumAbandoned else { break }
+            _ = abandonedInOrder.popFirst()
+            abandoned[oldest] = nil
+        }
         abandoned[id] = Snapshot.Abandoned(session: session, since: now)
+        abandonedInOrder.append(id)
     }
 
     /// What an observer does not receive, and a replay needs.
@@ -369,8 +390,12 @@ extension ClientOptions {
 }
 
 extension RecorderOptions: RecorderSettings {
-    package func makeRecorder(of endpoints: [Endpoint], on loop: any EventLoop) -> any ClientRecorder {
-        FlightRecorder(self, of: endpoints, on: loop)
+    package func makeRecorder(
+        of endpoints: [Endpoint],
+        quarantine: Duration,
+        on loop: any EventLoop
+    ) -> any ClientRecorder {
+        FlightRecorder(self, of: endpoints, quarantine: quarantine, on: loop)
     }
 }
 

@@ -132,7 +132,8 @@ public actor Connection {
     ) {
         self.loop = loop
         self.options = options
-        recorder = options.recorderSettings?.makeRecorder(of: endpoints, on: loop)
+        let quarantine = options.requests.quarantine
+        recorder = options.recorderSettings?.makeRecorder(of: endpoints, quarantine: quarantine, on: loop)
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse

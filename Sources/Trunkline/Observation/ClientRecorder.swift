@@ -46,7 +46,9 @@ package protocol ClientRecorder: AnyObject, Sendable {
 
 /// The settings from which each client makes its recorder.
 package protocol RecorderSettings: Sendable {
-    func makeRecorder(of endpoints: [Endpoint], on loop: any EventLoop) -> any ClientRecorder
+    ///
+    /// - Parameter quarantine: How long the serial of an abandoned request is held.
+    func makeRecorder(of endpoints: [Endpoint], quarantine: Duration, on loop: any EventLoop) -> any ClientRecorder
 }
 
 /// A client that has a recorder.
