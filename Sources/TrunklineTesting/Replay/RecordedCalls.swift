@@ -107,9 +107,12 @@ struct RecordedCalls {
         guard let timeout = call.timeout else { return nil }
         let deadline = time + timeout
         if let failure = failures[call.id] {
-            guard failure.code == "timedOut", failure.fate == "notSent", let turn = failure.turn, time < turn,
-                deadline - turn < Self.lateness, deadline <= failure.time
-            else { return timeout }
+            guard failure.code == "timedOut", deadline <= failure.time, failure.time - deadline < Self.lateness else {
+                return timeout
+            }
+            // The request may have been sent after the deadline.
+            if failure.fate != "notSent" { return failure.time - time }
+            guard let turn = failure.turn, time < turn else { return timeout }
             return min(timeout, turn - time - .microseconds(100))
         }
         guard let answer = answers[call.id], deadline <= answer, answer - deadline < Self.lateness else {

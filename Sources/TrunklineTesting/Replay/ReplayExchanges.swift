@@ -5,7 +5,8 @@ import TrunklineDiagnostics
 final class ReplayExchanges: Sendable {
     /// Requests that look the same have the exchanges of the recording in turn.
     private struct Likeness: Hashable {
-        let type: UInt32
+        /// `nil` for any type: many codecs have none, although the requests of a client may have.
+        let type: UInt32?
         /// `nil` for any size.
         let bodyCount: Int?
     }
@@ -16,6 +17,11 @@ final class ReplayExchanges: Sendable {
         var isUsed: [Bool]
         /// When the reply is due that was ordered last.
         var lastReply = Duration.zero
+
+        mutating func add(_ place: Int, type: UInt32, bodyCount: Int?) {
+            places[Likeness(type: type, bodyCount: bodyCount), default: Deque()].append(place)
+            if type != 0 { places[Likeness(type: nil, bodyCount: bodyCount), default: Deque()].append(place) }
+        }
 
         mutating func take(_ likeness: Likeness) -> Int? {
             while let place = places[likeness]?.popFirst() {
@@ -36,21 +42,26 @@ final class ReplayExchanges: Sendable {
         var state = State(isUsed: Array(repeating: false, count: exchanges.count))
         for (place, exchange) in exchanges.enumerated() {
             let (type, bodyCount) = (exchange.request.type, exchange.request.bodyCount)
-            state.places[Likeness(type: type, bodyCount: bodyCount), default: Deque()].append(place)
+            state.add(place, type: type, bodyCount: bodyCount)
             // The closure of a handshake makes its requests anew, perhaps of another size.
             let isOfHandshake = exchange.request.id == nil && !exchange.isOfBeginning
-            if isOfHandshake { state.places[Likeness(type: type, bodyCount: nil), default: Deque()].append(place) }
+            if isOfHandshake { state.add(place, type: type, bodyCount: nil) }
         }
         self.state = Lock(state)
     }
 
     /// The exchange of a request that was received.
     func next(for request: Frame) -> Recording.Exchange? {
-        state.withLock { state in
-            state.take(Likeness(type: request.type, bodyCount: request.body.count))
-                ?? state.take(Likeness(type: request.type, bodyCount: nil))
+        let place = state.withLock { state -> Int? in
+            let types: [UInt32?] = request.type == 0 ? [0, nil] : [request.type]
+            for bodyCount in [request.body.count, nil] {
+                for type in types {
+                    if let place = state.take(Likeness(type: type, bodyCount: bodyCount)) { return place }
+                }
+            }
+            return nil
         }
-        .map { exchanges[$0] }
+        return place.map { exchanges[$0] }
     }
 
     /// The replies to a request that is received now, at their times.

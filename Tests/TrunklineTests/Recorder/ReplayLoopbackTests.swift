@@ -354,4 +354,23 @@ struct ReplayLoopbackTests {
             }
         }
     }
+
+    /// Responses are matched in order: those that belong to requests before the oldest entry must not be mistaken for the
+    /// responses to later requests.
+    @Test func aWrappedRingOfAProtocolWithoutSerialsReplays() async throws {
+        let codec = LengthPrefixedCodec(UInt32.self)
+        let (options, dumps) = recorded(on: [.reset], bytes: 65_536)
+        let handler: LoopbackServer.Handler = { _ in .after(.microseconds(100), .echo) }
+        try await withLoopbackServer(speaking: codec, handler: handler) { server in
+            try await withClient(to: server.endpoint, speaking: codec, options: options) { client in
+                let load = load(client, count: 30)
+                try await server.wait(within: patience) { $0.requestCount > 1000 }
+                await server.disconnectAll(reset: true)
+                let dump = try await first(of: dumps)
+                await stop(load)
+                #expect(!dump.isComplete)
+                try await expectNoDifferences(dump, speaking: codec, options: options)
+            }
+        }
+    }
 }
