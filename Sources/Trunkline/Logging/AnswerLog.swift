@@ -116,7 +116,9 @@ struct AnswerLog: Sendable {
         }
         write(&rejected, "requests.rejected") { topic, all in
             guard let all else {
-                return (.info, "the server answered \(LogText.count(topic.count, "request")) with an error: \(topic.list)")
+                return (
+                    .info, "the server answered \(LogText.count(topic.count, "request")) with an error: \(topic.list)"
+                )
             }
             // Some error responses are part of the work. If there is nothing else, the service does not work.
             let level: LogRecord.Level = topic.count >= Self.fewest && topic.count * 2 >= all ? .warning : .info
@@ -131,7 +133,8 @@ struct AnswerLog: Sendable {
             "responses.unknown",
             { topic, all in
                 let isUnusual =
-                    topic.count >= Self.fewest && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
+                    topic.count >= Self.fewest
+                    && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
                 let latest = latestUnknown.map { "serial \($0.serial) on session \($0.session)" } ?? ""
                 let count = LogText.count(topic.count, "response")
                 let text =

@@ -51,7 +51,9 @@ struct CertificateLog: Sendable {
     }
 
     mutating func flush(at now: Instant, into sheet: inout LogSheet) {
-        for index in entries.indices where entries[index].isCurrent && next(entries[index]) <= now {
+        let due = entries.indices.filter { entries[$0].isCurrent && next(entries[$0]) <= now }
+        for index in due.sorted(by: { entries[$0].certificate.owner.rawValue < entries[$1].certificate.owner.rawValue })
+        {
             let entry = entries[index]
             let owner = entry.certificate.owner
             let left = entry.expiresAt.since(now)

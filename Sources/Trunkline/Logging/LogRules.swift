@@ -63,7 +63,12 @@ struct LogRules: Sendable {
         case .requestRefused(let error): requests.refused(error, at: endpoint)
         case .requestRejected(_, let type, let status): answers.rejected(type: type, status: status, at: endpoint)
         case .unknownResponse(let serial, let type, let session):
-            answers.unknown(serial, type: type, session, at: endpoints.last { $0.session == session }?.endpoint ?? endpoint)
+            answers.unknown(
+                serial,
+                type: type,
+                session,
+                at: endpoints.last { $0.session == session }?.endpoint ?? endpoint
+            )
         case .responseUndecodable(let error): answers.undecodable(error, at: endpoint)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link):
