@@ -1,11 +1,12 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineGateway
 import TrunklineTelemetry
 import TrunklineTesting
+
+@testable import TrunklineDiagnostics
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking
@@ -106,9 +107,9 @@ struct SocketValueTests {
                     try await Self.run(probe) { $0.timeout = duration }
                     try await Self.run(probe) { $0.certificateWarning = duration }
                 }
-                // Up to 10,000.
-                let report = try await Self.run(probe) { $0.pings = .max }
-                #expect(report.json.contains("\"sent\": 10000,"))
+                // So many pings would take minutes.
+                probe.pings = .max
+                #expect(probe.effectivePings == 10_000)
             }
         },
         ValueCase("OTLPExporter.init(every: Duration, shutdownTimeout: Duration)") {
