@@ -450,7 +450,7 @@ import Testing
         log.pass(.seconds(90_000))
         // Only of the one that is in use.
         let lines = log.takeLines()
-        #expect(lines.count == 1 && lines.first?.contains("(CN=b) expires in 0 s") == true, "\(lines)")
+        #expect(lines.count == 1 && lines.first?.contains("(CN=b) expires in 0 µs") == true, "\(lines)")
     }
 
     /// What the error does not say may be guessed from the phase.
