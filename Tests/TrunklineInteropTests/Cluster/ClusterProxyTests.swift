@@ -63,7 +63,9 @@ enum ClusterProxyTests {
             #expect(loads[1].calls.allSatisfy { $0.error == nil })
         }
         // A link that is lost has no line of its own. Summaries are written every 30 s.
-        let (lines, intervals) = (records.withLock { $0 }, Int((ContinuousClock.now - began) / .seconds(30)))
+        // A busy machine adds lines: that the process did not run, and that most links were lost at the same time.
+        let lines = records.withLock { $0 }.filter { $0.event != "loop.late" && !$0.event.hasPrefix("cluster.panic") }
+        let intervals = Int((ContinuousClock.now - began) / .seconds(30))
         #expect(lines.count <= 20 + 10 * intervals, "\(lines.map(\.description).joined(separator: "\n"))")
     }
 
