@@ -290,7 +290,7 @@ final class PageServer: Sendable {
         guard words.count == 3, words[2].hasPrefix("HTTP/1.") else { return (Page(400), true) }
         guard ["GET", "HEAD"].contains(words[0]) else { return (Page(405), true) }
         let path = words[1].components(separatedBy: "?")[0]
-        // Unstructured, because a thread cannot await. It may block: it is none of the threads that run tasks.
+        // Unstructured, because a thread cannot await. The thread may block, because it runs no tasks.
         let (result, done) = (Result(), DispatchSemaphore(value: 0))
         Task { [page] in
             let page = await page(path) ?? Page(404)

@@ -18,15 +18,14 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     @safe private var ring: RecordRing
     /// The links that are ready or draining.
     private var links: [SessionID: Snapshot.Link] = [:]
-    /// The requests whose callers have stopped waiting: their serials may still be held. Those whose
-    /// quarantine is over, or that are too many, are removed when another one is added.
+    /// The requests whose callers have stopped waiting. The link may still hold their serials. When a request is added, those
+    /// whose quarantine is over are removed, and the oldest ones above `maximumAbandoned`.
     private var abandoned: [RequestID: Snapshot.Abandoned] = [:]
-    /// The same requests, oldest first, and some that are no longer held.
+    /// The same requests, oldest first, and some that `abandoned` no longer contains.
     private var abandonedInOrder = Deque<RequestID>()
     private let quarantine: Duration
 
     private static let maximumAbandoned = 4096
-
     /// The latest lists of endpoints, with the instant from which each was in use; at most 16.
     private var endpoints: [(since: Instant, list: [Endpoint])]
     private var nextDump = Instant.distantPast

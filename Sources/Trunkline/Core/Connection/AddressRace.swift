@@ -138,7 +138,7 @@ package struct AddressRace: Sendable {
         guard phase != .over, let winner = running.first(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
         passedOver = failures.filter { $0.address != nil }
-        // One that is only slower, or whose server has answered, is none that does not answer.
+        // An address that is only slower, or whose TLS handshake has begun, is not dead.
         let needed = now.since(winner.start)
         for loser in losers where loser.id < id && !connected.contains(loser.id) {
             let silence = now.since(loser.start)
