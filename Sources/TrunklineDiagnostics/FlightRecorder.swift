@@ -173,14 +173,15 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 
     /// The first bytes, as many as the options allow and as surely fit into a record.
     private func hex(_ bytes: Bytes) -> String {
-        HexText.text(of: bytes.prefix(min(max(0, options.maximumContentBytes), maximumTextSize / 8)))
+        let count = min(bytes.count, max(0, options.maximumContentBytes), maximumTextSize / 8)
+        return HexText.text(of: bytes.shared(0..<count))
     }
 
     /// Records an event, unless the calls and frames say the same.
     func note(_ event: ClientEvent) {
         switch event.content {
         case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
-            .requestsAnswered, .requestRejected, .messageWritten:
+            .requestsAnswered, .requestRejected, .messageWritten, .unknownResponse:
             break
         default:
             let name = (name: "event", value: ClientEvent.Value.text(event.name))
@@ -401,8 +402,8 @@ extension RecorderOptions: RecorderSettings {
 extension ClientDiagnostics {
     /// What the flight recorder holds at present, oldest first; `nil` without `options.recorder`.
     ///
-    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte. The caller's task
-    /// does the rest.
+    /// The event loop copies the memory of the recorder, which takes about 0.1 ms for each megabyte, and, if older
+    /// entries were overwritten, lists the requests that have not ended. The caller's task does the rest.
     public var recording: Recording? {
         get async {
             let snapshot = await withRecorder { ($0 as? FlightRecorder)?.snapshot }

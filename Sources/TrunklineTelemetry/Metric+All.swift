@@ -415,6 +415,12 @@ extension Metric {
             "Calls that failed, also those that no server took"
         ) { failures($0.failures) },
         Metric(
+            cluster: "trunkline.cluster.response.undecodable",
+            .counter,
+            "{response}",
+            "Responses to typed requests that their callers could not decode"
+        ) { metrics in [([], .integer(metrics.undecodableResponses))] },
+        Metric(
             cluster: "trunkline.cluster.call.retries",
             .counter,
             "{call}",

@@ -156,6 +156,7 @@ import TrunklineTelemetry
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"failed\"} 2",
                 "trunkline_cluster_call_begun_total{\(name)} 17",
                 "trunkline_cluster_call_errors_total{\(name),error_type=\"timedOut\",trunkline_fate=\"notSent\"} 6",
+                "trunkline_cluster_response_undecodable_total{\(name)} 0",
                 "trunkline_cluster_call_retries_total{\(name),trunkline_retry_decision=\"allowed\"} 2",
                 "trunkline_cluster_call_retries_total{\(name),trunkline_retry_decision=\"refused\"} 1",
                 "trunkline_cluster_request_hedges_total{\(name)} 5",
@@ -208,7 +209,7 @@ import TrunklineTelemetry
         cluster.metrics.servers = []
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
-        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 32)
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 33)
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.

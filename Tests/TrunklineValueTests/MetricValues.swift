@@ -52,6 +52,7 @@ extension ArgumentValueTests {
             clusterCounter("Cluster.Metrics.responses: Int", \.responses),
             clusterCounter("Cluster.Metrics.retries: Int", \.retries),
             clusterCounter("Cluster.Metrics.retriesRefused: Int", \.retriesRefused),
+            clusterCounter("Cluster.Metrics.undecodableResponses: Int", \.undecodableResponses),
             clusterCounter("Cluster.Metrics.waiting: Int", \.waiting),
             clusterCounter("Cluster.Metrics.written: Int", \.written),
         ] + [

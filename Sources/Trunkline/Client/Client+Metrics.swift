@@ -111,7 +111,8 @@ extension Client {
         public var lateResponses = 0
         /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
         public var unknownResponses = 0
-        /// The number of responses to typed requests that their callers could not decode. The requests count as answered.
+        /// The number of responses to typed requests that their callers could not decode. The requests count as answered. Those
+        /// of a cluster are in ``Cluster/Metrics/undecodableResponses``.
         public var undecodableResponses = 0
         /// The number of pushes received.
         public var pushes = 0

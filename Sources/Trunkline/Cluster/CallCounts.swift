@@ -10,10 +10,15 @@ struct CallCounts: Sendable {
     /// The number of requests that were sent again after they had been written, and of those that the budget did not allow.
     private(set) var (retries, retriesRefused) = (0, 0)
 
+    /// The number of responses that their callers could not decode.
+    private(set) var undecodable = 0
+
     mutating func failed(_ error: ClientError, wasPlaced: Bool, count: Int) {
         failures[Client.Metrics.Failure(error.code, error.fate), default: 0] += count
         if !wasPlaced { unplaced += count }
     }
+
+    mutating func countUndecodable() { undecodable += 1 }
 
     mutating func countRepeats(_ count: Int) { repeats += count }
 

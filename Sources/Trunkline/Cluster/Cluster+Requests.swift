@@ -301,6 +301,12 @@ extension Cluster: RequestSender {
         return error
     }
 
+    /// Counts and tells a response that its caller could not decode.
+    nonisolated func noteUndecodable(_ error: ClientError) {
+        counts.withLock { $0.countUndecodable() }
+        voice.responseUndecodable(error)
+    }
+
     /// Counts and tells that calls have failed.
     ///
     /// - Parameter wasPlaced: Whether a server was chosen for them before.

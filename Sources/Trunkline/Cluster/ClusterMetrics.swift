@@ -26,6 +26,8 @@ extension Cluster {
         public var waiting = 0
         /// The number of second copies of hedged requests.
         public var hedges = 0
+        /// The number of responses to typed requests that their callers could not decode. The calls count as answered.
+        public var undecodableResponses = 0
         /// The queues in which events wait for the observers and the log: see
         /// ``Client/Metrics-swift.struct/eventQueues``.
         public var eventQueues: [String: Client.Metrics.EventQueueMetrics] = [:]
@@ -117,6 +119,7 @@ extension Cluster {
             metrics.calls = max(0, placed + counts.unplaced - counts.repeats)
             (metrics.failures, metrics.retries) = (counts.failures, counts.retries)
             metrics.retriesRefused = counts.retriesRefused
+            metrics.undecodableResponses = counts.undecodable
             metrics.eventQueues = voice.queueMetrics
             return metrics
         }

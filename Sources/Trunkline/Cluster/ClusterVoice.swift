@@ -56,6 +56,13 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { rules in for _ in 0..<count { rules.callFailed(error) } }
     }
 
+    /// Tells that a caller could not decode its response.
+    func responseUndecodable(_ error: ClientError) {
+        let event = ClientEvent(.responseUndecodable(error), at: loop.now)
+        for observer in observers where !observer.interests.isDisjoint(with: event.kinds) { observer.observe([event]) }
+        log { $0.responseUndecodable(error) }
+    }
+
     /// The cluster was deallocated without being closed.
     func deallocated() {
         let now = loop.now

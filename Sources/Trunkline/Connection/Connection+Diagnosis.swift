@@ -22,7 +22,7 @@ extension Connection {
         /// `closedLocally`.
         public var attemptFailures: [DisconnectCause: Int] = [:]
         /// The number of times that an address of a name failed, or did not answer, while another one did, by address. At
-        /// most 64 addresses.
+        /// most 65 names: once 64 have been counted, `others` stands for every further one.
         public var addressFailures: [String: Int] = [:]
         /// The number of links that ended after they had been ready, by cause.
         ///
@@ -112,8 +112,8 @@ extension Connection {
 
         /// Counts an address that failed while another one did not.
         mutating func noteFailure(of address: String) {
-            guard addressFailures[address] != nil || addressFailures.count < 64 else { return }
-            addressFailures[address, default: 0] += 1
+            let isCounted = addressFailures[address] != nil || addressFailures.count < 64
+            addressFailures[isCounted ? address : "others", default: 0] += 1
         }
 
         /// Adds the values of the present.

@@ -34,6 +34,8 @@ struct ClusterLogRules: Sendable {
     private var repeated: [Kind: Repeated] = [:]
     /// The calls that failed. What the clients log about their tries is left out.
     private var calls: RequestLog
+    /// The responses that callers could not decode.
+    private var answers: AnswerLog
     /// By event, outages that have begun and have no line, because another one had a line lately.
     private var unwritten: [String: (outage: ClusterChange, begin: Instant)] = [:]
 
@@ -51,6 +53,7 @@ struct ClusterLogRules: Sendable {
         isVerbose = logging.level == .debug
         createdAt = now
         calls = RequestLog(every: logging.summaryInterval)
+        answers = AnswerLog(every: logging.summaryInterval)
         sheet.add(.info, "cluster.created", at: now, "created for \(discovery)", [("discovery", .text(discovery))])
     }
 
@@ -80,6 +83,7 @@ struct ClusterLogRules: Sendable {
     }
 
     /// Notes that a call has failed.
+    mutating func responseUndecodable(_ error: ClientError) { answers.undecodable(error, at: nil) }
     mutating func callFailed(_ error: ClientError) { calls.failed(nil, error, at: nil) }
 
     /// Notes a change of the cluster.
@@ -165,6 +169,7 @@ struct ClusterLogRules: Sendable {
             repeated[kind] = Repeated(nextLine: now.advanced(by: interval))
         }
         calls.flush(at: now, isLast: isLast, into: &sheet)
+        answers.flush(at: now, responses: nil, isLast: isLast, into: &sheet)
     }
 
     /// Writes how many lines were left out, of which servers, and the latest of them.
@@ -191,7 +196,8 @@ struct ClusterLogRules: Sendable {
     /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
         let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
-        return (repeated.values.map(\.nextLine) + outages + (calls.nextFlush.map { [$0] } ?? [])).min()
+        let counted = [calls.nextFlush, answers.nextFlush].compactMap { $0 }
+        return (repeated.values.map(\.nextLine) + outages + counted).min()
     }
 
     mutating func close(_ metrics: Cluster.Metrics, at now: Instant) {

@@ -169,13 +169,17 @@ extension Request {
 }
 
 extension TypedRequest {
-    /// Decodes the response with this request. If that fails, the client counts it, unless the request was sent by
-    /// something else.
+    /// Decodes the response with this request. If that fails, the client or the cluster counts it, unless the request was sent
+    /// by something else.
     func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
         do throws(ClientError) {
             return try read(response)
         } catch {
-            (sender as? Client)?.noteUndecodable(error)
+            switch sender {
+            case let client as Client: client.noteUndecodable(error)
+            case let cluster as Cluster: cluster.noteUndecodable(error)
+            default: break
+            }
             throw error
         }
     }

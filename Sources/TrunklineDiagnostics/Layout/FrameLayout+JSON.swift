@@ -23,11 +23,14 @@ extension FrameLayout {
     /// <doc:LayoutsInJSON> lists the members. Everything that a layout can express has one, except closures: custom
     /// checksums, the role `kind` and keys of pushes.
     ///
-    /// - Throws: ``/Trunkline/LayoutError`` with the path of the member (`fields[3].length`), or with the line of
-    ///   malformed JSON. A member that is not known is an error.
+    /// - Throws: ``/Trunkline/LayoutError`` with the path of a member that is not known or has a wrong value
+    ///   (`fields[3].length`), or with the line of malformed JSON. If the fields do not make a layout, the error is that of
+    ///   the same declaration in code, which counts fields from 1.
     public init(json text: String) throws(LayoutError) {
         let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: text) } catch {
+        // Some editors write a byte-order mark.
+        let json = text.unicodeScalars.first == "\u{FEFF}" ? String(text.unicodeScalars.dropFirst()) : text
+        do throws(JSONSyntaxError) { value = try JSONValue(parsing: json) } catch {
             throw LayoutError("line \(error.line)", "it is not JSON, or nested more than 16 levels deep")
         }
         var members = try LayoutMembers(LayoutElement(value, at: "the layout"))

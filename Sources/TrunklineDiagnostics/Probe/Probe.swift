@@ -52,8 +52,9 @@ public struct Probe: Sendable {
     ///   - codec: The wire format.
     ///   - options: The options of the client. The probe sets `connecting.timeout` and `reconnecting.maximumAttempts`,
     ///     and for the pings of the codec `liveness.interval` and `liveness.deadline`.
-    ///   - ping: Sends a request that the server answers. An error that it throws makes the report unhealthy. Default
-    ///     `nil`: the ping of the codec, if it has one.
+    ///   - ping: Sends a request that the server answers. An error that it throws makes the report unhealthy. If it does not
+    ///     return when its task is cancelled, the probe does not return either. Default `nil`: the ping of the codec, if it
+    ///     has one.
     public init(
         of endpoint: Endpoint,
         speaking codec: some FrameCodec,

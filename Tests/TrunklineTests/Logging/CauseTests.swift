@@ -153,6 +153,25 @@ struct CauseTests {
         }
     }
 
+    /// A cluster used to count and log none.
+    @Test func responsesThatACallerOfAClusterCannotDecodeAreCounted() throws {
+        try simulate(overTLS: false) { [self] service, _ in
+            let cluster = Cluster(
+                discovering: .static([ClusterEndpoint("db:7000")]),
+                speaking: .standard,
+                options: options(),
+                on: service.network.loops
+            )
+            let error = await failure { () throws(ClientError) in _ = try await cluster.send(Undecodable()) }
+            #expect(error?.code == .invalidResponse)
+            let metrics = await cluster.metrics
+            #expect(metrics.undecodableResponses == 1 && metrics.responses == 1 && metrics.failures.isEmpty)
+            await cluster.close()
+        }
+        #expect(log.record("responses.undecodable")?.message.contains("1 response could not be decoded") == true)
+        #expect(!log.text.contains("secret"))
+    }
+
     @Test func responsesThatCannotBeDecodedAreCounted() throws {
         try simulate(options: options()) { service, client in
             for _ in 0..<3 {

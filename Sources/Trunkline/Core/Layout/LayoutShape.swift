@@ -77,6 +77,8 @@ struct LayoutShape: Sendable {
     private(set) var bodySizes: ClosedRange<UInt64> = 0...UInt64.max
     /// Sorted by name.
     private(set) var named: [NamedSlot] = []
+    /// The names of the fields so far.
+    private var names: Set<String> = []
     private(set) var repetitions: [Repetition] = []
     private(set) var checksums: [ChecksumSlot] = []
 
@@ -191,9 +193,9 @@ struct LayoutShape: Sendable {
         return [UInt8](repeating: 0, count: field.width)
     }
 
-    private func checkName(_ key: String, _ name: String) throws(LayoutError) {
+    private mutating func checkName(_ key: String, _ name: String) throws(LayoutError) {
         if key.isEmpty { throw LayoutError(name, "its name is empty") }
-        if named.contains(where: { $0.name == key }) { throw LayoutError(name, "another field has the same name") }
+        if !names.insert(key).inserted { throw LayoutError(name, "another field has the same name") }
     }
 
     private func check(_ numbers: [Frame.Kind: UInt64], in slot: Slot, _ name: String) throws(LayoutError) {

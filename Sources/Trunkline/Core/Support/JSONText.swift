@@ -22,11 +22,23 @@ package enum JSONText {
 
 /// Bytes as lower-case hexadecimal digits.
 package enum HexText {
-    package static func text(of bytes: some Collection<UInt8>) -> String {
-        // Safe: two digits are initialized for each byte, and no more bytes are visited than were counted.
+    package static func text(of bytes: Bytes) -> String {
+        // Safe: `text` reads the bytes before it returns.
+        unsafe bytes.withUnsafeBytes { unsafe text(of: $0) }
+    }
+
+    package static func text(of bytes: [UInt8]) -> String {
+        // Safe: as above.
+        unsafe bytes.withUnsafeBytes { unsafe text(of: $0) }
+    }
+
+    /// Concrete: for a generic collection, other modules would run code that allocates twice for each byte.
+    private static func text(of bytes: UnsafeRawBufferPointer) -> String {
+        // Safe: two digits are initialized for each byte.
         unsafe String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
             var count = 0
-            for byte in bytes.prefix(text.count / 2) {
+            for index in 0..<bytes.count {
+                let byte = unsafe bytes[index]
                 unsafe (text[count], text[count + 1]) = (digit(byte >> 4), digit(byte & 15))
                 count += 2
             }
