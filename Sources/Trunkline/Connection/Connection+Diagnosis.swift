@@ -262,6 +262,7 @@ extension Connection {
         requestsLost: Int = 0,
         bytesUnsent: Int = 0,
         wasSilent: Bool = false,
+        hasSpoken: Bool = true,
         lateSince start: Instant? = nil,
         isPermanent: Bool = false
     ) {
@@ -289,7 +290,8 @@ extension Connection {
             isPermanent: isPermanent,
             certificateProblem: server.endpoint.isSecured && phase != .resolving && phase != .connecting
                 ? problemOfOwnCertificate : nil,
-            wasSilent: wasSilent
+            wasSilent: wasSilent,
+            hasSpoken: hasSpoken
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)

@@ -59,6 +59,7 @@ extension Connection {
     @discardableResult
     func end(_ link: Link, _ end: LinkEnd) -> LinkMachine.Remains {
         let (draining, wasReady) = (link.draining, link.isReady)
+        let hasSpoken = link.state.machine.outbound.firstUnstarted > .first
         links.remove(link)
         if mayLinger(link, end) {
             Lingering.close(link.transport, on: loop)
@@ -80,7 +81,8 @@ extension Connection {
                 remains,
                 requestsLost: lostCount,
                 departure: departure,
-                phase: phase
+                phase: phase,
+                hasSpoken: hasSpoken
             )
         case .endedByServer:
             error = TransportError.endedByServer
@@ -127,7 +129,8 @@ extension Connection {
         _ remains: LinkMachine.Remains,
         requestsLost: Int,
         departure: String? = nil,
-        phase: DisconnectReport.Phase = .draining
+        phase: DisconnectReport.Phase = .draining,
+        hasSpoken: Bool = true
     ) {
         report(
             phase,
@@ -140,6 +143,7 @@ extension Connection {
             requestsLost: requestsLost,
             bytesUnsent: remains.unwrittenBytes,
             wasSilent: options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard,
+            hasSpoken: hasSpoken,
             lateSince: link.state.machine.liveness.rules.lastHeard
         )
     }

@@ -96,6 +96,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     var certificateProblem: String?
     /// Whether no frame had come on the link.
     var wasSilent = false
+    /// Whether anything had been written on the link.
+    var hasSpoken = true
 
     /// The system's error number, or 0.
     package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }

@@ -63,6 +63,7 @@ package struct LinkEndClue: Sendable {
     private let cause: DisconnectCause
     private let isSecured: Bool
     private let wasSilent: Bool
+    private let hasSpoken: Bool
     private let certificateProblem: String?
 
     /// - Parameters:
@@ -70,6 +71,7 @@ package struct LinkEndClue: Sendable {
     ///   - cause: Why it ended.
     ///   - isSecured: Whether the endpoint uses TLS.
     ///   - wasSilent: Whether nothing had come from the server.
+    ///   - hasSpoken: Whether this client had written anything. A server may close a link on which nothing was said.
     ///   - certificateProblem: What is wrong with the certificate of this client; `nil` if it is valid, or if there is
     ///     none.
     package init(
@@ -77,10 +79,11 @@ package struct LinkEndClue: Sendable {
         cause: DisconnectCause,
         isSecured: Bool,
         wasSilent: Bool,
+        hasSpoken: Bool = true,
         certificateProblem: String?
     ) {
         (self.phase, self.cause, self.isSecured) = (phase, cause, isSecured)
-        (self.wasSilent, self.certificateProblem) = (wasSilent, certificateProblem)
+        (self.wasSilent, self.hasSpoken, self.certificateProblem) = (wasSilent, hasSpoken, certificateProblem)
     }
 
     package init(_ report: DisconnectReport) {
@@ -89,6 +92,7 @@ package struct LinkEndClue: Sendable {
             cause: report.cause,
             isSecured: report.endpoint.isSecured,
             wasSilent: report.wasSilent,
+            hasSpoken: report.hasSpoken,
             certificateProblem: report.certificateProblem
         )
     }
@@ -108,7 +112,7 @@ package struct LinkEndClue: Sendable {
 
     /// Whether the server may expect TLS at this port.
     package var mayExpectTLS: Bool {
-        guard !isSecured, wasSilent, phase == .handshaking || phase == .ready else { return false }
+        guard !isSecured, wasSilent, hasSpoken, phase == .handshaking || phase == .ready else { return false }
         return cause.mayBeOfTLS
     }
 

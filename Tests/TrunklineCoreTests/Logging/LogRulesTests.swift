@@ -455,11 +455,16 @@ import Testing
 
     /// What the error does not say may be guessed from the phase.
     @Test func aLineAsksAboutTLSAndLogins() {
-        func line(_ endpoint: Endpoint, _ phase: DisconnectReport.Phase, wasSilent: Bool = false) -> LogRecord? {
+        func line(
+            _ endpoint: Endpoint,
+            _ phase: DisconnectReport.Phase,
+            wasSilent: Bool = false,
+            hasSpoken: Bool = true
+        ) -> LogRecord? {
             var log = Log()
             let error = TransportError(.closedByPeer, "the peer closed the connection")
             var report = log.report(phase, .closedByServer, error)
-            (report.endpoint, report.wasSilent) = (endpoint, wasSilent)
+            (report.endpoint, report.wasSilent, report.hasSpoken) = (endpoint, wasSilent, hasSpoken)
             log.add(.linkEnded(report), .stateChanged(.idle))
             return log.takeAll().first
         }
@@ -471,6 +476,8 @@ import Testing
         #expect(line("a:1", .handshaking)?.message.contains("does this port expect TLS?") == true)
         #expect(line("a:1", .ready, wasSilent: true)?.message.contains("does this port expect TLS?") == true)
         #expect(line("a:1", .ready)?.message.contains("TLS") == false)
+        // A server may close a link on which nothing was said.
+        #expect(line("a:1", .ready, wasSilent: true, hasSpoken: false)?.message.contains("TLS") == false)
     }
 
     /// Two weeks before its end, three days before it, and once a day.

@@ -66,6 +66,7 @@ struct NulByteTests {
                 let options = ClientOptions {
                     $0.tls.roots = .only(authority.root)
                     $0.tls.serverName = name
+                    $0.connecting.timeout = .seconds(60)
                 }
                 #expect(await refusal(of: server.endpoint, options, overTLS: false)?.code == .tls(.configuration))
             }
