@@ -230,7 +230,7 @@ func save(_ text: String) {}
 
 func record(with options: inout ClientOptions) {
     options.recorder = .ring(bytes: 4 << 20)
-    options.recorder?.dumpsAutomatically(on: [.halfOpen, .protocolViolation]) { recording, report in
+    options.recorder?.dumpsAutomatically(on: [.halfOpen, .reset, .protocolViolation]) { recording, report in
         log("recorded \(recording.entries.count) entries before: \(report)")
         save(recording.jsonLines)
     }

@@ -4,7 +4,7 @@ public import Trunkline
 ///
 /// ```swift
 /// options.recorder = .ring(bytes: 1 << 20)
-/// options.recorder?.dumpsAutomatically(on: [.halfOpen, .protocolViolation]) { recording, report in
+/// options.recorder?.dumpsAutomatically(on: [.halfOpen, .reset, .protocolViolation]) { recording, report in
 ///     save(recording.jsonLines)
 /// }
 /// ```

@@ -104,7 +104,7 @@ public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
         case .securing(let endpoint, let attempt): "securing \(endpoint) (attempt \(attempt))"
         case .ready(let endpoint, let session): "ready: \(endpoint) (session \(session))"
         case .waiting(let delay, let attempt, let cause):
-            "waiting \(delay) before attempt \(attempt) (\(cause.rawValue))"
+            "waiting \(delay.text) before attempt \(attempt) (\(cause.rawValue))"
         case .noNetwork(let cause): "no network (\(cause.rawValue))"
         case .suspended: "suspended"
         case .draining: "draining"

@@ -176,7 +176,8 @@ extension ProbeReport {
                 switch report.cause {
                 case .handshakeRefused where isMistake(report.error): ("handshake_failed", false)
                 case .handshakeRefused: ("handshake_refused", true)
-                case .closedByServer, .reset: ("handshake_closed", true)
+                // Perhaps it refused the login, and perhaps there is no server behind a load balancer.
+                case .closedByServer, .reset: ("handshake_closed", false)
                 case .timedOut: ("handshake_timed_out", false)
                 default: (cause.code, cause.isRejection)
                 }

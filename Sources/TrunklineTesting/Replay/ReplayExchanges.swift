@@ -15,6 +15,9 @@ final class ReplayExchanges: Sendable {
         /// The places of the exchanges that are left; some may have been used.
         var places: [Likeness: Deque<Int>] = [:]
         var isUsed: [Bool]
+        /// The exchange that was taken last, and the latest one of each type that had a reply.
+        var lastTaken: Int?
+        var lastAnswered: [UInt32: Int] = [:]
         /// When the reply is due that was ordered last.
         var lastReply = Duration.zero
 
@@ -51,15 +54,22 @@ final class ReplayExchanges: Sendable {
     }
 
     /// The exchange of a request that was received.
+    ///
+    /// With other options, the client may send more requests than were recorded, for example with other retries. While
+    /// the server answers, such a request is answered like the latest one of its type.
     func next(for request: Frame) -> Recording.Exchange? {
         let place = state.withLock { state -> Int? in
             let types: [UInt32?] = request.type == 0 ? [0, nil] : [request.type]
             for bodyCount in [request.body.count, nil] {
                 for type in types {
-                    if let place = state.take(Likeness(type: type, bodyCount: bodyCount)) { return place }
+                    guard let place = state.take(Likeness(type: type, bodyCount: bodyCount)) else { continue }
+                    state.lastTaken = place
+                    if !exchanges[place].replies.isEmpty { state.lastAnswered[request.type] = place }
+                    return place
                 }
             }
-            return nil
+            guard let last = state.lastTaken, !exchanges[last].replies.isEmpty else { return nil }
+            return state.lastAnswered[request.type]
         }
         return place.map { exchanges[$0] }
     }

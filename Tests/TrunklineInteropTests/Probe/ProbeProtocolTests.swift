@@ -81,7 +81,8 @@ struct ProbeProtocolTests {
     @Test func aServerThatClosesDuringTheLoginMayHaveRefusedIt() async throws {
         try await withLoopbackServer(speaking: .checked, handler: { _ in .close }) { server in
             let report = try await probe(server.endpoint, login("wrong")).run()
-            #expect(report.exitCode == 3)
+            // It may also be a load balancer without a server, so it is no rejection.
+            #expect(report.exitCode == 1)
             #expect(report.problems.map(\.code) == ["handshake_closed"])
             let message = report.problems.first?.message ?? ""
             #expect(message.hasPrefix("the login failed: "), "\(message)")

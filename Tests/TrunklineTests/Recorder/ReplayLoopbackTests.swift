@@ -129,8 +129,25 @@ struct ReplayLoopbackTests {
                 try await expectNoDifferences(dump, options: options)
                 let later = try #require(await client.diagnostics.recording)
                 try await expectNoDifferences(later, options: options)
+                if isLost { try await expectThatRetriesLoseNoCall(later, options: options) }
             }
         }
+    }
+
+    /// Regression: each retry took the answer of a later call, which then had none.
+    private func expectThatRetriesLoseNoCall(_ recording: Recording, options: ClientOptions) async throws {
+        let options = ClientOptions {
+            $0 = options
+            $0.requests.retry = .idempotent(tries: 3)
+        }
+        let network = SimulatedNetwork(seed: 1)
+        let replay = try await network.run {
+            try await network.replay(recording, speaking: .standard, options: options)
+        }
+        let outcomes = replay.outcomes.filter { $0.original == .answered(status: 0, isError: false) }
+        #expect(!outcomes.isEmpty && outcomes.allSatisfy { $0.replayed == .answered(status: 0, isError: false) })
+        let lost = replay.outcomes.filter { $0.original == .failed(code: "connectionLost", fate: "unknown") }
+        #expect(lost.allSatisfy { $0.replayed == .answered(status: 0, isError: false) }, "\(lost)")
     }
 
     // MARK: Serials
