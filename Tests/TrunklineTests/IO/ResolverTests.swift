@@ -202,7 +202,8 @@ struct ResolverTests {
         #expect(error.code == .nameResolutionFailed)
         names.open()
         try await wait { answers.all.count == 5 }
-        #expect(names.asked == ["a", "b", "c"])
+        // Two threads may classify the names, so their order is not certain.
+        #expect(names.asked.sorted() == ["a", "b", "c"])
     }
 
     @Test func cancelledLookUpsAreNotStarted() async throws {
