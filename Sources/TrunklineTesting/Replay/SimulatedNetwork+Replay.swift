@@ -58,6 +58,9 @@ extension SimulatedNetwork {
     /// did. What was not recorded of bodies and byte fields is filled with zeros. The client waits between its attempts as
     /// long as it did. A half-open link ends when it did, if the options end it within a second of that.
     ///
+    /// Requests that were not recorded, such as further retries, are answered like the latest request of their type that
+    /// was answered, while the server answers.
+    ///
     /// If older entries were overwritten, the replay begins at the oldest one. Before that, the client connects to the
     /// server of the recorded link, and makes the calls that had not ended then, so that as many serials are in use.
     ///

@@ -66,6 +66,7 @@ struct NulByteTests {
                 let options = ClientOptions {
                     $0.tls.roots = .only(authority.root)
                     $0.tls.serverName = name
+                    // Longer than any pause of a busy machine.
                     $0.connecting.timeout = .seconds(60)
                 }
                 #expect(await refusal(of: server.endpoint, options, overTLS: false)?.code == .tls(.configuration))

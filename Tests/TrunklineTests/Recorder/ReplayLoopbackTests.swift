@@ -129,7 +129,8 @@ struct ReplayLoopbackTests {
                 try await expectNoDifferences(dump, options: options)
                 let later = try #require(await client.diagnostics.recording)
                 try await expectNoDifferences(later, options: options)
-                if isLost { try await expectThatRetriesLoseNoCall(later, options: options) }
+                // A small ring has overwritten the calls that were lost.
+                if bytes > 65_536 { try await expectThatRetriesLoseNoCall(later, options: options) }
             }
         }
     }
@@ -147,7 +148,7 @@ struct ReplayLoopbackTests {
         let outcomes = replay.outcomes.filter { $0.original == .answered(status: 0, isError: false) }
         #expect(!outcomes.isEmpty && outcomes.allSatisfy { $0.replayed == .answered(status: 0, isError: false) })
         let lost = replay.outcomes.filter { $0.original == .failed(code: "connectionLost", fate: "unknown") }
-        #expect(lost.allSatisfy { $0.replayed == .answered(status: 0, isError: false) }, "\(lost)")
+        #expect(!lost.isEmpty && lost.allSatisfy { $0.replayed == .answered(status: 0, isError: false) }, "\(lost)")
     }
 
     // MARK: Serials
