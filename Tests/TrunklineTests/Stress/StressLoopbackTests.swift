@@ -91,7 +91,6 @@ extension HeavyTests {
                 $0.answersCancelled = true
                 $0.recordedFrames = 0
             }
-            let resetCount = 10
             let maximumInFlight = 64
             let options = quickOptions {
                 $0.requests.quarantine = .milliseconds(300)
@@ -105,9 +104,8 @@ extension HeavyTests {
             ) { server, client in
                 let pushes = client.pushes()
                 let resets = Task {
-                    for round in 1...resetCount {
-                        let due = round * total / (resetCount + 2)
-                        try await server.wait(within: .seconds(300)) { $0.requestCount >= due }
+                    for round in 1...10 {
+                        try await server.wait(within: .seconds(300)) { $0.requestCount >= round * total / 12 }
                         await server.disconnectAll(reset: round % 2 == 0)
                     }
                 }
@@ -122,15 +120,17 @@ extension HeavyTests {
                 _ = try? await resets.value
                 #expect(ends.values.reduce(0, +) == total)
                 #expect(ends[.crossed] == nil)
-                #expect(ends[.success, default: 0] > 0)
-                // A reset fails no more requests than were in flight.
+                // In a small storm the resets may hit half of the requests.
                 let lost = ends[.failure(.connectionLost, .unknown), default: 0]
-                #expect(lost <= resetCount * maximumInFlight, "\(ends)")
+                #expect(ends[.success, default: 0] > 0)
+                #expect(ends[.success, default: 0] + lost > total / 2, "\(ends)")
                 let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
                 #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]), "\(ends)")
                 var metrics = await client.metrics
                 #expect(metrics.pending == 0)
                 #expect(metrics.connection.links > 1)
+                // A link that ends fails no more requests than were in flight.
+                #expect(lost <= metrics.connection.links * maximumInFlight, "\(ends)")
                 // With or without a late response, every serial becomes free in the end.
                 while metrics.heldSerials > 0 {
                     await Task.yield()
