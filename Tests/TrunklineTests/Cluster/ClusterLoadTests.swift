@@ -78,7 +78,7 @@ struct ClusterLoadTests {
     }
 
     @Test func aSlowServerSoonGetsLessThanHalfOfItsShare() async throws {
-        for seed in seeds(5) {
+        for seed in seeds(2) {
             await Task.yield()
             let count = 3 + Int(seed % 6)
             let delay = { @Sendable (number: Int) in Duration.milliseconds(number == 0 ? 200 : 20) }
@@ -125,7 +125,7 @@ struct ClusterLoadTests {
 
     @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
     func aRollingRestartThatIsAnnouncedCostsNothing(_ balancing: ClusterOptions.Balancing) async throws {
-        for seed in seeds(5) {
+        for seed in seeds(2) {
             await Task.yield()
             let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 8, balancing: balancing) {
                 network,
@@ -140,7 +140,7 @@ struct ClusterLoadTests {
     }
 
     @Test func aRollingRestartWithoutAWordFailsOnlyRequestsThatWereSent() async throws {
-        for seed in seeds(5) {
+        for seed in seeds(2) {
             await Task.yield()
             let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 8) { network, servers in
                 try await network.clock.sleep(for: .seconds(1))

@@ -14,7 +14,7 @@ import TrunklineTesting
 struct ClientSeedTests {
     @Test func everyRequestEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed, lastLines: .max) }
-        let count = TestEnvironment.seeds ?? 2000
+        let count = TestEnvironment.seeds ?? 1000
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0
