@@ -33,6 +33,10 @@ public struct ClientError: Error, Sendable {
         case closed
         /// The server answered with an error, which is in ``ClientError/response``. Fate `answered`.
         case rejected
+        /// The server has ended the request without an answer, on a link that lives, and nobody knows whether it was
+        /// processed: its error response has ``Frame/isFateUnknown``. Fate `unknown`; the frame is in
+        /// ``ClientError/response``.
+        case interrupted
         /// The server violated the protocol. Fate `unknown`, and the link is replaced.
         ///
         /// If only one response is malformed, the fate is `answered` and the link stays. A response that exceeds a limit
@@ -99,6 +103,7 @@ public struct ClientError: Error, Sendable {
         var response: Response?
         var cause: (any Error)?
         var timeline: Timeline?
+        var request: Request?
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -148,6 +153,15 @@ public struct ClientError: Error, Sendable {
     /// Returns this error of a call for this endpoint.
     func with(_ endpoint: Endpoint) -> ClientError { changed { $0.endpoint = endpoint } }
 
+    /// Returns this error of a handshake for this request, which was one of `count`.
+    func with(_ request: Request, number: Int, of count: Int) -> ClientError {
+        changed {
+            $0.request = request
+            let place = count > 1 ? "request \(number) of \(count)" : "the request"
+            $0.message += "; \(place) has type \(hexadecimal(request.type)) and a body of \(request.frame.body)"
+        }
+    }
+
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
@@ -177,8 +191,14 @@ public struct ClientError: Error, Sendable {
     /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
     /// the response that cannot be decoded if it is `invalidResponse`.
     public var response: Response? { storage.content.response }
+    /// Why the server answered with an error, or ended the link, in its own words, if the codec decodes them
+    /// (``Frame/reason``); otherwise `nil`.
+    public var reason: ServerReason? { response?.frame.reason ?? (cause as? TransportError)?.reason }
     /// The underlying error: a ``TransportError``, a ``FrameError``, or an error that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
+    /// The request of the handshake that failed, for example a subscription that the server did not restore. `nil` for
+    /// errors of other calls, whose callers know the request.
+    public var request: Request? { storage.content.request }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.
     public var timeline: Timeline? { storage.content.timeline }
@@ -203,12 +223,12 @@ extension ClientError: CustomStringConvertible {
     /// completed on that link for 7.9 s; ping unanswered; 3 other requests in flight [gateway.example:7000]
     /// ```
     ///
-    /// For an error response it also has the number of bytes of the body, but never the bytes: they are in
-    /// ``response``. The description of the cause is included, with control and format characters escaped, even if the
+    /// For an error response without a ``reason`` it also has the number of bytes of the body, but never the bytes: they
+    /// are in ``response``. The description of the cause is included, with control and format characters escaped, even if the
     /// cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
     public var description: String {
         var text = "\(code) (\(fate.text)): \(message)"
-        if code == .rejected, let count = response?.frame.contentCount, count > 0 {
+        if code == .rejected, reason == nil, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
         }
         if fate != .answered, let timeline {

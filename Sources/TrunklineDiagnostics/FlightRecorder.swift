@@ -160,6 +160,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             case .number(let number): text += ":\(number)"
             case .bytes(let bytes) where options.fields.contains(field.name): text += ":\"\(hex(bytes))\""
             case .bytes(let bytes): text += ":{\"bytes\":\(bytes.count)}"
+            case .marks: break  // not among the fields
             }
         }
         text += "}"

@@ -40,9 +40,9 @@ public import Trunkline
 /// - a successful response to `CONNECT`; the codec does not carry the tunnel's traffic
 /// - the response to a request with `Connection: close`, whatever that response contains
 ///
-/// The frame of such a response has `endsLink` set. A response that arrives before any request was sent on a link, or
+/// The frame of such a response has `linkEnding` set. A response that arrives before any request was sent on a link, or
 /// after all requests were answered, ends the link in the same way and is discarded: servers and proxies send `408`
-/// before they close an idle link. It is decoded as a frame of kind `goAway` with `endsLink` set.
+/// before they close an idle link. It is decoded as a frame of kind `goAway` with `linkEnding` set.
 ///
 /// **Strictness.** The codec rejects messages that two readers could understand differently, in both directions:
 /// - more than one `Content-Length`, even with equal values or as a list

@@ -72,6 +72,13 @@ extension Metric {
             "Accepted requests that ended with an error, error responses included"
         ) { failures($0.failures) },
         Metric(
+            "trunkline.request.rejections",
+            .counter,
+            "{request}",
+            by: ["trunkline.server.reason"],
+            "Error responses that gave a reason, by its name"
+        ) { counts($0.rejections) },
+        Metric(
             "trunkline.request.refused",
             .counter,
             "{request}",
@@ -261,6 +268,13 @@ extension Metric {
             by: ["network.peer.address"],
             "Times that an address of a name failed, or did not answer, while another one did"
         ) { counts($0.connection.addressFailures) },
+        Metric(
+            "trunkline.link.reasons",
+            .counter,
+            "{link}",
+            by: ["trunkline.server.reason"],
+            "Links that the server ended with a reason of its own"
+        ) { counts($0.connection.linkEndReasons) },
         Metric("trunkline.link.established", .counter, "{link}", "Links that became ready") { $0.connection.links },
         Metric(
             "trunkline.link.losses",

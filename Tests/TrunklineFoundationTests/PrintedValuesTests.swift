@@ -234,7 +234,7 @@ private let secret = "s3cr3t-T0k3n"
         "ServerExchange", "SimulatedNetwork", "CodecConformance", "CodecConformance.Sample",
     ]
 
-    /// Types without bytes, tokens or keys of a peer. The reports of `CodecConformance` show bytes on purpose: they are
+    /// Types without bytes, tokens or keys of a peer. A `ServerReason` shows the words of a peer on purpose. The reports of `CodecConformance` show bytes on purpose: they are
     /// those of its samples.
     private static let harmless: Set<String> = [
         "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "CertificateExpiry", "CertificateExpiry.Owner",
@@ -252,8 +252,12 @@ private let secret = "s3cr3t-T0k3n"
         "ClusterOptions", "ClusterOptions.Balancing", "ClusterOptions.Ejection", "Connection.Metrics",
         "ContentType", "CountedPayloadCodec",
         "CountedPayloadCodec.Payload", "DelimitedCodec", "DisconnectCause", "DisconnectReport.Party",
-        "DisconnectReport.Phase", "EndpointOrder", "EventDelivery", "FailureCode", "Frame.Kind", "FrameError",
-        "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal", "Hedge",
+        "DisconnectReport.Phase", "EndpointOrder", "EventDelivery", "FailureCode", "Frame.Answers", "Frame.Kind",
+        "Frame.LinkEnding",
+        "FrameError",
+        "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal",
+        "HandshakeRefusal.Kind",
+        "Hedge",
         "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",
         "LayoutError", "LengthCount", "LengthPrefixedCodec", "LengthPrefixedCodec.Length", "LinkOverlap", "LoopDelay",
@@ -261,7 +265,8 @@ private let secret = "s3cr3t-T0k3n"
         "LogRecord.Level", "NetworkPath", "PublicKeyPin", "PushBuffering", "PushBuffering.Overflow",
         "ReconnectDecision", "RecorderOptions.Bodies", "Recording.Outcome", "RecordingError", "RepeatedField",
         "ReplyBuffering", "ReplyBuffering.Overflow", "RequestID", "RequestState", "ResponseMatching", "RetryAfterField",
-        "RetryBudget", "RetryPolicy", "Role", "RoundTripTime", "RouteChangePolicy", "SessionID", "TCPInformation",
+        "RetryBudget", "RetryPolicy", "Role", "RoundTripTime", "RouteChangePolicy", "ServerReason", "SessionID",
+        "TCPInformation",
         "TLSCertificate",
         "TLSFailure", "TLSSession", "TLSVersion", "Timeout", "TransportError", "TransportError.Code",
         "UnknownContentType", "HTTPTunnel.Metrics", "HTTPTunnel.Policy", "HTTPTunnel.Route", "HTTPGateway.Metrics",

@@ -388,6 +388,27 @@ struct ArgumentValueTests {
                 }
             }
         },
+        ValueCase(
+            "CountedPayloadCodec.setMaximumFrameSize(_: Int)",
+            "DelimitedCodec.setMaximumFrameSize(_: Int)",
+            "FrameLayout.setMaximumFrameSize(_: Int)",
+            "LengthPrefixedCodec.setMaximumFrameSize(_: Int)"
+        ) {
+            let codecs: [any FrameLimitCodec] = [
+                CountedPayloadCodec { _ in .bytes(5) }, DelimitedCodec(delimiter: "\r\n"), FrameLayout.standard,
+                LengthPrefixedCodec(.varint),
+            ]
+            for size in Int.extremes {
+                for codec in codecs {
+                    var codec = codec
+                    codec.setMaximumFrameSize(size)
+                    encode(Frame(.request, head: "a", body: "hello"), by: codec)
+                }
+            }
+        },
+        ValueCase("ServerReason.init(code: UInt64?)") {
+            for code in UInt64.extremes { #expect(ServerReason(code: code, text: "a").description == "\(code): a") }
+        },
         ValueCase("CountedPayloadCodec.Payload.bytes(_: Int)", "CountedPayloadCodec.Payload.count(inWord: Int)") {
             for count in Int.extremes {
                 for limit in [100, Int.max] {
@@ -563,8 +584,8 @@ struct ArgumentValueTests {
                             .responseUndecodable(.cancelledUnsent),
                             .requestRetrying(id: id, tryNumber: .max, delay: duration),
                             .pushesDropped(.min, stream: ""),
-                            .requestRejected(id: id, type: .max, status: .max),
-                            .requestRejected(id: id, type: .min, status: .min),
+                            .requestRejected(id: id, type: .max, status: .max, nil),
+                            .requestRejected(id: id, type: .min, status: .min, nil),
                             .clientDeallocated(pending: .min), .clientDeallocated(pending: .max),
                         ]
                         for content in contents { _ = ClientEvent(content, at: Instant(nanoseconds: .max)).fields }

@@ -63,9 +63,11 @@ extension ArgumentValueTests {
                 "Client.Metrics.pushesDroppedByStream: [String : Int]",
                 "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Client.Metrics.refusals: [ClientError.Code : Int]",
+                "Client.Metrics.rejections: [String : Int]",
                 "Cluster.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Connection.Metrics.addressFailures: [String : Int]",
                 "Connection.Metrics.attemptFailures: [DisconnectCause : Int]",
+                "Connection.Metrics.linkEndReasons: [String : Int]",
                 "Connection.Metrics.losses: [DisconnectCause : Int]"
             ) {
                 for number in Int.extremes {
@@ -75,6 +77,8 @@ extension ArgumentValueTests {
                     metrics.connection.attemptFailures = [.refused: number, .reset: number]
                     metrics.connection.losses = [.refused: number, .reset: number]
                     metrics.connection.addressFailures = ["10.0.0.7:7000": number]
+                    metrics.rejections = ["NOT_FOUND": number, "404": number]
+                    metrics.connection.linkEndReasons = metrics.rejections
                     metrics.pushesDroppedByStream = ["all": number, "key": number]
                     var queue = Client.Metrics.EventQueueMetrics()
                     (queue.waiting, queue.capacity, queue.missed) = (number, number, number)

@@ -202,6 +202,46 @@ struct SimulatedValueTests {
                 }
             }
         },
+        ValueCase(
+            "Frame.Answers.next(_: Int)",
+            "Frame.Answers.serials(_: [ClosedRange<SerialNumber>])",
+            "Frame.answeredTypes: Set<UInt32>?"
+        ) {
+            let types: [Set<UInt32>?] = [nil, [], [.min], [.max]]
+            let answers =
+                Int.extremes.map { Frame.Answers.next($0) } + [.through, .all]
+                + ClosedRange<UInt64>.extremes.map { .serials([$0, $0]) }
+            for matching in [ResponseMatching.inOrder, .serial(0...UInt64.max), .serial(UInt64.max...UInt64.max)] {
+                for (index, answers) in answers.enumerated() {
+                    let codec = Answering(matching: matching, answers: answers, types: types[index % types.count])
+                    try await SimulatedNetwork(seed: 1).runWithServer(speaking: codec) { network in
+                        let client = Client(to: "db:7000", speaking: codec, on: network.loops)
+                        for _ in 0..<2 { await ended(by: network.clock) { _ = try await client.send(Request()) } }
+                        await client.close()
+                    }
+                }
+            }
+        },
+        ValueCase("Handshaker.setMaximumInFlight(_: Int)", "Handshaker.setMaximumFrameSize(_: Int)") {
+            for number in Int.extremes {
+                try await SimulatedNetwork(seed: 1).runWithServer { network in
+                    let options = ClientOptions {
+                        $0.handshake.perform = { link in
+                            await link.setMaximumInFlight(number)
+                            try await link.setMaximumFrameSize(number)
+                        }
+                    }
+                    let client = Client(
+                        to: "db:7000",
+                        speaking: FrameLayout.standard,
+                        options: options,
+                        on: network.loops
+                    )
+                    await ended(by: network.clock) { _ = try await client.send(Request(type: 0x410)) }
+                    await client.close()
+                }
+            }
+        },
         ValueCase("GoAwayCodec.retryAfter -> Duration?") {
             for delay in Duration.extremes {
                 try await SimulatedNetwork(seed: 1).runWithServer(speaking: Custom()) { network in
@@ -443,5 +483,26 @@ private struct Custom: FrameCodec, GoAwayCodec, ServerSideCodec {
 
     func serverSide() -> any FrameCodec {
         Custom(layout: ProtocolCodec(layout).serverSide(), matching: matching, delay: delay, isServer: true)
+    }
+}
+
+/// Each byte is a frame. Each response answers what the codec was created with.
+private struct Answering: FrameCodec, ServerSideCodec {
+    let matching: ResponseMatching
+    let answers: Frame.Answers
+    let types: Set<UInt32>?
+    var isServer = false
+
+    func decode(_ input: inout ReceiveBuffer) -> Frame? {
+        guard input.skip(1) else { return nil }
+        var frame = Frame(isServer ? .request : .response)
+        if !isServer { (frame.answers, frame.answeredTypes) = (answers, types) }
+        return frame
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) { output.append(1 as UInt8) }
+
+    func serverSide() -> any FrameCodec {
+        Answering(matching: matching, answers: answers, types: types, isServer: true)
     }
 }

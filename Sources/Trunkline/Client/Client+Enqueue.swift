@@ -28,9 +28,53 @@ extension Client {
     ///   - While the call waits, also the other errors of `post`, such as `unavailable` and `overloaded`.
     public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
-        let options = try messageOptions(request, timeout)
-        guard isIntercepted else { return try await enqueue(request.frame, options) }
-        let outcome = await interceptedOutcome(.enqueue, of: request.frame, options) { frame, options in
+        try await enqueueIntercepted(request.frame, try messageOptions(request, timeout))
+    }
+
+    /// Accepts an answer to a push for sending on the link on which the push was received, and returns, usually
+    /// immediately: ``Client/post(_:answering:timeout:)`` for many acknowledgements.
+    ///
+    /// If the link of the push ends, or drains, before the answer is written, the answer is discarded and counted in
+    /// `metrics.failedMessages`. Usually the server then sends the message again.
+    ///
+    /// - Parameters:
+    ///   - request: The type, body and fields of the answer.
+    ///   - push: The push to answer. It must have been received, not created: otherwise the call fails with
+    ///     `invalidArgument`, fate `notSent`.
+    ///   - timeout: The time from this call until the answer is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, always with the fate `notSent`, as ``Client/enqueue(_:timeout:)`` does. While the
+    ///   call waits, also `connectionLost`: the link of the push has ended or drains.
+    public nonisolated func enqueue(
+        _ request: Request,
+        answering push: PushMessage,
+        timeout: Timeout = .default
+    ) async throws(ClientError) {
+        if Task.isCancelled { throw .cancelledUnsent }
+        let (frame, options) = try answer(request, push, timeout)
+        try await enqueueIntercepted(frame, options)
+    }
+
+    /// Accepts one-way messages for sending, in order, and returns, usually immediately. Each message is accepted as by
+    /// ``Client/enqueue(_:timeout:)``, and has the same timeout, from this call on.
+    ///
+    /// - Parameters:
+    ///   - requests: The messages.
+    ///   - timeout: The time from this call until a message is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    /// - Throws: A ``ClientError``, always with the fate `notSent`, as `enqueue` does: for the first message that is not
+    ///   accepted. The messages before it were accepted, and those after it were not.
+    public nonisolated func enqueue(all requests: [Request], timeout: Timeout = .default) async throws(ClientError) {
+        for request in requests where !codec.mayPost(request.frame) { throw .answeredWhenPosted }
+        let options = try resolved(CallOptions(), timeout, expectsResponse: false)
+        for request in requests {
+            if Task.isCancelled { throw .cancelledUnsent }
+            try await enqueueIntercepted(request.frame, options)
+        }
+    }
+
+    /// Passes a message through the interceptors, and accepts it.
+    private nonisolated func enqueueIntercepted(_ frame: Frame, _ options: ResolvedOptions) async throws(ClientError) {
+        guard isIntercepted else { return try await enqueue(frame, options) }
+        let outcome = await interceptedOutcome(.enqueue, of: frame, options) { frame, options in
             do throws(ClientError) {
                 try await enqueue(frame, options)
                 return .success(.none)

@@ -24,6 +24,9 @@ extension Client {
         /// Their sum is ``failed`` plus the number of error responses and malformed responses. A reply that is too long
         /// only with its last part counts as a response, although its caller receives `overloaded`.
         public var failures: [Failure: Int] = [:]
+        /// The number of error responses that gave a reason, by its ``ServerReason/label``. At most 65 names: once 64 have been
+        /// counted, `others` stands for every further one.
+        public var rejections: [String: Int] = [:]
         /// The number of requests and messages that were not accepted, by the code of the error:
         ///
         /// - `closed`: the client was closed.
@@ -155,6 +158,7 @@ extension Client {
             written.addClamped(other.written)
             failed.addClamped(other.failed)
             failures.addClamped(other.failures)
+            rejections.addClamped(other.rejections)
             refusals.addClamped(other.refusals)
             for (endpoint, durations) in other.durationsByEndpoint {
                 durationsByEndpoint[endpoint, default: CallDurations()].merge(durations)

@@ -156,6 +156,16 @@ extension Client {
         answering push: PushMessage,
         timeout: Timeout = .default
     ) async throws(ClientError) {
+        let (frame, options) = try answer(request, push, timeout)
+        _ = try await outcome(of: frame, options, as: .post).get()
+    }
+
+    /// Returns the frame of an answer to `push`, and the options that bind it to the link of the push.
+    nonisolated func answer(
+        _ request: Request,
+        _ push: PushMessage,
+        _ timeout: Timeout
+    ) throws(ClientError) -> (Frame, ResolvedOptions) {
         guard let session = push.session else {
             throw ClientError(.invalidArgument, .notSent, "the push was not received from a server")
         }
@@ -164,7 +174,7 @@ extension Client {
         let callOptions = CallOptions(retry: .never, waitsForReady: false)
         var options = try resolved(callOptions, timeout, expectsResponse: false)
         options.session = session
-        _ = try await outcome(of: frame, options, as: .post).get()
+        return (frame, options)
     }
 
     /// Sends `frame` and returns its outcome. The outcome of a one-way message is an empty response.

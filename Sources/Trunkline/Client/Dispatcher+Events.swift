@@ -36,6 +36,11 @@ extension Dispatcher {
     private mutating func perform(_ event: consuming ConnectionEvent, at now: Instant) {
         switch consume event {
         case .answered(let id, let frame, let position): answered(id, frame, position, at: now)
+        case .answeredAll(let requests, var frame):
+            for request in requests {
+                frame.serial = request.serial
+                answered(request.id, frame, request.position, at: now)
+            }
         case .part, .room, .taken: break  // parts are handled above
         case .pushes(let frames): take(frames, isSurplus: false)
         case .surplusPushes(let frames): take(frames, isSurplus: true)
@@ -94,6 +99,7 @@ extension Dispatcher {
         _ position: OutboundPosition,
         at now: Instant
     ) {
+        if frame.isErrorResponse, frame.isFateUnknown { return interrupted(id, frame, position, at: now) }
         guard let request = requests[id], let waiter = requests.forget(id) else { return ledger.late(id) }
         let isError = frame.isErrorResponse || frame.malformedReason != nil
         ledger.answered(id, request, frame.status, isError: isError, at: now)
@@ -101,9 +107,8 @@ extension Dispatcher {
             return answeredWithError(id, request, waiter, frame, position, at: now)
         }
         noteSuccess(of: id, request, waiter, position, at: now)
-        let serial = frame.serial
         waiter.resume(Outcome(of: frame))
-        if parts.hasTargets { endParts(of: id, request, serial) }
+        if parts.hasTargets { endParts(of: id, request) }
     }
 
     /// Notes that a request was answered or, for a one-way message, written.
@@ -136,6 +141,18 @@ extension Dispatcher {
         return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }
 
+    /// Handles a request that the server has ended without an answer.
+    @inline(never)
+    private mutating func interrupted(_ id: RequestID, _ frame: Frame, _ position: OutboundPosition, at now: Instant) {
+        guard let request = requests[id] else { return ledger.late(id) }
+        guard case .failure(let error) = Outcome(of: frame) else { return }
+        ledger.rejected(id, type: request.type, frame)
+        let onLink = lastTry(of: request, at: position, now)
+        guard parts.targets[id] != nil else { return fail(id, error, onLink) }
+        endParts(of: id, request)
+        end(id, error, onLink)
+    }
+
     /// Ends a request with an error response, or with a response that is malformed.
     @inline(never)
     private mutating func answeredWithError(
@@ -147,8 +164,8 @@ extension Dispatcher {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        ledger.rejected(id, type: request.type, status: frame.status)
-        fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+        ledger.rejected(id, type: request.type, frame)
+        fail(id, request, waiter, error, position, at: now)
     }
 
     /// Ends a request that was answered, but not with a response that its caller can receive.
@@ -156,21 +173,23 @@ extension Dispatcher {
         _ id: RequestID,
         _ request: RequestFacts,
         _ waiter: Waiter,
-        answeredBy serial: SerialNumber,
         _ error: ClientError,
         _ position: OutboundPosition,
         at now: Instant
     ) {
         let onLink = lastTry(of: request, at: position, now)
         waiter.resume(.failure(ledger.failed(error, id, request, waiter, onLink, at: now)))
-        if parts.hasTargets { endParts(of: id, request, serial) }
+        if parts.hasTargets { endParts(of: id, request) }
     }
 
     /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
     /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
-    private mutating func endParts(of id: RequestID, _ request: RequestFacts, _ serial: SerialNumber) {
-        guard let target = endParts(of: id, .replyEnded), case .onLink(let session, _) = request.place else { return }
+    private mutating func endParts(of id: RequestID, _ request: RequestFacts) {
+        guard let target = endParts(of: id, .replyEnded),
+            case .onLink(let session, .response(let serial)) = request.place
+        else { return }
         connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
+        endLinkOfUpload(session)
     }
 
     /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that
@@ -212,7 +231,14 @@ extension Dispatcher {
                 guard let request = requests[id], let waiter = requests.forget(id) else { return }
                 ledger.answered(id, request, frame.status, isError: true, at: now)
                 let error = ClientError(.overloaded, .answered, message)
-                return fail(id, request, waiter, answeredBy: frame.serial, error, position, at: now)
+                return fail(id, request, waiter, error, position, at: now)
+            case .answeredAll(var answered, let frame):
+                guard let place = answered.firstIndex(where: { $0.id == id }) else { continue }
+                let position = answered.remove(at: place).position
+                events[index] = .answeredAll(answered, frame)
+                guard let request = requests[id], let waiter = requests.forget(id) else { return }
+                ledger.answered(id, request, frame.status, isError: true, at: now)
+                return fail(id, request, waiter, ClientError(.overloaded, .answered, message), position, at: now)
             case .lost(let loss):
                 guard let lost = loss.remains.lost.first(where: { $0.id == id }) else { continue }
                 onLink = TryOnLink(link: loss.link, times: lost.written)

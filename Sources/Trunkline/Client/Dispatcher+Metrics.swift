@@ -20,6 +20,7 @@ extension Dispatcher {
         metrics.limits.bytesToWrite = max(1, options.outbound.highWatermark)
         metrics.eventQueues = ledger.observation?.queueMetrics ?? [:]
         (metrics.failures, metrics.refusals) = (ledger.failures, ledger.refusals)
+        metrics.rejections = ledger.rejections
         metrics.durationsByEndpoint = ledger.callDurations.byEndpoint
         metrics.tryDurations = ledger.tryDurations.histogram
         metrics.queueDurations = ledger.queueDurations

@@ -407,6 +407,15 @@ extension Dispatcher {
         case .notSent: end(id, unsentError(code, message), onLink)
         case .sent(let endpoint):
             end(id, ClientError(code, .unknown, message, endpoint: endpoint, cause: cause), onLink)
+            if unfinished != nil { endLinkOfUpload(session) }
+        }
+    }
+
+    /// Ends the link on which a request was abandoned whose last piece was not sent, if the protocol has no other way.
+    func endLinkOfUpload(_ session: SessionID) {
+        guard codec.abandoningEndsLink else { return }
+        connection.inCallOfOwner {
+            $0.lose(session, TransportError.closedByUs("a request was abandoned before its last piece was sent"))
         }
     }
 

@@ -82,7 +82,7 @@ struct TrackedCall: Sendable {
     private func backoff(after error: ClientError) -> Backoff? {
         guard case .idempotent(let tries, let backoff) = options.retry, tryNumber < tries else { return nil }
         switch error.code {
-        case .connectionLost, .protocolViolation: return backoff
+        case .connectionLost, .interrupted, .protocolViolation: return backoff
         // A call that does not wait for a link is not retried because there is none.
         case .unavailable: return options.waitsForReady ? backoff : nil
         case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,

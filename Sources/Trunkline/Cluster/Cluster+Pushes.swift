@@ -28,14 +28,33 @@ extension Cluster {
         answering push: PushMessage,
         timeout: Timeout = .default
     ) async throws(ClientError) {
-        if let session = push.session, listeners.client(of: session) == nil {
-            throw ClientError(.connectionLost, .notSent, "the server of the push has been removed")
-        }
-        let client = push.session.flatMap { listeners.client(of: $0) }
-        guard let client else {
+        try await client(of: push).post(request, answering: push, timeout: timeout)
+    }
+
+    /// Accepts an answer to a push for sending on the link on which the push was received. See
+    /// ``Client/enqueue(_:answering:timeout:)``.
+    ///
+    /// - Parameters:
+    ///   - request: The type, body and fields of the answer.
+    ///   - push: The push to answer.
+    ///   - timeout: The time from this call until the answer is written.
+    /// - Throws: A ``ClientError``. If the server of the push has been removed, it is `connectionLost`, fate `notSent`.
+    public nonisolated func enqueue(
+        _ request: Request,
+        answering push: PushMessage,
+        timeout: Timeout = .default
+    ) async throws(ClientError) {
+        try await client(of: push).enqueue(request, answering: push, timeout: timeout)
+    }
+
+    private nonisolated func client(of push: PushMessage) throws(ClientError) -> Client {
+        guard let session = push.session else {
             throw ClientError(.invalidArgument, .notSent, "the push was not received from a server")
         }
-        try await client.post(request, answering: push, timeout: timeout)
+        guard let client = listeners.client(of: session) else {
+            throw ClientError(.connectionLost, .notSent, "the server of the push has been removed")
+        }
+        return client
     }
 }
 

@@ -373,7 +373,7 @@ extension Cluster: RequestSender {
             return .elsewhere
         }
         guard case .idempotent(let tries, let backoff) = call.policy, call.tryNumber < tries,
-            error.code == .connectionLost || error.code == .protocolViolation
+            error.code == .connectionLost || error.code == .interrupted || error.code == .protocolViolation
         else { return .failure(call.amended(error)) }
         let (round, requests) = (call.tryNumber - 1, picker.requests)
         let wait = retries.withLock { retries in
@@ -410,7 +410,7 @@ extension Cluster: RequestSender {
     /// What a failed try tells about its server.
     nonisolated func end(of error: ClientError) -> ClusterMember.End {
         switch error.code {
-        case .rejected:
+        case .rejected, .interrupted:
             guard let response = error.response else { return .answered }
             if options.isOverload?(response) == true { return .overloaded }
             return options.isFailure?(response) == true ? .failed : .answered
@@ -588,7 +588,9 @@ extension ClientError {
     fileprivate var mayBeSentElsewhere: Bool {
         switch code {
         case .connectionLost, .unavailable, .tlsFailed, .closed, .overloaded, .protocolViolation: true
-        case .cancelled, .timedOut, .rejected, .invalidRequest, .invalidResponse, .invalidArgument, .notCached: false
+        case .cancelled, .timedOut, .rejected, .interrupted, .invalidRequest, .invalidResponse, .invalidArgument,
+            .notCached:
+            false
         }
     }
 

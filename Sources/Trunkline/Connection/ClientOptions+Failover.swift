@@ -59,7 +59,7 @@ extension ClientOptions {
         /// Set it to false for servers that ignore requests after their goAway, as HTTP/2 servers do (RFC 9113 §6.8). A
         /// request that such a server ignores fails when the link ends, fate `unknown`. With false the link drains at
         /// once, and requests wait for the next link. After a response that is marked as the last one on its link
-        /// (``Frame/markLinkEnding()``), the link always drains at once.
+        /// (``Frame/markLinkEnding(_:)``), the link always drains at once.
         public var sendsAfterGoAway = true
 
         /// Creates options with the default values.

@@ -42,6 +42,23 @@ extension ClientOptions {
 
 /// The error that a handshake throws if the server refused it.
 public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
+    /// What the server refused, for the advice in the log.
+    @nonexhaustive
+    public enum Kind: Sendable, Hashable {
+        /// The credentials are wrong or have expired.
+        case credentials
+        /// The credentials are right, but do not permit what the handshake asked for.
+        case permission
+        /// The versions or the features of both sides do not agree.
+        case version
+        /// The server is overloaded, starting or being maintained. It may accept the same handshake later.
+        case busy
+        /// Anything else.
+        case other
+    }
+
+    /// What the server refused. By default `credentials` if the failure is permanent, and otherwise `other`.
+    public var kind: Kind
     /// Whether the failure is permanent, such as wrong credentials.
     ///
     /// If true, the client does not try the endpoint again until its failure is forgotten (`failover.halfLife`). When
@@ -61,9 +78,11 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// - Parameters:
     ///   - reason: The reason, as a human-readable text.
     ///   - isPermanent: Whether the failure is permanent. Default true.
+    ///   - kind: What the server refused. By default `credentials` if the failure is permanent, and otherwise `other`.
     ///   - retryAfter: The minimum time before the next attempt at this endpoint, or `nil`.
-    public init(_ reason: String, isPermanent: Bool = true, retryAfter: Duration? = nil) {
+    public init(_ reason: String, isPermanent: Bool = true, kind: Kind? = nil, retryAfter: Duration? = nil) {
         self.reason = reason
+        self.kind = kind ?? (isPermanent ? .credentials : .other)
         self.isPermanent = isPermanent
         self.retryAfter = retryAfter
     }

@@ -231,7 +231,7 @@ extension Connection {
     private func notePassedOver(_ channel: DialedChannel, of endpoint: Endpoint) {
         for failure in channel.passedOver {
             guard let address = failure.address else { continue }
-            counts.noteFailure(of: address.description)
+            counts.addressFailures.count(address.description)
             observation?.add(
                 .links,
                 .addressFailed(endpoint, address: "\(address)", failure.error, instead: "\(channel.address)")
@@ -257,6 +257,7 @@ extension Connection {
         )
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
+        link.maximumInFlight = min(link.negotiated.maximumInFlight ?? .max, max(1, options.requests.maximumInFlight))
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         startLiveness(link)
         if link.secured != nil { noteCertificates(of: link) }

@@ -28,6 +28,9 @@ extension Connection {
         ///
         /// An end that the client caused is among them: `closedLocally` for `close()`, `suspend()` and planned changes.
         public var losses: [DisconnectCause: Int] = [:]
+        /// The number of links that the server ended with a reason of its own, those of failed attempts included, by the
+        /// ``ServerReason/label``. At most 65 names: once 64 have been counted, `others` stands for every further one.
+        public var linkEndReasons: [String: Int] = [:]
         /// The number of attempts and links that ended, by cause: the sum of ``attemptFailures`` and ``losses``.
         public var disconnects: [DisconnectCause: Int] {
             attemptFailures.merging(losses, uniquingKeysWith: { $0.addingClamped($1) })
@@ -110,12 +113,6 @@ extension Connection {
 
         init() {}
 
-        /// Counts an address that failed while another one did not.
-        mutating func noteFailure(of address: String) {
-            let isCounted = addressFailures[address] != nil || addressFailures.count < 64
-            addressFailures[isCounted ? address : "others", default: 0] += 1
-        }
-
         /// Adds the values of the present.
         mutating func add(_ values: PresentValues) { present = Present(values) }
 
@@ -130,6 +127,7 @@ extension Connection {
             attemptFailures.addClamped(other.attemptFailures)
             losses.addClamped(other.losses)
             addressFailures.addClamped(other.addressFailures)
+            linkEndReasons.addClamped(other.linkEndReasons)
             connectDurations.merge(other.connectDurations)
             handshakeDurations.merge(other.handshakeDurations)
             pingDurations.merge(other.pingDurations)

@@ -19,7 +19,8 @@ extension Connection {
             ? link.departure ?? replacement?.departure
             : replacement?.departure
         let unsent = links.drain(link, Link.Draining(until: deadline, cause, departure))
-        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: departure))
+        let reason = departure ?? link.farewell.map { "the server says: \($0)" }
+        observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: reason))
         port.append(.returned(unsent))
         link.mayHaveMore = true  // reading may have stopped half-way
         if links.count > Self.maximumDraining, let oldest = links.draining.first {
@@ -59,12 +60,13 @@ extension Connection {
         armDraining()
     }
 
-    /// Sends the codec's closing frame, if it has one, when nothing is in flight on the link any more.
-    private func sendClosingFrame(_ link: Link) {
+    /// Sends the codec's closing frame, if it has one: when nothing is in flight on the link any more, or in answer to
+    /// the server's `farewell`.
+    private func sendClosingFrame(_ link: Link, answering farewell: Frame? = nil) {
         link.draining?.hasSentClosingFrame = true
-        guard link.draining?.isStalled == false, let closingFrame = link.state.codec.closingFrame() else {
-            return
-        }
+        guard link.draining?.isStalled == false,
+            let closingFrame = link.state.codec.closingFrame(answering: farewell)
+        else { return }
         link.state.machine.send(closingFrame)
         var result = Link.WriteResult()
         write(link, &result)
@@ -73,10 +75,12 @@ extension Connection {
         if result.failure != nil || link.finalReads != nil { link.state.machine.dropOutbound() }
     }
 
-    /// Closes a draining link on which the server answers nothing more. Requests in flight on it are lost (RFC 9112
-    /// §9.6 requires the client to close, too).
-    func endDraining(_ session: SessionID) {
-        if let link = links[session], link.isDraining { end(link, .endedByServer) }
+    /// Closes a draining link on which the server answers nothing more after `farewell`. Requests in flight on it are lost
+    /// (RFC 9112 §9.6 requires the client to close, too).
+    func endDraining(_ session: SessionID, _ farewell: Frame) {
+        guard let link = links[session], let draining = link.draining else { return }
+        if !draining.hasSentClosingFrame { sendClosingFrame(link, answering: farewell) }
+        end(link, .endedByServer)
     }
 
     /// Ends every draining link; requests in flight on them are lost.

@@ -19,6 +19,7 @@ extension Connection {
         if let link = links[session] { deliverHeld(link) }
         // A held frame may have ended the link, or made it drain.
         guard let link = links[session] else { return }
+        let cause = link.explained(cause)
         switch link.phase {
         case .handshaking: handshakeLost(session, cause)
         case .ready: loseReady(link, cause)
@@ -85,11 +86,11 @@ extension Connection {
                 hasSpoken: hasSpoken
             )
         case .endedByServer:
-            error = TransportError.endedByServer
+            error = TransportError.endedByServer(link.farewell)
             report(
                 link,
                 draining?.cause ?? .closedByServer,
-                nil,
+                link.farewell == nil ? nil : error,
                 remains,
                 requestsLost: lostCount,
                 departure: departure

@@ -84,7 +84,7 @@ extension Connection {
     ///     written, the frame waits for the next link.
     ///   - `unavailable` or `tlsFailed`, fate `notSent`: no server could be reached, and the connection gave up.
     ///   - `invalidRequest`, fate `notSent`: the codec cannot encode the frame, or the frame has `malformedReason` or
-    ///     `endsLink` set, which is allowed only on received frames.
+    ///     `linkEnding` set, which is allowed only on received frames.
     ///   - `closed`, fate `notSent`, or `unknown` if a byte was written: the connection was closed.
     public func write(_ frame: Frame) async throws(ClientError) {
         if let mark = frame.receivedMark {

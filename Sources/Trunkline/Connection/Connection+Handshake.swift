@@ -81,12 +81,14 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
         if let loss = handshake.loss ?? link.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
-            return attemptFailed(session, isVerdict ? failure ?? loss : loss)
+            return attemptFailed(session, isVerdict ? failure ?? loss : link.explained(loss))
         }
         if let failure { return attemptFailed(session, failure) }
         // The server answers nothing more on this link, so it never becomes ready. The attempt fails, so that the
         // back-off applies.
-        guard !handshake.hasLastResponse else { return attemptFailed(session, TransportError.endedByServer) }
+        guard !handshake.hasLastFrame else {
+            return attemptFailed(session, TransportError.endedByServer(link.farewell))
+        }
         if restoreNewSubscriptions(session) { return }
         // A response to a request in flight could come later and be matched with another request.
         guard handshake.requests.count == 0, !handshake.hasDropped else {
@@ -116,6 +118,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake, handshake.loss == nil else {
             return
         }
+        let cause = link.explained(cause)
         guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
         link.handshake?.loss = cause
         link.transport.close()
@@ -235,7 +238,13 @@ extension Connection {
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 let options = ResolvedOptions(accepted: loop.now, expectsResponse: expectsResponse)
-                let batch = Batch(count: requests.count, options, continuation, stopsAtFailure: stopsAtFailure)
+                let batch = Batch(
+                    count: requests.count,
+                    options,
+                    continuation,
+                    naming: requests,
+                    stopsAtFailure: stopsAtFailure
+                )
                 func fail(_ error: ClientError) {
                     for index in requests.indices { batch.complete(index, .failure(error)) }
                 }
@@ -297,10 +306,10 @@ extension Connection {
         for frame in frames {
             // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
+            if frame.linkEnding == .now { link.handshake?.hasLastFrame = true }
+            if frame.endsLink { noteFarewell(frame.reason, link) }
             switch frame.kind {
-            case .response:
-                if frame.endsLink { link.handshake?.hasLastResponse = true }
-                takeReply(frame, link)
+            case .response: takeReply(frame, link)
             case .ping:
                 link.handshake?.hasStray = true
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
@@ -345,11 +354,12 @@ extension Connection {
         link.state.take(&frames, &taken, isDraining: false, by: rules, into: &events)
         for event in events {
             switch event {
-            case .answered(let id, let frame, _):
-                handshake.hasStray = false
-                handshake.restoring?.answered += 1
-                extendRestoring(link)
-                handshake.end(id, Outcome(of: frame))
+            case .answered(let id, let frame, _): takeReply(frame, to: id, link)
+            case .answeredAll(let requests, var frame):
+                for request in requests {
+                    frame.serial = request.serial
+                    takeReply(frame, to: request.id, link)
+                }
             case .part(let id, let part): takePart(part, of: id, link)
             case .failed(let id, let error, _): failReply(id, error, error.cause ?? error, link)
             default: handshake.hasStray = true
@@ -358,6 +368,14 @@ extension Connection {
         guard let violation = taken.violation, let expected else { return }
         let message = "the response does not belong to the request"
         failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)
+    }
+
+    /// Ends the request `id` with its response.
+    private func takeReply(_ frame: Frame, to id: RequestID, _ link: Link) {
+        link.handshake?.hasStray = false
+        link.handshake?.restoring?.answered += 1
+        extendRestoring(link)
+        link.handshake?.end(id, Outcome(of: frame))
     }
 
     /// Keeps a part of a response for its request.

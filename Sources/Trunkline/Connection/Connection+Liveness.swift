@@ -10,16 +10,17 @@ extension Connection {
 
     /// The rules by which a link that becomes ready is watched.
     func livenessPolicy(for link: Link) -> Liveness.Policy {
+        let liveness = link.negotiated.liveness ?? options.liveness
         var policy = Liveness.Policy()
-        policy.interval = options.liveness.interval
-        policy.deadline = options.liveness.deadline
-        policy.probeAfter = options.liveness.probeAfter
-        policy.speakAfter = options.liveness.speakAfter
-        policy.minimumRate = options.liveness.minimumRate
-        policy.maximumTimeouts = options.liveness.maximumStalls
+        policy.interval = liveness.interval
+        policy.deadline = liveness.deadline
+        policy.probeAfter = liveness.probeAfter
+        policy.speakAfter = liveness.speakAfter
+        policy.minimumRate = liveness.minimumRate
+        policy.maximumTimeouts = liveness.maximumStalls
         // A codec that has no ping now may have one later.
         let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
-        policy.mode = hasHeartbeat ? options.liveness.heartbeat : .none
+        policy.mode = hasHeartbeat ? liveness.heartbeat : .none
         return policy
     }
 
@@ -73,7 +74,8 @@ extension Connection {
     }
 
     private func ping(_ number: UInt64, _ link: Link) {
-        guard let ping = link.state.codec.ping(number: number) else {
+        // Nothing may follow a request that holds others.
+        guard !link.state.machine.isHeld, let ping = link.state.codec.ping(number: number) else {
             return link.state.machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
         if link.state.machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
@@ -98,7 +100,8 @@ extension Connection {
 
     private func loseToSilence(_ link: Link) {
         let since = link.state.machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
-        let silence = "no complete frame from \(link.endpoint) within \(options.liveness.deadline) \(since)"
+        let deadline = (link.negotiated.liveness ?? options.liveness).deadline
+        let silence = "no complete frame from \(link.endpoint) within \(deadline) \(since)"
         let opinion = link.transport.tcpInformation?.opinionAboutSilence ?? TCPInformation.guessAboutSilence
         lose(link.session, TransportError(.halfOpen, "\(silence); \(opinion)"))
     }

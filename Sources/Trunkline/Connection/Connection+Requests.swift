@@ -78,14 +78,14 @@ extension Connection {
     var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
     /// The number of requests that could go out now, if the link allows them.
-    var room: Int { ready == nil ? 0 : maximumInFlight - inFlight }
+    var room: Int { ready.map { $0.maximumInFlight - inFlight } ?? 0 }
 
     func scheduleFlushUnlessFull(_ link: Link) {
         if !link.transport.awaitsWritable { scheduleFlush() }
     }
 
     private var isInOrder: Bool { rules.isInOrder }
-    private var maximumInFlight: Int { max(1, options.requests.maximumInFlight) }
+    private var maximumInFlight: Int { ready?.maximumInFlight ?? max(1, options.requests.maximumInFlight) }
 
     /// From this limit on, `maximumInFlight` bounds the client's memory. A limit below it protects the server: it holds
     /// across draining links, and no link is replaced because of it.
@@ -126,6 +126,7 @@ extension Connection {
             let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
             return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
+        if ready?.state.machine.isHeld == true { return "a request is in flight that no other may follow" }
         return serialShortage
     }
 
@@ -232,14 +233,24 @@ extension Connection {
         endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
+        if taken.lastFrame != nil {
+            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { noteFarewell(reason, link) }
+        }
         if !link.isDraining {
             if taken.answers > 0 { noteAnswer(link) }
             // After the frames that came with it: these belong to the link that now drains.
-            if let lastFrame = taken.lastFrame { leave(lastFrame, session, isLast: taken.isLast) }
-        } else if taken.isLast {
-            endDraining(session)
+            if let lastFrame = taken.lastFrame { leave(lastFrame, session, finalFrame: taken.finalFrame) }
+        } else if let finalFrame = taken.finalFrame {
+            endDraining(session, finalFrame)
         }
         if let violation = taken.violation { lose(session, violation) }
+    }
+
+    /// Notes why the server ends the link, in its own words, if it says so.
+    func noteFarewell(_ reason: ServerReason?, _ link: Link) {
+        guard let reason else { return }
+        if link.farewell == nil { counts.linkEndReasons.count(reason.label) }
+        link.farewell = reason
     }
 
     /// Tells the reconnect machine, once, that the server has answered on the link.
@@ -257,7 +268,10 @@ extension Connection {
         // A reader is about to have one of them. If the link ends with them, no other one is needed.
         if !port.isWaiting { port.demand = .none }
         var frames = frames
-        for index in frames.indices { frames[index].session = link.session }
+        for index in frames.indices {
+            frames[index].session = link.session
+            if frames[index].endsLink { noteFarewell(frames[index].reason, link) }
+        }
         port.append(.pushes(frames))
     }
 
@@ -276,10 +290,11 @@ extension Connection {
 
     /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
     /// lost.
-    private func leave(_ lastFrame: Frame, _ session: SessionID, isLast: Bool) {
+    private func leave(_ lastFrame: Frame, _ session: SessionID, finalFrame: Frame?) {
         let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
-        if lastFrame.kind == .goAway, !lastFrame.endsLink {
-            leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: isLast)
+        let isOrdinary = lastFrame.kind == .response || lastFrame.kind == .goAway
+        if lastFrame.linkEnding != .now || !isOrdinary || lastFrame.reason != nil {
+            leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: finalFrame != nil)
         } else if let ready {
             // A link without traffic is not replaced at once: otherwise a server could make the client connect without
             // end.
@@ -288,7 +303,7 @@ extension Connection {
         }
         // If the link drains because of an earlier goAway in the same batch, it would wait for responses that never
         // come.
-        if isLast { endDraining(session) }
+        if let finalFrame { endDraining(session, finalFrame) }
     }
 
     /// Moves from the endpoint of the ready link to another one, if there is one.
@@ -387,6 +402,7 @@ extension Connection {
 
     private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {
         let abandoned = link.state.machine.requests.abandonedCount
+        if let until = link.state.machine.heldUntil { return until <= now ? .unanswered : .unansweredUntil(until) }
         guard inFlight < maximumInFlight else {
             if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
             // In order, no later request can be answered before the oldest one.

@@ -58,8 +58,13 @@ extension TransportError {
     /// The error of a link that the client itself ended because of `reason`.
     static func closedByUs(_ reason: String) -> TransportError { TransportError(.closedLocally, reason) }
 
-    /// The error of a link on which the server has sent its last response.
-    static var endedByServer: TransportError {
-        TransportError(.closedByPeer, "the server sends no more responses on this link")
+    /// The error of a link on which the server has sent its last response, for this reason, if it gave one.
+    static func endedByServer(_ reason: ServerReason?) -> TransportError {
+        guard let reason else {
+            return TransportError(.closedByPeer, "the server sends no more responses on this link")
+        }
+        var error = TransportError(.closedByPeer, "the server ended the link: \(reason)")
+        error.reason = reason
+        return error
     }
 }

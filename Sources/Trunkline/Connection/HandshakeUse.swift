@@ -29,7 +29,7 @@ final class HandshakeUse {
     /// Why the link was lost, while the closures may still report why.
     var loss: (any Error)?
     /// Whether the server has announced that it answers nothing more on this link.
-    var hasLastResponse = false
+    var hasLastFrame = false
 
     /// The caller that waits for the TLS handshake of `startTLS()`.
     var securing: Continuation<Outcome>?

@@ -44,12 +44,13 @@ public struct Handshaker: Sendable {
     ///     call throws `connectionLost`.
     ///   - `closed`, fate `notSent`: the handshake is over.
     public func send(_ request: Request, timeout: Timeout = .default) async throws(ClientError) -> Response {
-        try await connection.sendInHandshake(
+        let outcome = await connection.sendInHandshake(
             request.frame,
             session,
             timeout: timeout.duration(orByDefault: nil),
             expectsResponse: true
-        ).get()
+        )
+        return try outcome.mapError { $0.with(request, number: 1, of: 1) }.get()
     }
 
     /// Sends `requests` in order and returns their results, in the same order, when the last one has ended.
@@ -96,7 +97,8 @@ public struct Handshaker: Sendable {
     ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
         guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        _ = try await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false).get()
+        let outcome = await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false)
+        _ = try outcome.mapError { $0.with(request, number: 1, of: 1) }.get()
     }
 
     /// Sets the default value of a named field of the layout to `number`, for all later frames of this link. A frame
@@ -170,6 +172,38 @@ public struct Handshaker: Sendable {
         await connection.learn(in: session) { $0.endpoints = endpoints }
     }
 
+    /// Changes the options of liveness for this link, to what the peers have negotiated:
+    ///
+    /// ```swift
+    /// await link.setLiveness { $0.interval = .seconds(seconds / 2) }
+    /// ```
+    ///
+    /// The change takes effect when the link is ready, and ends with the link. No effect after the end of the handshake.
+    ///
+    /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
+    public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {
+        await connection.negotiate(in: session) { negotiated, options in
+            var liveness = negotiated.liveness ?? options.liveness
+            change(&liveness)
+            negotiated.liveness = liveness
+        }
+    }
+
+    /// Limits the requests in flight on this link to `count`, at least 1, if `options.requests.maximumInFlight` is not
+    /// lower: the window that the server allows. Takes effect when the link is ready, and ends with the link. No effect
+    /// after the end of the handshake.
+    public func setMaximumInFlight(_ count: Int) async {
+        await connection.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
+    }
+
+    /// Sets the size of the largest whole frame in bytes on this link, in both directions, from the next frame on.
+    ///
+    /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake is
+    ///   over. The fate is `notSent`.
+    public func setMaximumFrameSize(_ size: Int) async throws(ClientError) {
+        try await connection.setMaximumFrameSize(size, session).get()
+    }
+
     /// Stores information that the server sent about itself (limits, a version, a session number), for
     /// ``Client/serverInfo(as:)``.
     ///
@@ -219,6 +253,26 @@ extension Connection {
         guard let link = handshaking(session), var learned = link.handshake?.learned else { return }
         change(&learned)
         link.handshake?.learned = learned
+    }
+
+    fileprivate func negotiate(
+        in session: SessionID,
+        _ change: @Sendable (inout Link.Negotiated, ClientOptions) -> Void
+    ) {
+        guard let link = handshaking(session) else { return }
+        var negotiated = link.negotiated
+        change(&negotiated, options)
+        link.negotiated = negotiated
+    }
+
+    fileprivate func setMaximumFrameSize(_ size: Int, _ session: SessionID) -> Result<Void, ClientError> {
+        guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
+        if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
+        guard link.state.codec.setMaximumFrameSize(size) else {
+            return .failure(ClientError(.invalidArgument, .notSent, "the codec is no FrameLimitCodec"))
+        }
+        link.negotiated.maximumFrameSize = size
+        return .success(())
     }
 
     /// Applies what the handshake has learned. Its link is about to be ready.

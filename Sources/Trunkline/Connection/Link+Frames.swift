@@ -107,7 +107,7 @@ extension Link.State {
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> LinkMachine.Place {
-        let holdsOthers = rules.isInOrder && expectsResponse && !codec.mayPipeline(behind: frame)
+        let holdsOthers = codec.isPipelining && expectsResponse && !codec.mayPipeline(behind: frame)
         let place = machine.send(
             id,
             frame,
@@ -157,9 +157,10 @@ extension Link {
         var answers = 0
         /// The number of responses among them whose requests were not abandoned.
         var responses = 0
-        /// The frame by which the server announces its shutdown, or its last response on this link (`isLast`).
+        /// The first frame by which the server ends the link.
         var lastFrame: Frame?
-        var isLast = false
+        /// The frame by which the server ends the link at once.
+        var finalFrame: Frame?
         /// In protocols matched in order: the responses have shifted, and the link ends.
         var violation: FrameError?
         /// Whether something is to be written.
@@ -168,6 +169,12 @@ extension Link {
         var hasPong = false
 
         init(at now: Instant) { self.now = now }
+
+        /// Notes a frame that ends the link.
+        fileprivate mutating func noteEnding(_ frame: Frame) {
+            if lastFrame == nil { lastFrame = frame }
+            if finalFrame == nil, frame.linkEnding == .now { finalFrame = frame }
+        }
 
         /// Makes an event of the pushes.
         @inline(__always)
@@ -190,24 +197,25 @@ extension Link.State {
         for index in frames.indices where taken.violation == nil {
             // The usual cases. The frame is moved: each copy of a frame costs two retains.
             if frames[index].kind == .push {
+                if frames[index].linkEnding != nil { taken.noteEnding(frames[index]) }
                 var push = exchange(&frames[index], with: Frame(.pong))
                 push.session = machine.session
                 taken.pushes.append(push)
                 continue
             }
             taken.endPushes()
-            if frames[index].kind == .response, !frames[index].endsLink, !rules.checksResponses {
+            if frames[index].kind == .response, frames[index].linkEnding == nil, !frames[index].hasMarks,
+                !rules.checksResponses
+            {
                 answer(exchange(&frames[index], with: Frame(.pong)), &taken)
                 continue
             }
             let frame = frames[index]
+            if frame.endsLink { taken.noteEnding(frame) }
             switch frame.kind {
+            case .response where frame.answers != .one: answerAll(frame, &taken)
             case .response:
                 if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
-                if frame.endsLink {
-                    taken.isLast = true
-                    if taken.lastFrame == nil { taken.lastFrame = frame }
-                }
                 answer(frame, &taken)
             case .part:
                 if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
@@ -218,15 +226,26 @@ extension Link.State {
                 let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: taken.now)
                 if hasToWrite { taken.hasToWrite = true }
                 if meaning == .answer { taken.hasPong = true }
-            case .goAway:
-                if frame.endsLink { taken.isLast = true }
-                if !isDraining { taken.lastFrame = frame }
+            case .goAway: break  // noted above
             case .push: break  // handled above
             case .request, .cancel: taken.events.append(.unexpected)
             }
         }
         taken.endPushes()
         events = exchange(&taken.events, with: [])
+    }
+
+    /// Handles a response that answers several requests.
+    private mutating func answerAll(_ frame: Frame, _ taken: inout Link.Taken) {
+        let answered = machine.answerAll(with: frame)
+        taken.answers += answered.requests.count + answered.late.count
+        taken.responses += answered.requests.count
+        for id in answered.late { taken.events.append(.late(id, isPart: false)) }
+        if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
+        // A server may say that everything has failed when nothing is in flight.
+        if answered.isEmpty, frame.answers != .all {
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        }
     }
 
     @inline(__always)

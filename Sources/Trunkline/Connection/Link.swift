@@ -22,6 +22,15 @@ final class Link {
     /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server has
     /// asked for it.
     var departure: String?
+    /// What few links have, and `nil` for the others.
+    private var extras: Extras?
+    /// The number of requests that may be in flight. Set before the link is ready.
+    ///
+    /// Exclusive without a check: nothing is called while it is read or set. It is read for every batch.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    @safe var maximumInFlight = Int.max
     /// Whether the reconnect machine knows that the server has answered a request, or sent something unprompted, on it.
     var (hasAnswered, hasDelivered) = (false, false)
     /// The ID of the attempt that established it.
@@ -38,6 +47,36 @@ final class Link {
     /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each access.
     /// What a turn uses of the fields above is only assigned as a whole, so that it need not check that.
     var state: State
+
+    private final class Extras {
+        var farewell: ServerReason?
+        var negotiated = Negotiated()
+    }
+
+    /// Why the server ends the link, in its own words; `nil` if it has not said so.
+    var farewell: ServerReason? {
+        get { extras?.farewell }
+        set { change { $0.farewell = newValue } }
+    }
+
+    /// What the handshake has negotiated for this link.
+    var negotiated: Negotiated {
+        get { extras?.negotiated ?? Negotiated() }
+        set { change { $0.negotiated = newValue } }
+    }
+
+    private func change(_ change: (Extras) -> Void) {
+        let extras = extras ?? Extras()
+        self.extras = extras
+        change(extras)
+    }
+
+    /// Limits that apply to one link, instead of those of the options.
+    struct Negotiated {
+        var liveness: ClientOptions.Liveness?
+        var maximumInFlight: Int?
+        var maximumFrameSize: Int?
+    }
 
     /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
     enum Phase {
@@ -191,6 +230,15 @@ final class Link {
     /// Whether the server closed a TLS link between two frames without `close_notify`, as many servers do.
     func isCutShort(by cause: any Error) -> Bool {
         (cause as? TransportError)?.code == .tls(.truncated) && state.received.isEmpty
+    }
+
+    /// The error of a link that has ended because of `cause`: with what the server has said, if it closed the link.
+    func explained(_ cause: any Error) -> any Error {
+        guard let farewell, let error = cause as? TransportError else { return cause }
+        return switch error.code {
+        case .closedByPeer, .reset, .tls(.truncated): TransportError.endedByServer(farewell)
+        default: cause
+        }
     }
 
     /// Whether there is more to read than the socket's readiness says.

@@ -175,6 +175,9 @@ extension Connection {
 enum ConnectionEvent: Sendable {
     /// A response was received. Its request has left its link, on which its frame was at this position.
     case answered(RequestID, Frame, OutboundPosition)
+    /// A response to several requests was received. They have left their link. In one event, because there may be very
+    /// many.
+    indirect case answeredAll([InFlightTable.AnsweredRequests.Request], Frame)
     /// A part of a response was received. Its request stays on its link.
     case part(RequestID, Frame)
     /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.

@@ -3,7 +3,7 @@
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
-        case rejected(type: UInt32, status: UInt32)
+        case rejected(type: UInt32, status: UInt32, reason: String?)
         case unknown(type: UInt32)
         case undecodable(ClientError.Code)
         /// All others, once there are many kinds.
@@ -11,7 +11,9 @@ struct AnswerLog: Sendable {
 
         var text: String {
             switch self {
-            case .rejected(let type, let status): "of type 0x\(String(type, radix: 16)) with status \(status)"
+            case .rejected(let type, let status, nil): "of type 0x\(String(type, radix: 16)) with status \(status)"
+            case .rejected(let type, let status, let reason?):
+                "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
             case .undecodable(let code): "\(code)"
             case .others: "others"
@@ -57,7 +59,8 @@ struct AnswerLog: Sendable {
     private var rejected: Topic
     private var unknown: Topic
     private var undecodable: Topic
-    /// The latest response of each of the last two topics, as an example.
+    /// The latest response of each topic, as an example.
+    private var latestReason: ServerReason?
     private var latestUnknown: (serial: SerialNumber, session: SessionID)?
     private var latestUndecodable: ClientError?
 
@@ -73,8 +76,9 @@ struct AnswerLog: Sendable {
 
     // MARK: Noting
 
-    mutating func rejected(type: UInt32, status: UInt32, at endpoint: Endpoint?) {
-        rejected.note(.rejected(type: type, status: status), at: endpoint)
+    mutating func rejected(type: UInt32, status: UInt32, _ reason: ServerReason?, at endpoint: Endpoint?) {
+        rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint)
+        latestReason = reason
     }
 
     mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID, at endpoint: Endpoint?) {
@@ -114,17 +118,19 @@ struct AnswerLog: Sendable {
             sheet.add(level, event, at: now, topic.places, text, fields)
             topic.wrote(at: now, responses: responses)
         }
+        let latest = latestReason.map { $0.text.isEmpty ? "" : "; the latest: \($0)" } ?? ""
         write(&rejected, "requests.rejected") { topic, all in
             guard let all else {
-                return (
-                    .info, "the server answered \(LogText.count(topic.count, "request")) with an error: \(topic.list)"
-                )
+                let requests = LogText.count(topic.count, "request")
+                return (.info, "the server answered \(requests) with an error: \(topic.list)\(latest)")
             }
             // Some error responses are part of the work. If there is nothing else, the service does not work.
             let level: LogRecord.Level = topic.count >= Self.fewest && topic.count * 2 >= all ? .warning : .info
             let share = topic.count == all ? (all == 1 ? "" : "all ") : "\(LogText.grouped(topic.count)) of "
             let requests = LogText.count(all, "request")
-            return (level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(topic.list)")
+            return (
+                level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(topic.list)\(latest)"
+            )
         }
         let (latestUnknown, latestUndecodable) = (latestUnknown, latestUndecodable)
         // Unknown responses are not among the responses to requests.

@@ -196,7 +196,7 @@ struct LinkLog: Sendable {
             if report.phase == .draining {
                 let text =
                     "the draining link to \(report.endpoint) (session \(report.session)) ended with \(report.lostText):"
-                    + " \(report.reason)"
+                    + " \(report.explanation)"
                 return sheet.add(.warning, "link.lost", at: now, text, report.logFields(next: nil))
             }
             // A link that has lasted ends the episode before.
@@ -417,9 +417,9 @@ extension DisconnectReport {
     fileprivate var isOrderly: Bool { !cause.isAbnormal && !hasLost }
 
     /// The cause, its meaning and the error.
-    var reason: String { reason(isFirst: true) }
+    var explanation: String { explanation(isFirst: true) }
 
-    private func reason(isFirst: Bool) -> String {
+    private func explanation(isFirst: Bool) -> String {
         // The message of a TLS error says that TLS failed.
         let isExplained = cause == .tls && error != nil || cause == .closedLocally && (departure != nil || error != nil)
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
@@ -434,7 +434,7 @@ extension DisconnectReport {
     }
 
     fileprivate func logText(_ address: String?, isFirst: Bool) -> String {
-        let reason = reason(isFirst: isFirst)
+        let reason = explanation(isFirst: isFirst)
         if isOfAttempt { return "attempt \(attempt) to \(endpoint) failed while \(phase.rawValue): \(reason)" }
         let place = "\(endpoint) (\(address.map { "\($0), " } ?? "")session \(session))"
         let what = isOrderly ? "the link to \(place) ended" : "lost the link to \(place)"

@@ -38,7 +38,7 @@ extension DisconnectReport {
         case let error as FrameError:
             error.exceedsLimit ? "raise the limit that the error names, or let the server send less" : nil
         case let refusal as HandshakeRefusal:
-            refusal.isPermanent ? "check the credentials that options.handshake sends" : nil
+            refusal.isPermanent ? refusal.kind.advice : nil
         case let error as ClientError:
             switch error.code {
             case .invalidRequest, .invalidResponse, .invalidArgument: "correct the closure options.handshake.perform"
@@ -54,7 +54,7 @@ extension DisconnectReport {
     var suspicion: String? { LinkEndClue(self).suspicion }
 
     /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
-    var guess: String? { LinkEndClue(self).guess }
+    var guess: String? { reason == nil ? LinkEndClue(self).guess : nil }
 }
 
 /// What may be behind the end of an attempt or a link whose error does not say it.
@@ -136,6 +136,18 @@ extension DisconnectCause {
         switch self {
         case .closedByServer, .reset, .protocolViolation, .limitExceeded: true
         default: false
+        }
+    }
+}
+
+extension HandshakeRefusal.Kind {
+    fileprivate var advice: String {
+        switch self {
+        case .credentials: "check the credentials that options.handshake sends"
+        case .permission: "let the server permit what options.handshake asks for, or use another account"
+        case .version: "let both sides use the same version of the protocol"
+        case .busy: "see why the server takes no clients"
+        case .other: "check what options.handshake sends, and the settings of the server"
         }
     }
 }

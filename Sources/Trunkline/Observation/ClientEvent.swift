@@ -16,7 +16,7 @@ public struct ClientEvent: Sendable {
         /// The beginning and the end of requests: accepted, answered, written (one-way), failed, refused.
         public static let requests = Kinds(rawValue: 1)
         /// Only failures: those events of ``requests`` that report one (failed, cancelled, refused), and
-        /// ``Content/requestRejected(id:type:status:)``. Requests that succeed cost nothing.
+        /// ``Content/requestRejected(id:type:status:_:)``. Requests that succeed cost nothing.
         public static let failures = Kinds(rawValue: 64)
         /// What happens to requests in between: waiting, admitted, written, first part, retrying, late response.
         public static let steps = Kinds(rawValue: 2)
@@ -138,8 +138,9 @@ public struct ClientEvent: Sendable {
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
-        /// The server answered the request with an error, or with a malformed response. Told only to observers of ``Kinds/failures``.
-        case requestRejected(id: RequestID, type: UInt32, status: UInt32)
+        /// The server answered the request with an error, for this reason, if it gave one, or with a malformed response.
+        /// Told only to observers of ``Kinds/failures``.
+        case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice.
@@ -307,8 +308,9 @@ extension ClientEvent {
         case .requestRetrying(let id, let tryNumber, let delay):
             return [("id", number(id.number)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
-        case .requestRejected(let id, let type, let status):
+        case .requestRejected(let id, let type, let status, let reason):
             return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
+                + (reason.map { [("reason", .text("\($0)"))] } ?? [])
         case .unknownResponse(let serial, let type, let session):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
         case .responseUndecodable(let failure): return error(failure)

@@ -16,6 +16,7 @@ struct RequestLedger {
     private(set) var counters = Counters()
     private(set) var failures: [Client.Metrics.Failure: Int] = [:]
     private(set) var refusals: [ClientError.Code: Int] = [:]
+    private(set) var rejections: [String: Int] = [:]
     /// The durations of all calls.
     private(set) var callDurations = CallDurationCounter()
     /// How long tries were on their link.
@@ -181,9 +182,10 @@ struct RequestLedger {
     }
 
     /// A request was answered with an error of the server.
-    mutating func rejected(_ id: RequestID, type: UInt32, status: UInt32) {
+    mutating func rejected(_ id: RequestID, type: UInt32, _ frame: Frame) {
+        if let reason = frame.reason { rejections.count(reason.label) }
         guard let observation, observation.wants(.failures) else { return }
-        rejected.append(.requestRejected(id: id, type: type, status: status))
+        rejected.append(.requestRejected(id: id, type: type, status: frame.status, frame.reason))
     }
 
     /// A one-way message was written. `succeeded` follows.

@@ -105,7 +105,9 @@ extension Client {
         if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
             return ended(.failure(.expiredUnsent(expired)), onEnd)
         }
-        if frame.kind == .part, codec.matching == .inOrder || !codec.cancels(frame.type) {
+        if frame.kind == .part,
+            codec.matching == .inOrder || !codec.cancels(frame.type) && !codec.abandoningEndsLink
+        {
             return ended(.failure(.notInPieces), onEnd)
         }
         let now = loop.now

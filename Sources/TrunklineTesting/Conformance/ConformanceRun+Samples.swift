@@ -101,7 +101,16 @@ extension ConformanceRun {
         if frame.malformedReason != wanted.malformedReason {
             return "malformedReason is \(frame.malformedReason.map { "\($0)" } ?? "nil")"
         }
-        if wanted.endsLink, !frame.endsLink { return "endsLink is false" }
+        if let ending = wanted.linkEnding, frame.linkEnding != ending {
+            return "linkEnding is \(frame.linkEnding.map { "\($0)" } ?? "nil") instead of \(ending)"
+        }
+        if wanted.answers != .one, frame.answers != wanted.answers || frame.answeredTypes != wanted.answeredTypes {
+            return "answers is \(frame.answers) instead of \(wanted.answers)"
+        }
+        if let reason = wanted.reason, frame.reason != reason {
+            return "reason is \(frame.reason.map { "\($0)" } ?? "nil") instead of \(reason)"
+        }
+        if wanted.isFateUnknown != frame.isFateUnknown { return "isFateUnknown is \(frame.isFateUnknown)" }
         if frame.body != wanted.body { return "a body of \(frame.body) instead of \(wanted.body)" }
         for name in wanted.fieldNames where frame[name] != wanted[name] || frame[bytes: name] != wanted[bytes: name] {
             func value(_ frame: Frame) -> String {

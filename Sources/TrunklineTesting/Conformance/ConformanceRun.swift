@@ -129,7 +129,7 @@ struct ConformanceStream {
     let endsWithConnection: Bool
 
     /// Whether other frames can follow.
-    var canBeFollowed: Bool { !endsWithConnection && !frames.contains { $0.endsLink || $0.kind == .goAway } }
+    var canBeFollowed: Bool { !endsWithConnection && !frames.contains(where: \.endsLink) }
 
     /// The frames that are complete within the first `count` bytes.
     func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }

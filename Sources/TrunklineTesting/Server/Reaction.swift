@@ -121,7 +121,20 @@ extension Reaction {
     ///   - body: The body of each part.
     ///   - delay: The time between two parts. At least 1 ms, which is the default.
     public static func endlessParts(_ body: Bytes, every delay: Duration = .milliseconds(1)) -> Reaction {
-        Reaction(.endlessParts(Frame(.part, body: body), every: max(.milliseconds(1), delay)))
+        endlessParts(Frame(.part, body: body), every: delay)
+    }
+
+    /// Writes `frame` as a part every `delay`, as ``endlessParts(_:every:)-(Bytes,_)`` does with a body.
+    ///
+    /// The values of the frame are set as in ``part(_:)-(Frame)``.
+    ///
+    /// - Parameters:
+    ///   - frame: Each part.
+    ///   - delay: The time between two parts. At least 1 ms, which is the default.
+    public static func endlessParts(_ frame: Frame, every delay: Duration = .milliseconds(1)) -> Reaction {
+        var part = frame
+        part.kind = .part
+        return Reaction(.endlessParts(part, every: max(.milliseconds(1), delay)))
     }
 
     /// Does not reply.
@@ -174,6 +187,10 @@ extension Reaction {
     public static func push(_ frames: Frame...) -> Reaction {
         frames.count == 1 ? Reaction(.push(frames[0])) : sequence(frames.map { Reaction(.push($0)) })
     }
+
+    /// Writes `frame` unchanged: a `goAway`, for example, or a response that answers other requests
+    /// (``/Trunkline/Frame/answers``).
+    public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
     /// Pings the client.
     package static let ping = Reaction(.ping)

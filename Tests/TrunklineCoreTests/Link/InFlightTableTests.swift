@@ -54,7 +54,6 @@ private typealias Table = InFlightTable
     @Test func theWholeRangeOfSixtyFourBitsDoesNotOverflow() {
         var table = Table(matching: .serial(0...UInt64.max), firstSerial: .max)
         #expect(table.insert(1, type: 0, at: 1) == .max)
-        #expect(table.isLatest(.max))
         #expect(table.insert(2, type: 0, at: 2) == 0)
         #expect(!table.isExhausted)
     }
@@ -384,13 +383,13 @@ private typealias Table = InFlightTable
         #expect(!awaitsOnlyAbandoned && until == nil)
     }
 
-    @Test func theLatestRequestIsTheLatestUntilItIsAnswered() {
+    @Test func aNumberIsHeldUntilItsRequestIsAnswered() {
         var table = table(2)
-        #expect(table.isLatest(2) && !table.isLatest(1))
+        #expect(table.holds(2) && !table.holds(3))
         _ = table.abandon(2, until: at(60))
-        #expect(table.isLatest(2))
+        #expect(table.holds(2))
         for _ in 1...2 { _ = table.takeAnswered(0, before: 3) }
-        #expect(!table.isLatest(2))
+        #expect(!table.holds(2))
     }
 }
 

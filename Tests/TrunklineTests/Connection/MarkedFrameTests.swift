@@ -15,10 +15,18 @@ struct MarkedFrameTests {
             malformed.markMalformed(.illegalLength)
             var last = Frame(.request, type: 0x410)
             last.markLinkEnding()
-            #expect(malformed.malformedReason == .illegalLength && !malformed.endsLink)
-            #expect(last.endsLink && last.malformedReason == nil)
+            #expect(malformed.malformedReason == .illegalLength && malformed.linkEnding == nil)
+            #expect(last.linkEnding == .now && last.malformedReason == nil)
 
-            for (frame, mark) in [(malformed, "malformedReason (illegalLength)"), (last, "endsLink")] {
+            var (many, unknown, explained) = (Frame(.request), Frame(.request), Frame(.request))
+            many.answers = .all
+            unknown.isFateUnknown = true
+            explained.reason = ServerReason("NO")
+            let frames = [
+                (malformed, "malformedReason (illegalLength)"), (last, "linkEnding"), (many, "answers"),
+                (unknown, "isFateUnknown"), (explained, "reason"),
+            ]
+            for (frame, mark) in frames {
                 let error = await #expect(throws: ClientError.self) { try await connection.write(frame) }
                 #expect(error?.code == .invalidRequest && error?.fate == .notSent)
                 #expect(error?.message == "the frame has \(mark) set, which is allowed only on received frames")

@@ -122,7 +122,7 @@ struct MessageTests {
                 pathBefore: .unknown,
                 pathAfter: .unknown
             )
-            for text in ["\(report)", report.reason] { #expect(repetitions(in: text) == [], "\(text)") }
+            for text in ["\(report)", report.explanation] { #expect(repetitions(in: text) == [], "\(text)") }
         }
     }
 

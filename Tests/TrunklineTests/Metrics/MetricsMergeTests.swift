@@ -19,6 +19,7 @@ struct MetricsMergeTests {
         (metrics.waiting.forLink, metrics.waiting.forTurn, metrics.waiting.forBackOff) = (1, 2, 3)
         (metrics.abandoned, metrics.heldSerials) = (11, 12)
         (metrics.parts, metrics.lateResponses, metrics.unknownResponses) = (13, 14, 15)
+        metrics.rejections = ["NOT_FOUND": 14]
         (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (16, 17, ["all": 18])
         (metrics.limits.serials, metrics.limits.inFlight, metrics.limits.waiting) = (27, 28, 29)
         (metrics.limits.waitingBytes, metrics.limits.bytesToWrite) = (30, 31)
@@ -44,6 +45,7 @@ struct MetricsMergeTests {
         (metrics.connectDurations, metrics.handshakeDurations) = (durations, durations)
         metrics.pingDurations = durations
         metrics.addressFailures = ["10.0.0.7:7000": 12]
+        metrics.linkEndReasons = ["NOT_FOUND": 13]
         (metrics.bytesReceived, metrics.bytesSent) = (8, 9)
         (metrics.framesReceived, metrics.framesSent) = (10, 11)
         let session = SessionID(1)

@@ -74,7 +74,7 @@ public struct CountedPayloadCodec: FrameCodec {
     /// How responses are matched with their requests.
     public let matching: ResponseMatching
     /// The largest whole frame in bytes, both ends included, in both directions.
-    package let maximumFrameSize: Int
+    package private(set) var maximumFrameSize: Int
     /// The largest head in bytes, `headEnd` included, in both directions.
     package let maximumHeadSize: Int
 
@@ -122,12 +122,10 @@ public struct CountedPayloadCodec: FrameCodec {
         payload: @escaping @Sendable (_ head: Bytes) -> Payload
     ) {
         require(!headEnd.isEmpty, "CountedPayloadCodec: headEnd is empty", file, line)
-        // Larger than any memory; no sum below overflows.
-        let most = 1 << 48
         self.headEnd = headEnd
         self.payloadEnd = payloadEnd
-        self.maximumHeadSize = min(max(maximumHeadSize, headEnd.count), most)
-        self.maximumFrameSize = min(max(maximumFrameSize, self.maximumHeadSize), most)
+        self.maximumHeadSize = min(max(maximumHeadSize, headEnd.count), Self.most)
+        self.maximumFrameSize = min(max(maximumFrameSize, self.maximumHeadSize), Self.most)
         self.matching = matching
         requestPayload = payload
         responsePayload = payload
@@ -421,4 +419,14 @@ extension Frame {
 extension UInt8 {
     fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
     fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
+}
+
+extension CountedPayloadCodec: FrameLimitCodec {
+    /// Larger than any memory; no sum of two sizes overflows.
+    private static let most = 1 << 48
+
+    /// Sets `maximumFrameSize`, to at least `maximumHeadSize`.
+    public mutating func setMaximumFrameSize(_ size: Int) {
+        maximumFrameSize = min(max(size, maximumHeadSize), Self.most)
+    }
 }

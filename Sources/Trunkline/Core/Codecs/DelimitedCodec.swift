@@ -16,7 +16,7 @@
 /// of the frame, is discarded as it arrives.
 public struct DelimitedCodec: FrameCodec {
     /// The largest whole frame in bytes, delimiters included, in both directions.
-    package let maximumFrameSize: Int
+    package private(set) var maximumFrameSize: Int
 
     private let delimiter: Bytes
     private let parts: Int
@@ -57,9 +57,9 @@ public struct DelimitedCodec: FrameCodec {
         require(!delimiter.isEmpty, "DelimitedCodec: the delimiter is empty", file, line)
         self.delimiter = delimiter
         self.parts = max(1, parts)
-        let (delimiters, overflow) = self.parts.multipliedReportingOverflow(by: delimiter.count)
-        self.maximumFrameSize = max(maximumFrameSize, overflow ? .max : delimiters)
+        self.maximumFrameSize = 0
         overlaps = (1..<delimiter.count).filter { Bytes(delimiter.suffix($0)) == Bytes(delimiter.prefix($0)) }
+        setMaximumFrameSize(maximumFrameSize)
     }
 
     /// Creates a codec for frames that end with one byte; see `init(delimiter:parts:maximumFrameSize:)`.
@@ -251,4 +251,12 @@ extension DelimitedCodec: HeartbeatCodec, PushKeyCodec, ServerSideCodec {
 
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
+}
+
+extension DelimitedCodec: FrameLimitCodec {
+    /// Sets `maximumFrameSize`, to at least the size of the delimiters.
+    public mutating func setMaximumFrameSize(_ size: Int) {
+        let (delimiters, overflow) = parts.multipliedReportingOverflow(by: delimiter.count)
+        maximumFrameSize = max(size, overflow ? .max : delimiters)
+    }
 }

@@ -55,7 +55,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 
     /// The largest whole frame in bytes, length included, in both directions.
-    package let maximumFrameSize: Int
+    package private(set) var maximumFrameSize: Int
     private let length: Length
     /// The positions of the serial number and the type within the body.
     private var serial: Slot?
@@ -73,8 +73,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     ///     size of the length, less counts as that; at most 2⁴⁸. The default is 16 MiB.
     public init(_ length: Length, maximumFrameSize: Int = 16 * 1024 * 1024) {
         self.length = length
-        // At most more than any memory, so that no sum below overflows.
-        self.maximumFrameSize = min(max(maximumFrameSize, length.width ?? 1), 1 << 48)
+        self.maximumFrameSize = Self.limit(maximumFrameSize, length)
     }
 
     /// Creates a codec for frames that begin with an integer of type `length`, matched in order.
@@ -365,4 +364,12 @@ extension LengthPrefixedCodec: HeartbeatCodec, PushKeyCodec, ServerSideCodec {
 
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
+}
+
+extension LengthPrefixedCodec: FrameLimitCodec {
+    /// At most more than any memory, so that no sum of two sizes overflows.
+    private static func limit(_ size: Int, _ length: Length) -> Int { min(max(size, length.width ?? 1), 1 << 48) }
+
+    /// Sets `maximumFrameSize`, to at least the size of the length.
+    public mutating func setMaximumFrameSize(_ size: Int) { maximumFrameSize = Self.limit(size, length) }
 }

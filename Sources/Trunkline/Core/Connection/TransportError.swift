@@ -41,6 +41,21 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     /// A human-readable description of what happened: one line of at most 2,048 characters, with control and format
     /// characters escaped.
     public var message: String
+    /// Why the server ended the link, in its own words, if it said so before (``Frame/reason``).
+    public internal(set) var reason: ServerReason? {
+        get { reasonBox?.reason }
+        set { reasonBox = newValue.map { ReasonBox($0) } }
+    }
+
+    /// In a box, because few errors have one.
+    private var reasonBox: ReasonBox?
+
+    private final class ReasonBox: Sendable, Hashable {
+        let reason: ServerReason
+        init(_ reason: ServerReason) { self.reason = reason }
+        static func == (a: ReasonBox, b: ReasonBox) -> Bool { a.reason == b.reason }
+        func hash(into hasher: inout Hasher) { hasher.combine(reason) }
+    }
 
     package init(_ code: Code, errno: Int32 = 0, _ message: String) {
         self.code = code

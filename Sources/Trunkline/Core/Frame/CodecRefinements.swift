@@ -21,23 +21,25 @@ public protocol CancellingCodec: FrameCodec {
 
 /// A codec that decides whether other requests may follow a request on its link before that request is answered.
 ///
-/// It matters only in protocols that match responses in order (``ResponseMatching/inOrder``). With any other codec, any
-/// number of requests may be in flight.
+/// With any other codec, any number of requests may be in flight.
 public protocol PipeliningCodec: FrameCodec {
     /// Returns whether other requests may follow `request` on the same link before it is answered.
     ///
     /// Return `false` for a request that makes the fate of later ones uncertain, such as an HTTP `POST` or a request to
-    /// upgrade, and for a command that waits on the server, such as Redis' `BLPOP`. Later requests then wait until it
-    /// is answered.
+    /// upgrade, and for a command that waits on the server, such as Redis' `BLPOP` or `IDLE` of IMAP. Later requests,
+    /// one-way messages and pings then wait until it is answered. The parts of the request itself do not wait
+    /// (``Client/open(_:timeout:partTimeout:options:buffering:)``), and cancel frames do not.
     ///
-    /// If such a request is cancelled or times out after its first byte was written, the client replaces the link at
+    /// Matched in order: if such a request is cancelled or times out after its first byte was written, the client replaces the link at
     /// once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is closed when the
     /// requests that were sent before this one have ended. Later requests go out on the next link, which goes to the
     /// same endpoint unless the server was silent (``ClientOptions/Liveness-swift.struct/maximumStalls``).
     ///
-    /// The method is called only in protocols that match responses in order: once for each request of a client, and
-    /// once for each request of a batch in a handshake (``Handshaker/send(all:)``). A ``Connection`` that is used alone
-    /// never calls it.
+    /// Matched by serial: the client sends the cancel frame, if there is one, and waits for the answer. If none comes
+    /// within `options.liveness.deadline` (10 s), it replaces the link as soon as other requests wait.
+    ///
+    /// The method is called once for each request of a client, and once for each request of a handshake. A
+    /// ``Connection`` that is used alone never calls it.
     func mayPipeline(behind request: Frame) -> Bool
 }
 
@@ -51,6 +53,18 @@ public protocol PostingCodec: FrameCodec {
     /// If not, `post`, `enqueue` and `subscribe(posting:)` throw `invalidRequest`, fate `notSent`. In a protocol
     /// matched in order, a response to a one-way message would make every later response go to the wrong request.
     func mayPost(_ message: Frame) -> Bool
+}
+
+/// A codec of a protocol in which a request can be sent in pieces, but not be cancelled between two of them.
+///
+/// With any other codec, ``Client/open(_:timeout:partTimeout:options:buffering:)`` requires a cancel frame
+/// (``CancellingCodec``): otherwise the server would take the next request for the rest of an abandoned one.
+public protocol UploadCodec: FrameCodec {
+    /// Whether the client ends the link when it abandons a request of which it has sent some pieces, but not the last.
+    ///
+    /// If `true`, `open` needs no cancel frame. The other requests in flight on the link are lost (`connectionLost`, fate
+    /// `unknown`), so give such uploads a client of their own if that matters.
+    var abandoningEndsLink: Bool { get }
 }
 
 /// A codec that learns which frames were sent.
@@ -180,6 +194,12 @@ public protocol ClosingCodec: FrameCodec {
     /// - if a client is deallocated without `close()`;
     /// - to a server that reads nothing for 2 s while the client closes.
     func closingFrame() -> Frame?
+
+    /// Returns the final frame that answers `farewell`, by which the server ends the link at once
+    /// (``Frame/LinkEnding/now``), or `nil` to send none. By default ``closingFrame()``.
+    ///
+    /// The client writes it as far as the socket takes it at once, and closes.
+    func closingFrame(answering farewell: Frame) -> Frame?
 }
 
 /// A codec of a protocol in which a `goAway` frame carries a retry delay.
@@ -226,6 +246,15 @@ public protocol FieldDefaultsCodec: FrameCodec {
     mutating func setDefaults(from frame: Frame) throws(FrameError)
 }
 
+/// A codec whose limit for the size of frames can be set for one link, because the peers negotiate it.
+///
+/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of this module conform.
+public protocol FrameLimitCodec: FrameCodec {
+    /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during the
+    /// handshake. A size that the protocol does not allow counts as the nearest one that it allows.
+    mutating func setMaximumFrameSize(_ size: Int)
+}
+
 // MARK: - Test servers
 
 /// A codec that can create a codec for the server side of its protocol, for test servers.
@@ -241,6 +270,11 @@ public protocol ServerSideCodec: FrameCodec {
 extension ResponseCheckingCodec {
     /// `true`: responses are checked.
     public var checksResponses: Bool { true }
+}
+
+extension ClosingCodec {
+    /// ``closingFrame()``: the farewell of the server is answered as if this side had begun to close.
+    public func closingFrame(answering farewell: Frame) -> Frame? { closingFrame() }
 }
 
 extension HeartbeatCodec {

@@ -48,19 +48,24 @@ public struct Frame: Sendable, Hashable {
     /// Whether this is a response by which the server reports an error; `send` then throws `rejected`. In a reply of
     /// several parts, it is also `true` for the parts that belong to the error response.
     public var isErrorResponse: Bool
-    /// Whether this response is the last one on its link, as after HTTP's `Connection: close`. A codec sets it with
-    /// ``markLinkEnding()``; it has an effect only on frames of the kinds `response` and `goAway`. On a `goAway` it says
-    /// that the server sends no more responses on the link, not even to requests in flight.
+    /// How this received frame ends its link; `nil` if it does not. A codec sets it with ``markLinkEnding(_:)``, on a
+    /// frame of any kind. Give the server's words in ``reason``.
     ///
-    /// The client closes the link. If anything needs a link (a request, a subscription, a stream of pushes, or
-    /// ``ClientOptions/Reconnecting-swift.struct/keepsLinkWarm``), it reconnects at once to the same server; otherwise
-    /// the next request does. This does not count as a failure of the server. Requests after the answered one fail with
-    /// `connectionLost`, fate `unknown`, if they were written at least in part; the others go out on the next link.
-    /// During a handshake, the attempt fails, unless the handshake itself has failed.
+    /// A `goAway` without this mark ends its link as with ``LinkEnding/whenAnswered``.
+    ///
+    /// - If the frame gives a ``reason``, or is neither a response nor a `goAway`, the client leaves the endpoint as after
+    ///   a `goAway`: the next link goes to another server, if there is one.
+    /// - Otherwise, as after HTTP's `Connection: close`, the end does not count as a failure of the server. If anything
+    ///   needs a link (a request, a subscription, a stream of pushes, or
+    ///   ``ClientOptions/Reconnecting-swift.struct/keepsLinkWarm``), the client reconnects at once to the same server;
+    ///   otherwise the next request does.
+    ///
+    /// During a handshake, a frame that ends its link at once makes the attempt fail, unless the handshake itself has
+    /// failed; other frames with this mark go to ``Handshaker/nextMessage()`` as usual.
     ///
     /// A ``Connection`` that is used alone delivers the frame and waits for the server to close.
     /// ``Connection/write(_:)`` rejects a frame with this mark.
-    public package(set) var endsLink = false
+    public package(set) var linkEnding: LinkEnding?
     /// The reason why this received frame is malformed, or `nil` if it is not. A codec sets it with
     /// ``markMalformed(_:)`` on a frame that it cannot decode but whose end it knows. The body may be incomplete.
     ///
@@ -84,8 +89,8 @@ public struct Frame: Sendable, Hashable {
     public var body: Bytes
     /// Where the frame was received.
     @usableFromInline var origin = Origin()
-    /// The named header fields, sorted by name, or `nil` for none. Most frames have none, and copying an empty array
-    /// costs two operations of the runtime, but copying `nil` costs nothing.
+    /// The named header fields, sorted by name, and before them the marks, if the frame has any; `nil` for none. Most
+    /// frames have none, and copying an empty array costs two operations of the runtime, but copying `nil` costs nothing.
     @usableFromInline var namedFields: [NamedField]?
 
     /// The session of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It is set
@@ -107,6 +112,18 @@ public struct Frame: Sendable, Hashable {
         @usableFromInline func hash(into hasher: inout Hasher) {}
     }
 
+    /// How a received frame ends its link.
+    @nonexhaustive
+    public enum LinkEnding: Sendable, Hashable {
+        /// The server sends no more responses on the link, not even to requests in flight. The client sends its closing
+        /// frame (``ClosingCodec``) and closes the link. Requests that were written at least in part, and that the frame
+        /// does not answer, fail with `connectionLost`, fate `unknown`; the others go out on the next link.
+        case now
+        /// The server still answers the requests in flight. The client establishes the next link and then uses this one
+        /// no longer; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
+        case whenAnswered
+    }
+
     @usableFromInline
     package struct NamedField: Sendable, Hashable {
         @usableFromInline package var name: String
@@ -118,6 +135,8 @@ public struct Frame: Sendable, Hashable {
         package enum Value: Sendable, Hashable {
             case number(UInt64)
             case bytes(Bytes)
+            /// What a codec has marked: no field, but kept among them, because few frames have either.
+            case marks(FrameMarks)
         }
     }
 
@@ -147,8 +166,8 @@ public struct Frame: Sendable, Hashable {
         self.body = body
     }
 
-    /// Marks a received response or goAway as the last frame on its link; see ``endsLink``. Only codecs call this method.
-    public mutating func markLinkEnding() { endsLink = true }
+    /// Marks a received frame as one that ends its link; see ``linkEnding``. Only codecs call this method.
+    public mutating func markLinkEnding(_ ending: LinkEnding = .now) { linkEnding = ending }
 
     /// Marks a received frame as malformed; see ``malformedReason``. Only codecs call this method.
     public mutating func markMalformed(_ reason: FrameError.Code) { malformedReason = reason }
@@ -160,7 +179,7 @@ public struct Frame: Sendable, Hashable {
     /// <doc:WritingACodec>. Setting `nil` removes the field.
     public subscript(field: String) -> UInt64? {
         get {
-            guard case .number(let number) = fields.first(where: { $0.name == field })?.value else { return nil }
+            guard case .number(let number) = value(of: field) else { return nil }
             return number
         }
         set { set(field, to: newValue.map { .number($0) }) }
@@ -173,32 +192,59 @@ public struct Frame: Sendable, Hashable {
     /// <doc:WritingACodec>. Setting `nil` removes the field.
     public subscript(bytes field: String) -> Bytes? {
         get {
-            guard case .bytes(let bytes) = fields.first(where: { $0.name == field })?.value else { return nil }
+            guard case .bytes(let bytes) = value(of: field) else { return nil }
             return bytes
         }
         set { set(field, to: newValue.map { .bytes($0) }) }
     }
 
+    /// The value of a named field.
+    private func value(of field: String) -> NamedField.Value? {
+        namedFields?.last { $0.name == field }?.value
+    }
+
+    /// Whether the frame ends its link, at once or when its requests have been answered.
+    package var endsLink: Bool { linkEnding != nil || kind == .goAway }
+
     /// The name of a mark that only received frames have, or `nil` for none.
     var receivedMark: String? {
         if let malformedReason { return "malformedReason (\(malformedReason))" }
-        return endsLink ? "endsLink" : nil
+        if linkEnding != nil { return "linkEnding" }
+        if answers != .one { return "answers" }
+        if isFateUnknown { return "isFateUnknown" }
+        return reason == nil ? nil : "reason"
     }
 
-    /// The named header fields.
-    package var fields: [NamedField] { namedFields ?? [] }
+    /// The named header fields, sorted by name.
+    package var fields: [NamedField] {
+        guard let namedFields else { return [] }
+        return marks == nil ? namedFields : Array(namedFields.dropFirst())
+    }
+
+    /// Whether the frame has named header fields.
+    @inline(__always)
+    package var hasFields: Bool { namedFields != nil && !fields.isEmpty }
+
+    /// Replaces all named header fields, which are sorted by name.
+    mutating func setSortedFields(_ fields: [NamedField]) { setNamed(fields, marks) }
+
+    /// Replaces the fields, which are sorted by name, and the marks.
+    mutating func setNamed(_ fields: [NamedField], _ marks: FrameMarks?) {
+        let all = (marks.map { [NamedField(name: "", value: .marks($0))] } ?? []) + fields
+        namedFields = all.isEmpty ? nil : all
+    }
 
     /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one counts.
     package mutating func setFields(_ fields: [NamedField]) {
         let values = Dictionary(fields.map { ($0.name, $0.value) }) { $1 }
-        let sorted = values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name }
-        namedFields = sorted.isEmpty ? nil : sorted
+        setSortedFields(values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name })
     }
 
     private mutating func set(_ field: String, to value: NamedField.Value?) {
+        let first = marks == nil ? 0 : 1
         var fields = exchange(&namedFields, with: nil) ?? []
         defer { namedFields = fields.isEmpty ? nil : fields }
-        let index = fields.firstIndex { $0.name >= field } ?? fields.count
+        let index = fields[first...].firstIndex { $0.name >= field } ?? fields.count
         if index < fields.count, fields[index].name == field {
             if let value { fields[index].value = value } else { fields.remove(at: index) }
         } else if let value {

@@ -20,8 +20,8 @@ package struct FrameHead: Sendable {
         status = frame.status
         isErrorResponse = frame.isErrorResponse
         isMalformed = frame.malformedReason != nil
-        endsLink = frame.endsLink
-        hasFields = frame.namedFields != nil
+        endsLink = frame.linkEnding != nil
+        hasFields = frame.hasFields
         bodyCount = frame.body.count
     }
 }

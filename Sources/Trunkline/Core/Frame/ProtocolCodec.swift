@@ -47,6 +47,9 @@ package final class ProtocolCodec: Sendable {
         (base as? any CancellingCodec)?.cancelFrame(for: 0, type: type) != nil
     }
 
+    /// Whether the client ends the link when it abandons a request of which the last piece was not sent.
+    package var abandoningEndsLink: Bool { (base as? any UploadCodec)?.abandoningEndsLink ?? false }
+
     /// Returns the codec of the server side; the same codec if the protocol has no other.
     package func serverSide() -> any FrameCodec { (base as? any ServerSideCodec)?.serverSide() ?? base }
 }

@@ -94,7 +94,7 @@ extension FrameLayout {
     @inline(__always)
     private func write(_ frame: borrowing Frame, type: UInt32, into output: inout SendBuffer) throws(FrameError) {
         let plan = outbound
-        if frame.isErrorResponse || frame.namedFields != nil { try checkFields(of: frame) }
+        if frame.isErrorResponse || frame.hasFields { try checkFields(of: frame) }
         let bodySize = frame.body.count
         guard plan.limits.bodySizes.contains(bodySize) else { throw plan.limits.illegalBody(bodySize) }
 
@@ -210,7 +210,7 @@ extension FrameLayout {
                 case .bytes where !item.isBytes: "holds a number, not bytes"
                 case .bytes(let run) where run.count != item.slot.width:
                     "has \(item.slot.width) bytes, not \(run.count)"
-                case .bytes: nil
+                case .bytes, .marks: nil
                 }
             if let mistake { throw FrameError(.malformed, "the field \"\(field.name)\" \(mistake)") }
         }

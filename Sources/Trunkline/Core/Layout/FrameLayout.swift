@@ -331,3 +331,8 @@ extension FrameLayout: CustomReflectable {
     /// Empty: the default of a byte field may be a token. ``byteTable`` describes the layout.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
+
+extension FrameLayout: FrameLimitCodec {
+    /// Sets ``maximumFrameSize``.
+    public mutating func setMaximumFrameSize(_ size: Int) { maximumFrameSize = size }
+}

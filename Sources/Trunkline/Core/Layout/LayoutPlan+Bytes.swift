@@ -128,7 +128,7 @@ extension LayoutPlan {
         if let type = shape.type { frame.type = UInt32(truncatingIfNeeded: type.load(bytes, parts)) }
         if let serial = shape.serial { frame.serial = serial.load(bytes, parts) }
         if let status = shape.status { frame.status = UInt32(truncatingIfNeeded: status.load(bytes, parts)) }
-        if !shape.named.isEmpty { frame.namedFields = fields(in: bytes, parts) }
+        if !shape.named.isEmpty { frame.setSortedFields(fields(in: bytes, parts)) }
         return (frame, shape.kind?.slot.load(bytes, parts) ?? 0)
     }
 

@@ -22,7 +22,7 @@ package struct InFlightTable: Sendable {
         case inFlight(Entry)
         /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
         /// matched in order, the server may take time to respond.
-        case abandoned(RequestID, until: Instant)
+        case abandoned(RequestID, type: UInt32, until: Instant)
     }
 
     var slots = SequentialMap<Slot>()
@@ -34,7 +34,7 @@ package struct InFlightTable: Sendable {
     var next: SerialNumber
     /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
     /// then `next` is near a free number.
-    private var free: Deque<SerialNumber>?
+    private(set) var free: Deque<SerialNumber>?
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
     /// Matched in order: every lower number has been removed or abandoned.
@@ -49,6 +49,8 @@ package struct InFlightTable: Sendable {
     /// Matched by serial: the abandoned requests in the order in which their quarantine ends. Some may have been
     /// removed from `slots`.
     private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
+    /// Matched by serial: where the search for the requests of the next cumulative acknowledgement begins.
+    var acknowledged = Acknowledged()
 
     package init(matching: ResponseMatching, firstSerial: SerialNumber? = nil) {
         switch matching {
@@ -113,6 +115,7 @@ package struct InFlightTable: Sendable {
                 advance()
             }
             self.free = free
+            acknowledged.isOutOfOrder = true
         }
         if let number = free?.popFirst() {
             next = number
@@ -131,12 +134,20 @@ package struct InFlightTable: Sendable {
         if UInt64(slots.count) < span / 4 { free = nil }
     }
 
-    mutating func advance() { next = next == range.upperBound ? range.lowerBound : next + 1 }
+    mutating func advance() {
+        if next == range.upperBound {
+            next = range.lowerBound
+            acknowledged.isOutOfOrder = true
+        } else {
+            next += 1
+        }
+    }
 
     /// Gives the next request the lowest number that is free, if responses are matched by serial.
     package mutating func startOver() {
         guard !isInOrder else { return }
         (next, free) = (range.lowerBound, nil)
+        acknowledged.isOutOfOrder = true
     }
 
     // MARK: Responses
@@ -175,7 +186,7 @@ package struct InFlightTable: Sendable {
             }
             slots.insert(.inFlight(entry), for: number)
             return .unknown
-        case .abandoned(let id, _)?:
+        case .abandoned(let id, _, _)?:
             noteFree(number)
             abandonedCount -= 1
             return .late(id)
@@ -194,8 +205,8 @@ package struct InFlightTable: Sendable {
         guard let number = number(of: serial) else { return .unknown }
         switch slots[number] {
         case .inFlight(let entry)?: return entry.position < unstarted ? .request(entry, number) : .unknown
-        case .abandoned(let id, let until)?:
-            if until < instant { hold(number, of: id, until: instant) }
+        case .abandoned(let id, let type, let until)?:
+            if until < instant { hold(number, of: id, type: type, until: instant) }
             return .late(id)
         case nil: return .unknown
         }
@@ -214,6 +225,9 @@ package struct InFlightTable: Sendable {
 
     // MARK: One request
 
+    /// Whether a request with `number` is in flight or abandoned.
+    package func holds(_ number: SerialNumber) -> Bool { slots.contains(number) }
+
     package subscript(_ number: SerialNumber) -> Entry? {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
@@ -225,6 +239,13 @@ package struct InFlightTable: Sendable {
         noteFree(number)
         dropKept(number)
         return entry
+    }
+
+    /// Removes the abandoned request with `number`.
+    mutating func removeAbandoned(_ number: SerialNumber) {
+        slots.remove(number)
+        noteFree(number)
+        abandonedCount -= 1
     }
 
     /// Matched in order: removes the request whose frame is at `position` and was not sent.
@@ -250,12 +271,12 @@ package struct InFlightTable: Sendable {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
         dropKept(number)
-        hold(number, of: entry.id, until: instant)
+        hold(number, of: entry.id, type: entry.type, until: instant)
         return entry
     }
 
-    private mutating func hold(_ number: SerialNumber, of id: RequestID, until instant: Instant) {
-        slots.insert(.abandoned(id, until: instant), for: number)
+    private mutating func hold(_ number: SerialNumber, of id: RequestID, type: UInt32, until instant: Instant) {
+        slots.insert(.abandoned(id, type: type, until: instant), for: number)
         guard !isInOrder else { return }
         quarantine.append((number, instant))
         // Otherwise answered entries would stay in the queue behind one that the server never answers, until its
@@ -270,7 +291,7 @@ package struct InFlightTable: Sendable {
         _ held: (serial: SerialNumber, until: Instant),
         in slots: SequentialMap<Slot>
     ) -> Bool {
-        if case .abandoned(_, let until)? = slots[held.serial] { until == held.until } else { false }
+        if case .abandoned(_, _, let until)? = slots[held.serial] { until == held.until } else { false }
     }
 
     // MARK: Time
@@ -355,11 +376,9 @@ package struct InFlightTable: Sendable {
     /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
     /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
-        guard isInOrder, abandonedCount > 0, let first = firstInOrder(), case .abandoned(_, let until)? = slots[first]
+        guard isInOrder, abandonedCount > 0, let first = firstInOrder(),
+            case .abandoned(_, _, let until)? = slots[first]
         else { return nil }
         return until
     }
-
-    /// Whether `number` belongs to the latest request, which is in flight or abandoned.
-    package func isLatest(_ number: SerialNumber) -> Bool { number &+ 1 == next && slots.contains(number) }
 }

@@ -8,7 +8,7 @@ package struct LinkCodec: Sendable {
     /// Whether the codec learns which frames were sent.
     private let notesSent: Bool
     /// Whether the codec decides what may follow a request.
-    private let isPipelining: Bool
+    package let isPipelining: Bool
     /// Copies of `codec`, until it may change.
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
@@ -18,7 +18,7 @@ package struct LinkCodec: Sendable {
     package init(_ codec: any FrameCodec) {
         self.codec = codec
         notesSent = codec is any SentFrameCodec
-        isPipelining = codec.matching == .inOrder && codec is any PipeliningCodec
+        isPipelining = codec is any PipeliningCodec
     }
 
     /// The codec itself.
@@ -67,7 +67,7 @@ package struct LinkCodec: Sendable {
         codec = sent
     }
 
-    /// Whether other requests may follow `request` before it is answered. Always true in protocols matched by serial.
+    /// Whether other requests may follow `request` before it is answered.
     package mutating func mayPipeline(behind request: Frame) -> Bool {
         guard isPipelining else { return true }
         if !hasPipelining { (pipelining, hasPipelining) = (codec as? any PipeliningCodec, true) }
@@ -94,8 +94,12 @@ package struct LinkCodec: Sendable {
         (codec as? any CancellingCodec)?.cancelFrame(for: serial, type: type)
     }
 
-    /// The final frame before an orderly close; `nil` for none.
-    package func closingFrame() -> Frame? { (codec as? any ClosingCodec)?.closingFrame() }
+    /// The final frame before an orderly close, or in answer to the frame by which the server ends the link; `nil` for
+    /// none.
+    package func closingFrame(answering farewell: Frame? = nil) -> Frame? {
+        guard let closing = codec as? any ClosingCodec else { return nil }
+        return farewell.map { closing.closingFrame(answering: $0) } ?? closing.closingFrame()
+    }
 
     /// The retry delay that `goAway` carries; `nil` for none.
     package func retryAfter(in goAway: Frame) -> Duration? { (codec as? any GoAwayCodec)?.retryAfter(in: goAway) }
@@ -107,6 +111,14 @@ package struct LinkCodec: Sendable {
         }
         defer { codec = fields }
         try fields.setDefaults(from: frame)
+    }
+
+    /// Limits the size of frames. Returns whether the codec can do that.
+    package mutating func setMaximumFrameSize(_ size: Int) -> Bool {
+        guard var limited = take(as: (any FrameLimitCodec).self) else { return false }
+        limited.setMaximumFrameSize(size)
+        codec = limited
+        return true
     }
 
     /// Decodes the frame that the end of the connection completes; `nil` for none.

@@ -23,8 +23,16 @@ package struct LinkMachine: Sendable {
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
-    /// Matched in order: the latest request that must be answered before the next request may be sent; 0 for none.
-    private var holder: SerialNumber = 0
+    /// The latest request, if it must be answered before the next request may be sent.
+    private var holder: Holder?
+    /// How long an abandoned request that holds others may take to be answered.
+    private var holdPatience: Duration = .zero
+
+    private struct Holder: Sendable {
+        let number: SerialNumber
+        /// Matched by serial: until when the server may answer it, if it was abandoned.
+        var abandonedUntil: Instant?
+    }
 
     /// The position of the first frame after the link became ready.
     private var readyFrom = OutboundPosition.first
@@ -55,6 +63,7 @@ package struct LinkMachine: Sendable {
         readyFrom = outbound.firstUnstarted
         givenUp = GivenUp()
         requests.startOver()
+        holdPatience = min(quarantine, policy.deadline)
         liveness = LinkLiveness(policy, startedAt: now)
     }
 
@@ -126,7 +135,7 @@ package struct LinkMachine: Sendable {
     /// - Parameters:
     ///   - keepsRequest: Whether the response is to be compared with the request.
     ///   - reportsWritten: Whether to report that the request is written, before its response.
-    ///   - holdsOthers: Matched in order: whether nothing may follow the request before it is answered.
+    ///   - holdsOthers: Whether nothing may follow the request before it is answered.
     @inline(__always)
     package mutating func send(
         _ id: RequestID,
@@ -146,7 +155,8 @@ package struct LinkMachine: Sendable {
         if keepsRequest { requests.keep(copy frame, for: number) }
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
-        if holdsOthers { holder = number }
+        // The request before it no longer holds others, and its number may be used again.
+        if holdsOthers { holder = Holder(number: number) } else if holder != nil { holder = nil }
         return .response(number)
     }
 
@@ -277,6 +287,7 @@ package struct LinkMachine: Sendable {
             }
             guard let entry = requests.abandon(number, until: now.advanced(by: quarantine)) else { return .none }
             noteGivenUp(isTimeout: isTimeout)
+            if !isInOrder, holder?.number == number { holder?.abandonedUntil = now.advanced(by: holdPatience) }
             return .awaited(serial: isInOrder ? 0 : number, type: entry.type)
         }
     }
@@ -287,6 +298,19 @@ package struct LinkMachine: Sendable {
     package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
         let answered = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
+        return answered
+    }
+
+    /// Takes a complete response that answers several requests, which leave.
+    package mutating func answerAll(with frame: Frame) -> InFlightTable.AnsweredRequests {
+        let unstarted = outbound.firstUnstarted
+        let answered = requests.takeAnswered(
+            frame.answers,
+            frame.serial,
+            types: frame.answeredTypes,
+            before: unstarted
+        )
+        if givenUp.stalls > 0, requests.isLevel(before: unstarted) { givenUp.stalls = 0 }
         return answered
     }
 
@@ -322,7 +346,10 @@ package struct LinkMachine: Sendable {
     package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
 
     /// Whether the next request must wait for the response to the latest one.
-    package var isHeld: Bool { holder != 0 && requests.isLatest(holder) }
+    package var isHeld: Bool { holder.map { requests.holds($0.number) } ?? false }
+
+    /// Matched by serial: until when the server may answer the abandoned request that holds others; `nil` if there is none.
+    package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
     /// If every serial number is held: their count, and how many of them abandoned requests hold. Otherwise `nil`.
     package var exhaustion: (count: Int, abandoned: Int)? {
@@ -381,7 +408,7 @@ package struct LinkMachine: Sendable {
         let unstarted = outbound.firstUnstarted
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
         guard latest.isAny else { return (timeouts, false) }
-        if isHeld, requests[holder] == nil { return (timeouts, true) }
+        if isInOrder, let holder, isHeld, requests[holder.number] == nil { return (timeouts, true) }
         guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
             return (timeouts, false)
         }

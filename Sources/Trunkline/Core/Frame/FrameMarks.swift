@@ -1,0 +1,98 @@
+/// What a codec has marked on a received frame, apart from the marks that every frame has room for. Shared, because it does
+/// not change.
+@usableFromInline
+package final class FrameMarks: Sendable, Hashable {
+    let content: Content
+
+    fileprivate init(_ content: Content) { self.content = content }
+
+    struct Content: Sendable, Hashable {
+        var answers = Frame.Answers.one
+        var answeredTypes: Set<UInt32>?
+        var reason: ServerReason?
+        var isFateUnknown = false
+    }
+
+    @usableFromInline
+    package static func == (a: FrameMarks, b: FrameMarks) -> Bool { a.content == b.content }
+
+    @usableFromInline
+    package func hash(into hasher: inout Hasher) { hasher.combine(content) }
+}
+
+extension Frame {
+    /// Whether there are such marks.
+    @inline(__always)
+    var hasMarks: Bool { namedFields != nil && marks != nil }
+
+    var marks: FrameMarks? {
+        guard let first = namedFields?.first, case .marks(let marks) = first.value else { return nil }
+        return marks
+    }
+
+    private mutating func setMark(_ change: (inout FrameMarks.Content) -> Void) {
+        var content = marks?.content ?? FrameMarks.Content()
+        change(&content)
+        setNamed(fields, content == FrameMarks.Content() ? nil : FrameMarks(content))
+    }
+}
+
+// MARK: - Marks of received frames
+
+extension Frame {
+    /// The requests that a received response answers.
+    @nonexhaustive
+    public enum Answers: Sendable, Hashable {
+        /// The request with the ``Frame/serial`` of the response or, matched in order, the oldest one.
+        case one
+        /// Matched by serial: the request with the ``Frame/serial`` of the response and those with earlier serials: a
+        /// cumulative acknowledgement.
+        ///
+        /// The order of serials is the one in which the client uses them, across the end of the range too. So the range
+        /// (``ResponseMatching/serial(_:)``) must have more than twice as many serials as there are requests in flight
+        /// (`options.requests.maximumInFlight`).
+        case through
+        /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement.
+        case serials([ClosedRange<SerialNumber>])
+        /// Matched in order: this many of the oldest requests.
+        case next(Int)
+        /// Every request of which at least one byte was written.
+        case all
+    }
+
+    /// The requests that this received response answers, by default one. A codec sets it.
+    ///
+    /// Each of them receives a copy of the response with its own serial, and counts as answered. Those of which nothing
+    /// was written are not among them, whatever their serials. A response that answers several requests is not compared
+    /// with them (``ResponseCheckingCodec``). Has no effect on frames of other kinds.
+    public var answers: Answers {
+        get { marks?.content.answers ?? .one }
+        set { setMark { $0.answers = newValue } }
+    }
+
+    /// The types of the requests that this response can answer, if it answers several (``answers``); `nil`, the default,
+    /// for all. A codec sets it if requests of other types have serials of the same range and are answered separately.
+    public var answeredTypes: Set<UInt32>? {
+        get { marks?.content.answeredTypes }
+        set { setMark { $0.answeredTypes = newValue } }
+    }
+
+    /// Why the server answers with an error, or ends the link, in its own words; `nil`, the default, if they are not
+    /// known. A codec sets it on a received frame.
+    ///
+    /// Of everything in a frame, only this appears in errors and in the log, and it is counted by its name in the metrics.
+    public var reason: ServerReason? {
+        get { marks?.content.reason }
+        set { setMark { $0.reason = newValue } }
+    }
+
+    /// Whether this error response leaves open whether the server has processed the request. Default false. A codec sets
+    /// it on a received response with ``isErrorResponse``, for example if the server has closed a channel with
+    /// everything that was in flight on it.
+    ///
+    /// The request fails with `interrupted`, fate `unknown`, instead of `rejected`, fate `answered`. The link stays.
+    public var isFateUnknown: Bool {
+        get { marks?.content.isFateUnknown ?? false }
+        set { setMark { $0.isFateUnknown = newValue } }
+    }
+}
