@@ -5,6 +5,10 @@ import Testing
 
 /// Code that leaves the event loop of a simulation gets an error.
 @Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {
+    /// How long something takes outside the loop: long enough for the loop to have nothing to do meanwhile, even on a busy
+    /// machine. If it ended earlier, the loop would not have been left.
+    private static let elsewhere = Duration.milliseconds(300)
+
     /// Runs `body` on a separate thread: the pool's threads must be free for work that leaves the event loop.
     private func error(of body: @escaping @Sendable () async throws -> Void) async -> SimulationError? {
         await withCheckedContinuation { continuation in
@@ -27,13 +31,13 @@ import Testing
     }
 
     @Test func sleepingInRealTimeLeavesTheLoop() async {
-        let error = await error { try await Task.sleep(for: .milliseconds(20)) }
+        let error = await error { try await Task.sleep(for: Self.elsewhere) }
         #expect(hasLeftTheLoop(error))
     }
 
     @Test func awaitingADetachedTaskLeavesTheLoop() async {
         let error = await error {
-            let outside = Task.detached { try? await Task.sleep(for: .milliseconds(5)) }
+            let outside = Task.detached { try? await Task.sleep(for: Self.elsewhere) }
             await outside.value
         }
         #expect(hasLeftTheLoop(error))
@@ -45,7 +49,7 @@ import Testing
                 var limits = SimulationLimits()
                 limits.grace = .seconds(20)
                 let network = SimulatedNetwork(seed: 3)
-                try? network.runBlocking(limits: limits) { try await Task.sleep(for: .milliseconds(5)) }
+                try? network.runBlocking(limits: limits) { try await Task.sleep(for: Self.elsewhere) }
                 do {
                     try network.runBlocking {}
                     continuation.resume(returning: nil)
