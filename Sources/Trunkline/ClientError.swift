@@ -33,9 +33,8 @@ public struct ClientError: Error, Sendable {
         case closed
         /// The server answered with an error, which is in ``ClientError/response``. Fate `answered`.
         case rejected
-        /// The server has ended the request without an answer, on a link that lives, and nobody knows whether it was
-        /// processed: its error response has ``Frame/isFateUnknown``. Fate `unknown`; the frame is in
-        /// ``ClientError/response``.
+        /// The server has ended the request without saying whether it was processed (``Frame/isFateUnknown``), and the
+        /// link stays. Fate `unknown`; the error response is in ``ClientError/response``.
         case interrupted
         /// The server violated the protocol. Fate `unknown`, and the link is replaced.
         ///
@@ -224,8 +223,8 @@ extension ClientError: CustomStringConvertible {
     /// ```
     ///
     /// For an error response without a ``reason`` it also has the number of bytes of the body, but never the bytes: they
-    /// are in ``response``. The description of the cause is included, with control and format characters escaped, even if the
-    /// cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
+    /// are in ``response``. The description of the cause is included, with control and format characters escaped, even
+    /// if the cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
     public var description: String {
         var text = "\(code) (\(fate.text)): \(message)"
         if code == .rejected, reason == nil, let count = response?.frame.contentCount, count > 0 {

@@ -19,9 +19,6 @@ struct PushChannels {
     /// decreases, because exporters report it as a counter.
     private(set) var deliveredCount = 0
 
-    /// Kinds of streams beyond this number are counted together, so that the memory is bounded.
-    private static let maximumKinds = 64
-
     /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
         keyed.isEmpty ? others : (others + keyed.values.joined()).sorted { $0.number < $1.number }
@@ -89,7 +86,7 @@ struct PushChannels {
     }
 
     private mutating func note(_ count: Int, _ stream: String) {
-        let name = dropped[stream] != nil || dropped.count < Self.maximumKinds ? stream : "others"
+        let name = dropped.countedName(stream)
         dropped[name, default: 0] += count
         if count > 0 { unreported[name, default: 0] += count }
     }

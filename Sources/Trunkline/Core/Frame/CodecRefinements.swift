@@ -30,10 +30,11 @@ public protocol PipeliningCodec: FrameCodec {
     /// one-way messages and pings then wait until it is answered. The parts of the request itself do not wait
     /// (``Client/open(_:timeout:partTimeout:options:buffering:)``), and cancel frames do not.
     ///
-    /// Matched in order: if such a request is cancelled or times out after its first byte was written, the client replaces the link at
-    /// once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is closed when the
-    /// requests that were sent before this one have ended. Later requests go out on the next link, which goes to the
-    /// same endpoint unless the server was silent (``ClientOptions/Liveness-swift.struct/maximumStalls``).
+    /// Matched in order: if such a request is cancelled or times out after its first byte was written, the client
+    /// replaces the link at once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is
+    /// closed when the requests that were sent before this one have ended. Later requests go out on the next link, which
+    /// goes to the same endpoint unless the server was silent
+    /// (``ClientOptions/Liveness-swift.struct/maximumStalls``).
     ///
     /// Matched by serial: the client sends the cancel frame, if there is one, and waits for the answer. If none comes
     /// within `options.liveness.deadline` (10 s), it replaces the link as soon as other requests wait.

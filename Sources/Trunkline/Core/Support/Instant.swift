@@ -71,10 +71,13 @@ extension FixedWidthInteger {
 }
 
 extension Dictionary where Value == Int {
-    /// Adds 1 to the count of `name`, or to that of `others` if 64 names have been counted. So the memory is bounded.
-    package mutating func count(_ name: String) where Key == String {
-        self[self[name] != nil || count < 64 ? name : "others", default: 0] += 1
+    /// The name under which `name` is counted: `others` if 64 other names have been counted. So the memory is bounded.
+    package func countedName(_ name: String) -> String where Key == String {
+        self[name] != nil || count < 64 ? name : "others"
     }
+
+    /// Adds 1 to the count of `name`, or of `others`: see `countedName`.
+    package mutating func count(_ name: String) where Key == String { self[countedName(name), default: 0] += 1 }
 
     /// Adds each count of `other` to that of the same key.
     package mutating func addClamped(_ other: Self) { merge(other) { $0.addingClamped($1) } }
