@@ -11,6 +11,7 @@ start does not count.
 import json
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ LOADS = {
     "256 in flight, pinned": "--concurrency 256 --requests 10000 --pinned",
     "batches of 64": "--concurrency 256 --requests 10000 --batch 64",
 }
+# With one request in flight, the count depends on which thread runs when, by up to a tenth. So it is a median.
+ROUNDS = {"one in flight": 5}
 MARGIN = 0.10
 
 
@@ -62,7 +65,8 @@ def count():
         single, double = (instructions([bench, "path", path, str(requests)]) for requests in (n, 2 * n))
         counts[f"instructions per request, {path}"] = (double - single) / n
     for name, load in LOADS.items():
-        counts[f"instructions per request, {name}"] = instructions_over_socket(bench, load)
+        rounds = [instructions_over_socket(bench, load) for _ in range(ROUNDS.get(name, 1))]
+        counts[f"instructions per request, {name}"] = statistics.median(rounds)
     return counts
 
 
