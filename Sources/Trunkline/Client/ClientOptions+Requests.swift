@@ -59,6 +59,13 @@ extension ClientOptions {
         ///
         /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
+        /// Called with every complete response to a request that was cancelled or timed out before, for example to release
+        /// what the request has created on the server. Default `nil`: such responses are only counted
+        /// (`Client.Metrics.lateResponses`).
+        ///
+        /// Called on the event loop. It must not block, and must not enter its client with `assumeIsolated`. To send
+        /// something, yield the response to an `AsyncStream`, or start a task.
+        public var lateResponse: (@Sendable (LateResponse) -> Void)?
         /// How long the client assumes that the server works on an abandoned request, one that was cancelled or timed
         /// out after its first byte was written. Default 60 s.
         ///

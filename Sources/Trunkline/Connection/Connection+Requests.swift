@@ -183,10 +183,7 @@ extension Connection {
 
     /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) {
-        guard let link = links[session],
-            let frame = link.state.codec.cancelFrame(for: serial, type: type)
-        else { return }
-        link.state.machine.send(frame)
+        guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else { return }
         scheduleFlushUnlessFull(link)
     }
 

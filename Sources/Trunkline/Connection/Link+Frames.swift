@@ -14,11 +14,14 @@ struct LinkRules: Sendable {
     let reassemblyBudget: ReassemblyBudget
     /// The observers of the steps of requests; `nil` if there are none.
     let stepObservation: Observation?
+    /// What is called with responses to abandoned requests; usually `nil`.
+    let lateResponse: (@Sendable (LateResponse) -> Void)?
 
     init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?, deliversAll: Bool) {
         self.codec = codec
         self.deliversAll = deliversAll
         stepObservation = observation?.wantsSteps == true ? observation : nil
+        lateResponse = options.requests.lateResponse
         checksResponses = codec.checksResponses
         isInOrder = codec.matching == .inOrder
         looksAlike = codec.pongsLookLikePings
@@ -124,6 +127,13 @@ extension Link.State {
         return place
     }
 
+    /// Queues the frame that cancels a request on the server, if the protocol has one. Returns whether it has.
+    mutating func sendCancelFrame(for serial: SerialNumber, type: UInt32, now: Instant) -> Bool {
+        guard let frame = codec.cancelFrame(for: serial, type: type) else { return false }
+        machine.send(cancelFrame: frame, for: serial, codec.cancelKind(ofType: type), now: now)
+        return true
+    }
+
     /// Queues the next held part whose request has started on this link. Returns whether there was one.
     mutating func releasePart(of parts: inout RequestParts) -> Bool {
         let next = parts.releaseNext(on: machine.session, before: machine.outbound.firstUnstarted) { entry in
@@ -207,16 +217,16 @@ extension Link.State {
             if frames[index].kind == .response, frames[index].linkEnding == nil, !frames[index].hasMarks,
                 !rules.checksResponses
             {
-                answer(exchange(&frames[index], with: Frame(.pong)), &taken)
+                answer(exchange(&frames[index], with: Frame(.pong)), rules, &taken)
                 continue
             }
             let frame = frames[index]
             if frame.endsLink { taken.noteEnding(frame) }
             switch frame.kind {
-            case .response where frame.answers != .one: answerAll(frame, &taken)
+            case .response where frame.answers != .one: answerAll(frame, rules, &taken)
             case .response:
                 if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
-                answer(frame, &taken)
+                answer(frame, rules, &taken)
             case .part:
                 if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
                 takePart(frame, &taken)
@@ -236,11 +246,11 @@ extension Link.State {
     }
 
     /// Handles a response that answers several requests.
-    private mutating func answerAll(_ frame: Frame, _ taken: inout Link.Taken) {
+    private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         let answered = machine.answerAll(with: frame)
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
-        for id in answered.late { taken.events.append(.late(id, isPart: false)) }
+        for late in answered.late { noteLate(late.id, type: late.type, frame, rules, &taken) }
         if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
@@ -249,17 +259,42 @@ extension Link.State {
     }
 
     @inline(__always)
-    private mutating func answer(_ frame: consuming Frame, _ taken: inout Link.Taken) {
+    private mutating func answer(_ frame: consuming Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         switch machine.answer(frame.serial) {
         case .request(let id, let position):
             taken.answers += 1
             taken.responses += 1
             taken.events.append(.answered(id, frame, position))
-        case .late(let id):
+        case .late(let id, let type):
             taken.answers += 1
-            taken.events.append(.late(id, isPart: false))
+            noteLate(id, type: type, frame, rules, &taken)
+        case .cancelFrame:
+            taken.answers += 1
+            // Serials, and a place, are free.
+            taken.events.append(.room)
         case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
         }
+    }
+
+    /// Notes a complete response to an abandoned request of `type`.
+    private mutating func noteLate(
+        _ id: RequestID,
+        type: UInt32,
+        _ frame: Frame,
+        _ rules: LinkRules,
+        _ taken: inout Link.Taken
+    ) {
+        taken.events.append(.late(id, isPart: false))
+        guard let lateResponse = rules.lateResponse else { return }
+        lateResponse(
+            LateResponse(
+                id: id,
+                requestType: type,
+                response: Response(frame),
+                session: machine.session,
+                endpoint: endpoint
+            )
+        )
     }
 
     private mutating func takePart(_ frame: Frame, _ taken: inout Link.Taken) {
@@ -314,7 +349,7 @@ extension Link.State {
         let onLink = tryOnLink(at: request.position, now: taken.now, hasFailed: true)
         let cancellation = machine.cancel(request.id, at: .response(number), isTimeout: false, now: taken.now)
         guard case .awaited(let serial, let type) = cancellation else { return }
-        if let frame = codec.cancelFrame(for: serial, type: type) { machine.send(frame) }
+        _ = sendCancelFrame(for: serial, type: type, now: taken.now)
         taken.hasToWrite = true
         let code: ClientError.Code = cause.exceedsLimit ? .overloaded : .protocolViolation
         let error = ClientError(code, .unknown, message, endpoint: endpoint, cause: cause)

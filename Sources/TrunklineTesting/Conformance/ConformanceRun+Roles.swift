@@ -144,15 +144,24 @@ extension ConformanceRun {
 
     mutating func checkCancellation() {
         guard let request else { return }
-        guard let cancel = codec(of: .client).cancelFrame(for: request.serial, type: request.type) else { return }
+        guard var cancel = codec(of: .client).cancelFrame(for: request.serial, type: request.type) else { return }
+        let kind = codec(of: .client).cancelKind(ofType: request.type)
+        if kind.hasOwnSerial, case .serial(let range) = kit.client.matching {
+            cancel.cancelledSerial = request.serial
+            cancel.serial = request.serial < range.upperBound ? request.serial + 1 : range.lowerBound
+        }
         let what = "the cancellation of serial \(request.serial)"
         if cancel.kind != .cancel { violate(.cancellation, "\(what) has the kind \(cancel.kind)") }
         guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
         guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
             return violate(.cancellation, "\(what) was decoded as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
         }
-        if arrived.serial != request.serial {
+        if arrived.serial != cancel.serial {
             violate(.cancellation, "\(what) was decoded with serial \(arrived.serial)", bytes)
+        }
+        if arrived.cancelledSerial != cancel.cancelledSerial {
+            let found = arrived.cancelledSerial.map { "\($0)" } ?? "nil"
+            violate(.cancellation, "\(what) was decoded with cancelledSerial \(found)", bytes)
         }
     }
 

@@ -111,6 +111,9 @@ extension ConformanceRun {
             return "reason is \(frame.reason.map { "\($0)" } ?? "nil") instead of \(reason)"
         }
         if wanted.isFateUnknown != frame.isFateUnknown { return "isFateUnknown is \(frame.isFateUnknown)" }
+        if wanted.cancelledSerial != frame.cancelledSerial {
+            return "cancelledSerial is \(frame.cancelledSerial.map { "\($0)" } ?? "nil")"
+        }
         if frame.body != wanted.body { return "a body of \(frame.body) instead of \(wanted.body)" }
         for name in wanted.fieldNames where frame[name] != wanted[name] || frame[bytes: name] != wanted[bytes: name] {
             func value(_ frame: Frame) -> String {

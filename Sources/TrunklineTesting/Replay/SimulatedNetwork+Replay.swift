@@ -119,7 +119,11 @@ extension SimulatedNetwork {
             prepare(endpoint, script.attempts[endpoint] ?? [])
             let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [], isInOrder: isInOrder)
             let options = LoopbackServer.Options { $0.answersCancelled = true }
+            let linkCodec = LinkCodec(codec)
             servers[endpoint] = try await startServer(at: endpoint, speaking: codec, options: options) { request in
+                if request.kind == .cancel {
+                    return linkCodec.cancelKind(ofType: request.type).isAnswered ? .reply(Frame(.response)) : .noReply
+                }
                 guard let exchange = exchanges.next(for: request) else { return .noReply }
                 return .sequence(padding.withLock { exchanges.reactions(exchange, time, &$0) })
             }

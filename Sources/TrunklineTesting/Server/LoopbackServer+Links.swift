@@ -105,9 +105,11 @@ extension LoopbackServer: TransportHandler {
         case .ping, .pong: heartbeatReceived(frame, on: link)
         case .cancel:
             record.note(frame)
-            link.unfinished.remove(frame.serial)
+            let cancelled = frame.cancelledSerial ?? frame.serial
+            link.unfinished.remove(cancelled)
             // When matched in order, a missing response would shift all that follow.
-            if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: frame.serial, on: link) }
+            if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: cancelled, on: link) }
+            if frame.cancelledSerial != nil { perform(handler(frame), for: frame, on: link) }
         default:
             // A codec without a separate server side decodes requests as responses.
             var request = frame

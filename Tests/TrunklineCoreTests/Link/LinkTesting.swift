@@ -45,6 +45,7 @@ extension InFlightTable.Answered {
         switch self {
         case .request(let id, _): "\(id)"
         case .late: "late"
+        case .cancelFrame: "cancel frame"
         case .unknown: "unknown"
         }
     }

@@ -13,10 +13,52 @@ public protocol CancellingCodec: FrameCodec {
     /// The client calls it when a request that was written is cancelled or times out, and when it abandons a request
     /// because the server's response is invalid. It calls it on the codec of the link.
     ///
+    /// If the frame has a serial of its own (``cancelKind(ofType:)``), the client sets ``Frame/serial`` to that and
+    /// ``Frame/cancelledSerial`` to the serial of the request.
+    ///
     /// - Parameters:
     ///   - serial: The serial number of the request; 0 in protocols that match responses in order.
     ///   - type: The type of the request.
     func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame?
+
+    /// Returns what the server sends after the cancel frame of a request of `type`, by default ``CancelKind/answered``.
+    ///
+    /// It decides when the serials of the request and of the cancel frame are free for other requests. Has no effect in
+    /// protocols that match responses in order. Called on the codec of the link, for each cancel frame.
+    func cancelKind(ofType type: UInt32) -> CancelKind
+}
+
+/// What a server sends after a cancel frame.
+@nonexhaustive
+public enum CancelKind: Sendable, Hashable {
+    /// The response of the request, or an error in its place. Its serial and its place among the requests in flight are
+    /// held until then, and not longer than `options.requests.quarantine`.
+    case answered
+    /// Nothing. The place of the request is free at once, and its serial is used after all others that are free.
+    ///
+    /// A response that the server had sent before it read the cancel frame is discarded, unless every other serial was
+    /// used meanwhile. So a range of many serials is safe.
+    case unanswered
+    /// Nothing, and the cancel frame has a serial of its own, as an LDAP Abandon has (RFC 4511, section 4.11). Otherwise
+    /// as ``unanswered``.
+    case unansweredRequest
+    /// A response to the cancel frame, which has a serial of its own, and one to the request, in any order, as for an LDAP
+    /// Cancel (RFC 3909). Each frees its own serial.
+    case answeredRequest
+    /// A response to the cancel frame, which has a serial of its own. The response to the request may come before it,
+    /// and does not come after it, as with the Tflush of 9P (`flush(5)` in the manual of Plan 9). It frees both serials.
+    case flush
+
+    /// Whether the cancel frame has a serial of its own.
+    package var hasOwnSerial: Bool {
+        switch self {
+        case .answered, .unanswered: false
+        case .unansweredRequest, .answeredRequest, .flush: true
+        }
+    }
+
+    /// Whether a response comes to the cancel frame itself.
+    package var isAnswered: Bool { self == .answeredRequest || self == .flush }
 }
 
 /// A codec that decides whether other requests may follow a request on its link before that request is answered.
@@ -267,6 +309,11 @@ public protocol ServerSideCodec: FrameCodec {
 }
 
 // MARK: - Defaults
+
+extension CancellingCodec {
+    /// ``CancelKind/answered``: the request is still answered.
+    public func cancelKind(ofType type: UInt32) -> CancelKind { .answered }
+}
 
 extension ResponseCheckingCodec {
     /// `true`: responses are checked.

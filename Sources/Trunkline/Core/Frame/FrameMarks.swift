@@ -1,5 +1,4 @@
-/// What a codec has marked on a received frame, apart from the marks that every frame has room for. Shared, because it does
-/// not change.
+/// The marks of a frame for which not every frame has room. Shared, because they do not change.
 @usableFromInline
 package final class FrameMarks: Sendable, Hashable {
     let content: Content
@@ -11,6 +10,7 @@ package final class FrameMarks: Sendable, Hashable {
         var answeredTypes: Set<UInt32>?
         var reason: ServerReason?
         var isFateUnknown = false
+        var cancelledSerial: SerialNumber?
     }
 
     @usableFromInline
@@ -94,5 +94,18 @@ extension Frame {
     public var isFateUnknown: Bool {
         get { marks?.content.isFateUnknown ?? false }
         set { setMark { $0.isFateUnknown = newValue } }
+    }
+}
+
+// MARK: - Marks of cancel frames
+
+extension Frame {
+    /// The serial of the request that this cancel frame cancels, if the frame has a ``serial`` of its own; otherwise `nil`.
+    ///
+    /// The client sets it on the cancel frames of some protocols (``CancelKind``), for the codec to encode. The codec of a
+    /// test server sets it when it decodes such a frame.
+    public var cancelledSerial: SerialNumber? {
+        get { marks?.content.cancelledSerial }
+        set { setMark { $0.cancelledSerial = newValue } }
     }
 }

@@ -18,9 +18,14 @@ extension InFlightTable {
             package let serial: SerialNumber
         }
 
+        package struct Late: Sendable, Equatable {
+            package let id: RequestID
+            package let type: UInt32
+        }
+
         package var requests: [Request] = []
         /// The abandoned ones among them. The response must be discarded.
-        package var late: [RequestID] = []
+        package var late: [Late] = []
 
         package var isEmpty: Bool { requests.isEmpty && late.isEmpty }
     }
@@ -73,8 +78,12 @@ extension InFlightTable {
             )
         case .abandoned(let id, let type, _)?:
             guard types?.contains(type) ?? true else { return false }
-            removeAbandoned(number)
-            answered.late.append(id)
+            if !isFlushed(number) { removeAbandoned(number) }
+            answered.late.append(AnsweredRequests.Late(id: id, type: type))
+        case .cancelFrame?:
+            guard types == nil, let frame = cancellations.frames[number], frame.position < unstarted else { return false }
+            endCancelFrame(number)
+        case .released?: return false
         case nil: return false
         }
         return true

@@ -23,6 +23,10 @@ package struct InFlightTable: Sendable {
         /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
         /// matched in order, the server may take time to respond.
         case abandoned(RequestID, type: UInt32, until: Instant)
+        /// A cancel frame, to be answered, of this request.
+        case cancelFrame(RequestID)
+        /// This request, or a cancel frame of it, that was abandoned and is not to be answered.
+        case released(RequestID, type: UInt32)
     }
 
     var slots = SequentialMap<Slot>()
@@ -45,12 +49,14 @@ package struct InFlightTable: Sendable {
     /// The number of requests and numbers that searches have passed so far.
     package private(set) var visitedCount = 0
     /// The number of abandoned requests that may still be answered.
-    package private(set) var abandonedCount = 0
-    /// Matched by serial: the abandoned requests in the order in which their quarantine ends. Some may have been
-    /// removed from `slots`.
-    private var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
+    package internal(set) var abandonedCount = 0
+    /// Matched by serial: the abandoned requests, and cancel frames, in the order in which their quarantine ends. Some may
+    /// have been removed from `slots`.
+    var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
     /// Matched by serial: where the search for the requests of the next cumulative acknowledgement begins.
     var acknowledged = Acknowledged()
+    /// Matched by serial: what the cancel frames of some protocols concern.
+    var cancellations = Cancellations()
 
     package init(matching: ResponseMatching, firstSerial: SerialNumber? = nil) {
         switch matching {
@@ -61,10 +67,10 @@ package struct InFlightTable: Sendable {
     }
 
     /// The number of requests in flight, without abandoned ones.
-    package var count: Int { slots.count - abandonedCount }
+    package var count: Int { slots.count - abandonedCount - cancellations.count }
 
-    /// The count of numbers that are held, by requests in flight or by abandoned ones.
-    package var heldCount: Int { slots.count }
+    /// The count of numbers that are held, by requests in flight, abandoned ones or cancel frames.
+    package var heldCount: Int { slots.count - cancellations.released.count }
 
     /// The number of requests for which memory is allocated.
     package var capacity: Int { slots.capacity }
@@ -78,7 +84,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// Whether every number is held.
-    package var isExhausted: Bool { slots.count >= span }
+    package var isExhausted: Bool { slots.count >= span && heldCount >= span }
 
     /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
@@ -86,10 +92,17 @@ package struct InFlightTable: Sendable {
         type: UInt32,
         at position: OutboundPosition
     ) -> SerialNumber? {
+        guard let number = takeNumber() else { return nil }
+        slots.insert(.inFlight(Entry(id: id, type: type, position: position)), for: number)
+        return number
+    }
+
+    /// Returns a free number, to be inserted; `nil` if every number is held.
+    @inline(__always)
+    mutating func takeNumber() -> SerialNumber? {
         if isExhausted { return nil }
         if free != nil || slots.contains(next) { findFree() }
         let number = next
-        slots.insert(.inFlight(Entry(id: id, type: type, position: position)), for: number)
         advance()
         return number
     }
@@ -107,6 +120,7 @@ package struct InFlightTable: Sendable {
     /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
     @inline(never)
     private mutating func findFree() {
+        if slots.count >= span { endOldestReleased() }
         if free == nil, span > 1024, UInt64(slots.count) > span / 2 {
             var free = Deque<SerialNumber>()
             visitedCount += Int(span)
@@ -128,7 +142,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// Notes that a number has been removed.
-    private mutating func noteFree(_ number: SerialNumber) {
+    mutating func noteFree(_ number: SerialNumber) {
         if free == nil { return }
         free?.append(number)
         if UInt64(slots.count) < span / 4 { free = nil }
@@ -162,12 +176,14 @@ package struct InFlightTable: Sendable {
         case unknown
     }
 
-    /// The request to which a complete response belongs, and which has left the table.
+    /// The request to which a complete response belongs, and which usually has left the table.
     package enum Answered: Sendable, Equatable {
         /// This request, with its frame at this position.
         case request(RequestID, OutboundPosition)
-        /// This abandoned request. The response must be discarded.
-        case late(RequestID)
+        /// This abandoned request, which has this type. The response must be discarded.
+        case late(RequestID, type: UInt32)
+        /// A cancel frame.
+        case cancelFrame
         /// No request, or one that was answered already.
         case unknown
     }
@@ -182,14 +198,27 @@ package struct InFlightTable: Sendable {
             if entry.position < unstarted {
                 noteFree(number)
                 dropKept(number)
+                if cancellations.count > 0 { endReleased(before: entry.position) }
                 return .request(entry.id, entry.position)
             }
             slots.insert(.inFlight(entry), for: number)
             return .unknown
-        case .abandoned(let id, _, _)?:
+        case .abandoned(let id, let type, let until)?:
+            guard !isFlushed(number) else {
+                slots.insert(.abandoned(id, type: type, until: until), for: number)
+                return .late(id, type: type)
+            }
             noteFree(number)
             abandonedCount -= 1
-            return .late(id)
+            return .late(id, type: type)
+        case .cancelFrame(let id)?:
+            slots.insert(.cancelFrame(id), for: number)
+            guard let frame = cancellations.frames[number], frame.position < unstarted else { return .unknown }
+            endCancelFrame(number)
+            return .cancelFrame
+        case .released(let id, let type)?:
+            slots.insert(.released(id, type: type), for: number)
+            return .late(id, type: type)
         case nil: return .unknown
         }
     }
@@ -208,6 +237,7 @@ package struct InFlightTable: Sendable {
         case .abandoned(let id, let type, let until)?:
             if until < instant { hold(number, of: id, type: type, until: instant) }
             return .late(id)
+        case .cancelFrame(let id)?, .released(let id, _)?: return .late(id)
         case nil: return .unknown
         }
     }
@@ -225,8 +255,13 @@ package struct InFlightTable: Sendable {
 
     // MARK: One request
 
-    /// Whether a request with `number` is in flight or abandoned.
-    package func holds(_ number: SerialNumber) -> Bool { slots.contains(number) }
+    /// Whether a request with `number` is in flight or abandoned, and may still be answered.
+    package func holds(_ number: SerialNumber) -> Bool {
+        switch slots[number] {
+        case .inFlight?, .abandoned?: true
+        case .cancelFrame?, .released?, nil: false
+        }
+    }
 
     package subscript(_ number: SerialNumber) -> Entry? {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
@@ -281,17 +316,22 @@ package struct InFlightTable: Sendable {
         quarantine.append((number, instant))
         // Otherwise answered entries would stay in the queue behind one that the server never answers, until its
         // quarantine ends.
-        if quarantine.count > 2 * abandonedCount + 64 {
-            let slots = slots
-            quarantine.removeAll { !Self.isHeld($0, in: slots) }
+        if quarantine.count > 2 * (abandonedCount + cancellations.count) + 64 {
+            let (slots, frames) = (slots, cancellations.frames)
+            quarantine.removeAll { !Self.isHeld($0, in: slots, frames) }
         }
     }
 
     private static func isHeld(
         _ held: (serial: SerialNumber, until: Instant),
-        in slots: SequentialMap<Slot>
+        in slots: SequentialMap<Slot>,
+        _ frames: [SerialNumber: CancelFrame]
     ) -> Bool {
-        if case .abandoned(_, _, let until)? = slots[held.serial] { until == held.until } else { false }
+        switch slots[held.serial] {
+        case .abandoned(_, _, let until)?: until == held.until
+        case .cancelFrame?: frames[held.serial]?.until == held.until
+        case .inFlight?, .released?, nil: false
+        }
     }
 
     // MARK: Time
@@ -301,11 +341,14 @@ package struct InFlightTable: Sendable {
         while let first = quarantine.first {
             // Since then, an answer may have freed the serial, and another request may have taken it and been
             // abandoned.
-            if Self.isHeld(first, in: slots) {
+            if Self.isHeld(first, in: slots, cancellations.frames) {
                 guard first.until <= now else { return }
-                slots.remove(first.serial)
-                noteFree(first.serial)
-                abandonedCount -= 1
+                if cancellations.frames[first.serial] != nil {
+                    endCancelFrame(first.serial)
+                } else {
+                    cancellations.flushed.remove(first.serial)
+                    removeAbandoned(first.serial)
+                }
             }
             _ = quarantine.popFirst()
         }

@@ -94,6 +94,11 @@ package struct LinkCodec: Sendable {
         (codec as? any CancellingCodec)?.cancelFrame(for: serial, type: type)
     }
 
+    /// What the server sends after the cancel frame of a request of `type`.
+    package func cancelKind(ofType type: UInt32) -> CancelKind {
+        (codec as? any CancellingCodec)?.cancelKind(ofType: type) ?? .answered
+    }
+
     /// The final frame before an orderly close, or in answer to the frame by which the server ends the link; `nil` for
     /// none.
     package func closingFrame(answering farewell: Frame? = nil) -> Frame? {

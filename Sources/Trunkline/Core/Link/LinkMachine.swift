@@ -164,6 +164,25 @@ package struct LinkMachine: Sendable {
     /// link.
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: nil)) }
 
+    /// Queues the frame that cancels the request with `serial`, unless it needs a serial of its own and every serial is
+    /// held.
+    package mutating func send(
+        cancelFrame frame: consuming Frame,
+        for serial: SerialNumber,
+        _ kind: CancelKind,
+        now: Instant
+    ) {
+        let until = now.advanced(by: quarantine)
+        switch requests.noteCancelFrame(for: serial, kind, at: outbound.nextPosition, holdingUntil: until) {
+        case .none: return
+        case .ofRequest: break
+        case .own(let own):
+            frame.cancelledSerial = serial
+            frame.serial = own
+        }
+        send(frame)
+    }
+
     /// Queues a part of the request with `number`, whose first byte has been written. Its `id` is reported when the
     /// part is written. Returns its position.
     @discardableResult

@@ -1,0 +1,104 @@
+/// Cancel frames after which the server sends something else than the response of the request: see `CancelKind`.
+extension InFlightTable {
+    /// The numbers that cancel frames concern, of which most protocols have none. They take no place in flight.
+    struct Cancellations: Sendable {
+        /// The cancel frames that are to be answered, by their own numbers.
+        var frames: [SerialNumber: CancelFrame] = [:]
+        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before.
+        var flushed: Set<SerialNumber> = []
+        /// The numbers that are free, apart from a response that may have crossed the cancel frame: by the positions of
+        /// these frames. They are used last.
+        var released = Deque<(number: SerialNumber, position: OutboundPosition)>()
+        /// The count of numbers that are held without a place in flight.
+        var count = 0
+    }
+
+    struct CancelFrame: Sendable {
+        let position: OutboundPosition
+        let until: Instant
+        /// The request, if its number is held until this frame is answered.
+        let flushes: SerialNumber?
+    }
+
+    /// The serial of a cancel frame.
+    package enum CancelSerial: Sendable, Equatable {
+        /// That of the request, or whatever the codec has set.
+        case ofRequest
+        case own(SerialNumber)
+        /// Every serial is held, so the frame cannot be sent.
+        case none
+    }
+
+    /// Notes that the request with `number` is cancelled by a frame at `position`, which is not queued yet.
+    ///
+    /// - Parameter instant: How long numbers are held for an answer.
+    package mutating func noteCancelFrame(
+        for number: SerialNumber,
+        _ kind: CancelKind,
+        at position: OutboundPosition,
+        holdingUntil instant: Instant
+    ) -> CancelSerial {
+        guard !isInOrder, kind != .answered else { return .ofRequest }
+        // If the request was answered meanwhile, its number may be that of another one.
+        var target: (id: RequestID, type: UInt32)?
+        if case .abandoned(let id, let type, _)? = slots[number] { target = (id, type) }
+        guard kind.hasOwnSerial else {
+            if let target { release(number, target, at: position) }
+            return .ofRequest
+        }
+        guard let own = takeNumber() else { return .none }
+        if kind.isAnswered {
+            let flushed = kind == .flush && target != nil ? number : nil
+            if let flushed { cancellations.flushed.insert(flushed) }
+            slots.insert(.cancelFrame(target?.id ?? RequestID(0)), for: own)
+            cancellations.frames[own] = CancelFrame(position: position, until: instant, flushes: flushed)
+            cancellations.count += 1
+            quarantine.append((own, instant))
+        } else {
+            if let target { release(number, target, at: position) }
+            release(own, target ?? (RequestID(0), 0), at: position)
+        }
+        return .own(own)
+    }
+
+    /// Frees the number of an abandoned request, or of its cancel frame, of which nothing more is to come.
+    private mutating func release(
+        _ number: SerialNumber,
+        _ request: (id: RequestID, type: UInt32),
+        at position: OutboundPosition
+    ) {
+        if slots.contains(number) { abandonedCount -= 1 }
+        slots.insert(.released(request.id, type: request.type), for: number)
+        cancellations.released.append((number, position))
+        cancellations.count += 1
+    }
+
+    /// Frees the numbers of cancel frames before `position`, and of their requests: the server has answered what was
+    /// sent after them, so it has read them, and no response has crossed them.
+    mutating func endReleased(before position: OutboundPosition) {
+        while let first = cancellations.released.first, first.position < position { endOldestReleased() }
+    }
+
+    /// Frees the number that was released first.
+    mutating func endOldestReleased() {
+        guard let first = cancellations.released.popFirst() else { return }
+        cancellations.count -= 1
+        slots.remove(first.number)
+        noteFree(first.number)
+    }
+
+    /// Frees the number of an answered cancel frame, and that of the request if it waits for this answer.
+    mutating func endCancelFrame(_ number: SerialNumber) {
+        guard let frame = cancellations.frames.removeValue(forKey: number) else { return }
+        cancellations.count -= 1
+        slots.remove(number)
+        noteFree(number)
+        guard let target = frame.flushes, cancellations.flushed.remove(target) != nil else { return }
+        removeAbandoned(target)
+    }
+
+    /// Whether the number of an abandoned request is free only when its cancel frame is answered.
+    func isFlushed(_ number: SerialNumber) -> Bool {
+        !cancellations.flushed.isEmpty && cancellations.flushed.contains(number)
+    }
+}
