@@ -202,7 +202,7 @@ extension Dispatcher {
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) {
-        while index < commands.count, directRoom > 0, link.takesMore(rules), case .send = commands[index] {
+        while index < commands.count, directRoom > 0, link.takesAny(rules), case .send = commands[index] {
             guard
                 case .send(let id, let frame, let waiter, let accepted, let deadline, let expectsResponse) =
                     exchange(&commands[index], with: .taken)

@@ -345,7 +345,7 @@ struct RequestParts: Sendable {
 extension Dispatcher {
     /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
     mutating func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
-        guard codec.matching != .inOrder else { return part.fail(.notAddressable, isSent: false) }
+        guard !codec.matching.isInOrder else { return part.fail(.notAddressable, isSent: false) }
         guard requests[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
         }

@@ -315,7 +315,7 @@ extension Connection {
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
                 if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
-            case .part where link.state.machine.expectedID(for: frame.serial, at: loop.now) != nil:
+            case .part where link.state.expectedID(for: frame, rules, at: loop.now) != nil:
                 takeReply(frame, link)
             case .push, .part, .goAway, .request, .cancel:
                 if let id = link.handshake?.readers.keys.min(),
@@ -350,7 +350,7 @@ extension Connection {
     private func takeReply(_ frame: Frame, _ link: Link) {
         guard let handshake = link.handshake else { return }
         var (taken, frames, events) = (Link.Taken(at: loop.now), [frame], [ConnectionEvent]())
-        let expected = link.state.machine.expectedID(for: frame.serial, at: loop.now)
+        let expected = link.state.expectedID(for: frame, rules, at: loop.now)
         link.state.take(&frames, &taken, isDraining: false, by: rules, into: &events)
         for event in events {
             switch event {

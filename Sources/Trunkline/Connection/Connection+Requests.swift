@@ -127,7 +127,7 @@ extension Connection {
             return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
         if ready?.state.machine.isHeld == true { return "a request is in flight that no other may follow" }
-        return serialShortage
+        return serialShortage ?? (rules.isByChannel ? "earlier requests of its channel are unanswered" : nil)
     }
 
     /// Notes that a request timed out while it waited for its turn. Returns what kept it from going out, if there is a
@@ -183,7 +183,9 @@ extension Connection {
 
     /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) {
-        guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else { return }
+        guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
+            return
+        }
         scheduleFlushUnlessFull(link)
     }
 
@@ -399,7 +401,8 @@ extension Connection {
 
     private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {
         let abandoned = link.state.machine.requests.abandonedCount
-        if let until = link.state.machine.heldUntil { return until <= now ? .unanswered : .unansweredUntil(until) }
+        let heldUntil = link.state.machine.heldUntil ?? link.state.machine.requests.awaitedChannelsUntil()
+        if let until = heldUntil { return until <= now ? .unanswered : .unansweredUntil(until) }
         guard inFlight < maximumInFlight else {
             if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
             // In order, no later request can be answered before the oldest one.

@@ -5,6 +5,8 @@ struct LinkRules: Sendable {
     /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
     let isInOrder: Bool
+    /// Whether responses are matched in order within their channels.
+    let isByChannel: Bool
     let looksAlike: Bool
     /// Whether every frame is handed over as it is, except heartbeats that the link has handled: there is no client.
     let deliversAll: Bool
@@ -23,7 +25,8 @@ struct LinkRules: Sendable {
         stepObservation = observation?.wantsSteps == true ? observation : nil
         lateResponse = options.requests.lateResponse
         checksResponses = codec.checksResponses
-        isInOrder = codec.matching == .inOrder
+        isInOrder = codec.matching.isInOrder
+        isByChannel = codec.matching == .inOrderByChannel
         looksAlike = codec.pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
         lowWatermark = max(1, min(options.outbound.lowWatermark, highWatermark))  // no count is below zero
@@ -49,7 +52,8 @@ extension Link.State {
         var count = 0
         while count < most, queue.hasWaiting, isBelowWatermark(rules), !machine.isHeld {
             if machine.requests.isExhausted, queue.firstExpectsResponse() != false { break }
-            guard let request = queue.popFirst() else { break }
+            let next = rules.isByChannel ? popByChannel(from: &queue) : queue.popFirst()
+            guard let request = next else { break }
             let (id, expectsResponse, reports) = (request.id, request.expectsResponse, request.reports)
             let place = admit(
                 id,
@@ -67,6 +71,28 @@ extension Link.State {
         return count
     }
 
+    /// Removes and returns the next request of `queue` whose channel takes one.
+    private mutating func popByChannel(from queue: inout RequestQueue) -> QueuedRequest? {
+        queue.beginParking(on: machine.session)
+        while let channel = machine.requests.freedChannel {
+            let next = queue.popParked(channel) {
+                machine.requests.takesMore(onChannel: channel, expectsResponse: $0.expectsResponse)
+            }
+            if let next { return next }
+            if queue.hasParked(channel) { machine.noteAwaited(channel) }
+            machine.dropFreed(channel)
+        }
+        var awaited: Set<UInt64> = []
+        defer { for channel in awaited { machine.noteAwaited(channel) } }
+        return queue.popFirst {
+            codec.channel(of: $0)
+        } mayGo: { channel, request in
+            if machine.requests.takesMore(onChannel: channel, expectsResponse: request.expectsResponse) { return true }
+            awaited.insert(channel)
+            return false
+        }
+    }
+
     /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Notes their places in
     /// `queue`. Returns their number.
     mutating func admit(
@@ -80,7 +106,7 @@ extension Link.State {
         let most = min(room, requests.count)
         var events: [ConnectionEvent] = []  // stays empty: nothing is reported
         for index in 0..<most {
-            guard takesMore(rules) else { return index }
+            guard takesAny(rules) else { return index }
             let id = first.advanced(by: index)
             let place = admit(
                 id,
@@ -95,10 +121,13 @@ extension Link.State {
         return most
     }
 
-    /// Whether the link could take one more request now.
+    /// Whether the link could take one more request now, on some channel.
     mutating func takesMore(_ rules: LinkRules) -> Bool {
         isBelowWatermark(rules) && !machine.isHeld && !machine.requests.isExhausted
     }
+
+    /// Whether the link takes any request now, without a look at its channel.
+    mutating func takesAny(_ rules: LinkRules) -> Bool { !rules.isByChannel && takesMore(rules) }
 
     /// Puts a request on the link, which has a free serial number for it.
     @inline(__always)
@@ -117,7 +146,8 @@ extension Link.State {
             keepsRequest: rules.checksResponses,
             expectsResponse: expectsResponse,
             reportsWritten: reports == .admissionAndWrite,
-            holdsOthers: holdsOthers
+            holdsOthers: holdsOthers,
+            channel: rules.isByChannel ? codec.channel(of: frame) : nil
         )
         guard let place else { preconditionFailure("no serial number is free for an admitted request") }
         if reports != .none {
@@ -229,7 +259,7 @@ extension Link.State {
                 answer(frame, rules, &taken)
             case .part:
                 if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
-                takePart(frame, &taken)
+                takePart(frame, rules, &taken)
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where isDraining: break
             case .ping, .pong:
@@ -247,7 +277,7 @@ extension Link.State {
 
     /// Handles a response that answers several requests.
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
-        let answered = machine.answerAll(with: frame)
+        let answered = machine.answerAll(with: frame, key(of: frame, rules))
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
         for late in answered.late { noteLate(late.id, type: late.type, frame, rules, &taken) }
@@ -260,7 +290,7 @@ extension Link.State {
 
     @inline(__always)
     private mutating func answer(_ frame: consuming Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
-        switch machine.answer(frame.serial) {
+        switch machine.answer(key(of: frame, rules)) {
         case .request(let id, let position):
             taken.answers += 1
             taken.responses += 1
@@ -297,8 +327,19 @@ extension Link.State {
         )
     }
 
-    private mutating func takePart(_ frame: Frame, _ taken: inout Link.Taken) {
-        switch machine.match(frame.serial, at: taken.now) {
+    /// The request that a response or part would belong to; `nil` for none, or an abandoned one.
+    mutating func expectedID(for frame: Frame, _ rules: LinkRules, at now: Instant) -> RequestID? {
+        machine.expectedID(for: key(of: frame, rules), at: now)
+    }
+
+    /// What a response is matched by: its serial, or its channel.
+    @inline(__always)
+    mutating func key(of frame: borrowing Frame, _ rules: LinkRules) -> SerialNumber {
+        rules.isByChannel ? codec.channel(of: copy frame) : frame.serial
+    }
+
+    private mutating func takePart(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+        switch machine.match(key(of: frame, rules), at: taken.now) {
         case .request(let entry, let number):
             taken.answers += 1
             if let malformedReason = frame.malformedReason {
@@ -326,7 +367,7 @@ extension Link.State {
     /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
     /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
     private mutating func failMismatch(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
-        guard case .request(let entry, let number) = machine.match(frame.serial, at: taken.now),
+        guard case .request(let entry, let number) = machine.match(key(of: frame, rules), at: taken.now),
             let mismatch = mismatch(of: frame, with: number)
         else { return false }
         if rules.isInOrder {

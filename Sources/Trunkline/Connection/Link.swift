@@ -105,7 +105,8 @@ final class Link {
             session: attempt.id,
             matching: codec.matching,
             quarantine: quarantine,
-            firstSerial: codec.matching.firstHandshakeSerial
+            firstSerial: codec.matching.firstHandshakeSerial,
+            maximumInFlightPerChannel: codec.maximumInFlightPerChannel
         )
         session = attempt.id
         self.transport = transport

@@ -106,7 +106,7 @@ extension Client {
             return ended(.failure(.expiredUnsent(expired)), onEnd)
         }
         if frame.kind == .part,
-            codec.matching == .inOrder || !codec.cancels(frame.type) && !codec.abandoningEndsLink
+            codec.matching.isInOrder || !codec.cancels(frame.type) && !codec.abandoningEndsLink
         {
             return ended(.failure(.notInPieces), onEnd)
         }

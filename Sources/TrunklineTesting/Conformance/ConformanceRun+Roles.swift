@@ -33,7 +33,7 @@ extension ConformanceRun {
         for frame in stream.frames where frame.kind == .response || frame.kind == .part {
             checkRepetition(frame, stream)
             switch kit.client.matching {
-            case .inOrder:
+            case .inOrder, .inOrderByChannel:
                 guard frame.serial != 0 else { continue }
                 violate(
                     .matching,
@@ -54,7 +54,7 @@ extension ConformanceRun {
 
     /// Checks that a response of a sample passes the codec's own check against its request.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
-        let isSerial = kit.client.matching != .inOrder
+        let isSerial = !kit.client.matching.isInOrder
         guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
             let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
         else { return }

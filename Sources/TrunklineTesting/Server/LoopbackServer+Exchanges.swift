@@ -20,7 +20,7 @@ extension LoopbackServer {
         let open = program.exchange ?? OpenExchange(program.request, on: link.transport.id, isAddressed: false)
         program.exchange = open
         program.holdsUp = program.keepsTurn
-        if program.holdsUp { link.isHeldUp = true }
+        if program.holdsUp { link.heldUp.insert(program.channel) }
         open.program = program
         link.running.append(open)
         let exchange = ServerExchange(request: program.request, server: self, open: open)
@@ -220,9 +220,10 @@ extension LoopbackServer {
         let link = try emit(frame, of: open)
         close(open, on: link)
         guard open.program?.holdsUp == true else { return settle() }
+        let channel = open.program?.channel ?? 0
         open.program?.keepsTurn = false
         open.program?.holdsUp = false
-        runLine(of: link)
+        runLine(channel, of: link)
         settle()
     }
 

@@ -10,13 +10,24 @@ extension LoopbackServer {
         keepsTurn: Bool = false,
         exchange: OpenExchange? = nil
     ) {
-        if keepsTurn, link.isHeldUp {
-            link.line.append(Program(reaction, for: request, on: link.transport.id, keepsTurn: true))
+        let channel = link.codec.matching == .inOrderByChannel ? link.codec.channel(of: request) : 0
+        if keepsTurn, link.heldUp.contains(channel) {
+            let program = Program(reaction, for: request, on: link.transport.id, channel: channel, keepsTurn: true)
+            link.lines[channel, default: Deque()].append(program)
         } else if case .echo = reaction.action {  // the common case, without a program
             guard !link.isEnding else { return }
             if send(reply(Frame(.response), to: request, echoing: true, on: link), on: link) { record.replyCount += 1 }
         } else {
-            run(Program(reaction, for: request, on: link.transport.id, keepsTurn: keepsTurn, exchange: exchange))
+            run(
+                Program(
+                    reaction,
+                    for: request,
+                    on: link.transport.id,
+                    channel: channel,
+                    keepsTurn: keepsTurn,
+                    exchange: exchange
+                )
+            )
         }
     }
 
@@ -30,20 +41,23 @@ extension LoopbackServer {
             case .write(let writing): program.writing = writing
             case .react(let reaction):
                 guard perform(reaction.action, of: &program, on: link) else {
-                    if heldUp, !program.holdsUp { runLine(of: link) }
+                    if heldUp, !program.holdsUp { runLine(program.channel, of: link) }
                     return
                 }
             }
         }
         guard let link = links[program.link] else { return }
         if let exchange = program.exchange { close(exchange, on: link) }
-        if heldUp { runLine(of: link) }
+        if heldUp { runLine(program.channel, of: link) }
     }
 
     /// Runs the programs that waited for the reply of a delayed one, up to the next that has to wait.
-    func runLine(of link: ServerLink) {
-        link.isHeldUp = false
-        while !link.isHeldUp, let program = link.line.popFirst() { run(program) }
+    func runLine(_ channel: UInt64, of link: ServerLink) {
+        link.heldUp.remove(channel)
+        while !link.heldUp.contains(channel), let program = link.lines[channel]?.popFirst() {
+            if link.lines[channel]?.isEmpty == true { link.lines[channel] = nil }
+            run(program)
+        }
     }
 
     /// Performs one step. Returns `false` if the rest of the program is kept for later.
@@ -174,7 +188,7 @@ extension LoopbackServer {
 
     private func postpone(_ program: inout Program, _ delay: Duration, _ link: ServerLink) {
         program.holdsUp = program.keepsTurn
-        if program.holdsUp { link.isHeldUp = true }
+        if program.holdsUp { link.heldUp.insert(program.channel) }
         lastID = lastID.advanced(by: 1)
         let deadline = loop.now.advanced(by: max(.zero, delay))
         delayed[lastID] = Delayed(program: program, deadline: deadline)
@@ -232,7 +246,7 @@ extension LoopbackServer {
         }
         link.delayed.removeAll()
         link.held.removeAll()
-        link.line.removeAll()
+        link.lines.removeAll()
         link.backlog.removeAll()
     }
 }

@@ -21,6 +21,8 @@ struct Program {
     }
 
     let link: UInt64
+    /// The channel of the request, in a protocol matched in order by channel; otherwise 0.
+    let channel: UInt64
     let request: Frame
     /// The remaining steps in reverse order: the next one is last.
     var steps: [Step]
@@ -36,10 +38,12 @@ struct Program {
         _ reaction: Reaction,
         for request: Frame,
         on link: UInt64,
+        channel: UInt64 = 0,
         keepsTurn: Bool = false,
         exchange: OpenExchange? = nil
     ) {
         self.link = link
+        self.channel = channel
         self.exchange = exchange
         self.request = request
         steps = [.react(reaction)]

@@ -23,10 +23,10 @@ final class ServerLink {
 
     /// Delayed programs by the serial of their request.
     var delayed: [SerialNumber: Set<RequestID>] = [:]
-    /// Whether a delayed program has yet to reply, in a protocol matched in order.
-    var isHeldUp = false
-    /// Programs that wait for that reply.
-    var line = Deque<Program>()
+    /// Channels on which a delayed program has yet to reply, in a protocol matched in order. Without channels, all is on 0.
+    var heldUp: Set<UInt64> = []
+    /// Programs that wait for that reply, by channel.
+    var lines: [UInt64: Deque<Program>] = [:]
     /// Programs held by `outOfOrder`.
     var held: [Program] = []
 

@@ -71,7 +71,10 @@ import Testing
                     taken.requests.map(\.id) == expected.filter { !$0.isAbandoned }.map(\.id),
                     "seed \(seed), \(answers)"
                 )
-                #expect(Set(taken.late.map(\.id)) == Set(expected.filter(\.isAbandoned).map(\.id)), "seed \(seed), \(answers)")
+                #expect(
+                    Set(taken.late.map(\.id)) == Set(expected.filter(\.isAbandoned).map(\.id)),
+                    "seed \(seed), \(answers)"
+                )
                 requests.removeAll { request in expected.contains { $0.id == request.id } }
                 #expect(table.count == requests.count { !$0.isAbandoned } && table.heldCount == requests.count)
             }

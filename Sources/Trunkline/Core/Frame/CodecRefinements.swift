@@ -81,9 +81,31 @@ public protocol PipeliningCodec: FrameCodec {
     /// Matched by serial: the client sends the cancel frame, if there is one, and waits for the answer. If none comes
     /// within `options.liveness.deadline` (10 s), it replaces the link as soon as other requests wait.
     ///
+    /// Matched in order by channel: only requests and messages of the same channel wait, and pings do not. An abandoned
+    /// request is handled as if matched by serial.
+    ///
     /// The method is called once for each request of a client, and once for each request of a handshake. A
     /// ``Connection`` that is used alone never calls it.
     func mayPipeline(behind request: Frame) -> Bool
+}
+
+/// A codec of a protocol with several channels on one link, in each of which the server answers in the order of the
+/// requests (``ResponseMatching/inOrderByChannel``). A slow channel does not hold up the others.
+///
+/// With any other codec of such a protocol, every frame is on channel 0.
+public protocol ChannelCodec: FrameCodec {
+    /// Returns the channel of `frame`, for example the value of a named field.
+    ///
+    /// Called on the codec of the link: for every request and message that is about to be sent, and for every received
+    /// response or part.
+    func channel(of frame: Frame) -> UInt64
+
+    /// The maximum number of requests in flight on one channel, abandoned ones included. Further requests wait, and those
+    /// of other channels pass them. By default no limit but that of the link (`options.requests.maximumInFlight`).
+    ///
+    /// If the oldest request of a full channel is abandoned, and the server has not answered it when its quarantine ends
+    /// (`options.requests.quarantine`), the link is replaced as soon as a request waits for the channel.
+    var maximumInFlightPerChannel: Int { get }
 }
 
 /// A codec that decides whether a message may be sent without waiting for a response.
@@ -309,6 +331,11 @@ public protocol ServerSideCodec: FrameCodec {
 }
 
 // MARK: - Defaults
+
+extension ChannelCodec {
+    /// No limit for a channel alone.
+    public var maximumInFlightPerChannel: Int { .max }
+}
 
 extension CancellingCodec {
     /// ``CancelKind/answered``: the request is still answered.

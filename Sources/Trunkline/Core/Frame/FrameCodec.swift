@@ -8,6 +8,14 @@ public enum ResponseMatching: Sendable, Hashable {
     /// If the server answers out of order, omits a response or answers a one-way message, every later response goes to
     /// the wrong request. Nothing in such a protocol can detect this.
     case inOrder
+    /// Matched in the order of the requests of a channel, of which a link has several. The codec says which channel a
+    /// frame belongs to (``ChannelCodec``).
+    case inOrderByChannel
+}
+
+extension ResponseMatching {
+    /// Whether responses are matched in order, on the link or on a channel, so that they have no serials.
+    package var isInOrder: Bool { self == .inOrder || self == .inOrderByChannel }
 }
 
 /// A type that turns the frames of one protocol into bytes and back.

@@ -33,6 +33,9 @@ package final class ProtocolCodec: Sendable {
 
     // MARK: Rarely
 
+    /// The maximum number of requests in flight on one channel.
+    package var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
+
     /// The codec that returns the keys of pushes; `nil` if pushes have none. To be read once for a batch of pushes.
     package var pushKeys: (any PushKeyCodec)? { base as? any PushKeyCodec }
 

@@ -33,7 +33,7 @@ extension InFlightTable {
     /// Takes a complete response that answers several requests, and removes them.
     ///
     /// - Parameters:
-    ///   - serial: The serial of the response.
+    ///   - serial: The serial of the response or, matched in order by channel, its channel.
     ///   - types: The types of the requests that it can answer; `nil` for all.
     ///   - unstarted: No frame from here on has been written, so the response cannot belong to one of those.
     package mutating func takeAnswered(
@@ -48,7 +48,7 @@ extension InFlightTable {
         case .next(let count):
             guard isInOrder else { break }
             var rest = count
-            while rest > 0, let number = firstInOrder(), take(number, nil, unstarted, into: &answered) { rest -= 1 }
+            while rest > 0, let number = number(of: serial), take(number, nil, unstarted, into: &answered) { rest -= 1 }
         case .through:
             if !isInOrder, range.contains(serial) { takeThrough(serial, types, unstarted, into: &answered) }
         case .serials(let ranges):
@@ -81,7 +81,9 @@ extension InFlightTable {
             if !isFlushed(number) { removeAbandoned(number) }
             answered.late.append(AnsweredRequests.Late(id: id, type: type))
         case .cancelFrame?:
-            guard types == nil, let frame = cancellations.frames[number], frame.position < unstarted else { return false }
+            guard types == nil, let frame = cancellations.frames[number], frame.position < unstarted else {
+                return false
+            }
             endCancelFrame(number)
         case .released?: return false
         case nil: return false

@@ -1,7 +1,8 @@
 /// The requests in flight on one link, by the number that identifies their responses.
 ///
 /// If responses are matched by serial number, that number is the serial number in the frame. If responses are matched
-/// in order, the number counts the requests of the link from 1, and the next response belongs to the lowest number.
+/// in order, the number counts the requests of the link from 1, and the next response belongs to the lowest number: of
+/// the link, or of the channel of the response.
 ///
 ///     insert ──► in flight ──response──► removed
 ///                   └──abandon──► abandoned ──late response, end of quarantine──► removed
@@ -57,12 +58,19 @@ package struct InFlightTable: Sendable {
     var acknowledged = Acknowledged()
     /// Matched by serial: what the cancel frames of some protocols concern.
     var cancellations = Cancellations()
+    /// Matched in order by channel: the channels; otherwise `nil`.
+    var channels: Channels?
 
-    package init(matching: ResponseMatching, firstSerial: SerialNumber? = nil) {
+    package init(
+        matching: ResponseMatching,
+        firstSerial: SerialNumber? = nil,
+        maximumInFlightPerChannel: Int = .max
+    ) {
         switch matching {
         case .serial(let range): (self.range, isInOrder) = (range, false)
-        case .inOrder: (range, isInOrder) = (1...SerialNumber.max, true)
+        case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
+        if matching == .inOrderByChannel { channels = Channels(limit: max(1, maximumInFlightPerChannel)) }
         next = firstSerial ?? range.lowerBound
     }
 
@@ -143,6 +151,7 @@ package struct InFlightTable: Sendable {
 
     /// Notes that a number has been removed.
     mutating func noteFree(_ number: SerialNumber) {
+        if channels != nil { leaveChannel(number) }
         if free == nil { return }
         free?.append(number)
         if UInt64(slots.count) < span / 4 { free = nil }
@@ -188,7 +197,8 @@ package struct InFlightTable: Sendable {
         case unknown
     }
 
-    /// Takes a complete response and removes its request.
+    /// Takes a complete response and removes its request. Matched in order by channel, `serial` is the channel, here and
+    /// below.
     ///
     /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
@@ -242,7 +252,10 @@ package struct InFlightTable: Sendable {
         }
     }
 
-    mutating func number(of serial: SerialNumber) -> SerialNumber? { isInOrder ? firstInOrder() : serial }
+    mutating func number(of serial: SerialNumber) -> SerialNumber? {
+        guard isInOrder else { return serial }
+        return channels == nil ? firstInOrder() : first(onChannel: serial)
+    }
 
     /// Matched in order: the number of the oldest request, including abandoned ones; `nil` if there is none.
     mutating func firstInOrder() -> SerialNumber? {
@@ -288,6 +301,7 @@ package struct InFlightTable: Sendable {
     /// Later requests have later positions, and usually these requests are removed in order. So all searches together
     /// pass each request once.
     package mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
+        if channels != nil { _ = firstInOrder() }
         let begin = position < unsentSearch.position ? oldest : max(oldest, unsentSearch.number)
         unsentSearch = (begin, position)
         while unsentSearch.number < next {
@@ -390,11 +404,13 @@ package struct InFlightTable: Sendable {
     // MARK: Matched in order
 
     /// The request to which the next response belongs; `nil` if that was abandoned, or if there is none.
+    ///
+    /// This and the following do not apply to protocols with channels.
     package mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
 
     /// Whether the next response belongs to a request that was not abandoned.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
-        guard isInOrder, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
+        guard isInOrder, channels == nil, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted
     }
 
@@ -419,7 +435,7 @@ package struct InFlightTable: Sendable {
     /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
     /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
-        guard isInOrder, abandonedCount > 0, let first = firstInOrder(),
+        guard isInOrder, channels == nil, abandonedCount > 0, let first = firstInOrder(),
             case .abandoned(_, _, let until)? = slots[first]
         else { return nil }
         return until

@@ -12,8 +12,9 @@ package struct LinkCodec: Sendable {
     /// Copies of `codec`, until it may change.
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
+    private var channels: (any ChannelCodec)?
     /// Whether they are up to date. To compare them with `nil` would copy them.
-    private var (hasPipelining, hasChecking) = (false, false)
+    private var (hasPipelining, hasChecking, hasChannels) = (false, false, false)
 
     package init(_ codec: any FrameCodec) {
         self.codec = codec
@@ -81,7 +82,16 @@ package struct LinkCodec: Sendable {
         try checking?.check(response, against: request)
     }
 
+    /// The channel of `frame`. To be called only if responses are matched in order by channel.
+    package mutating func channel(of frame: Frame) -> UInt64 {
+        if !hasChannels { (channels, hasChannels) = (codec as? any ChannelCodec, true) }
+        return channels?.channel(of: frame) ?? 0
+    }
+
     // MARK: Rarely
+
+    /// The maximum number of requests in flight on one channel.
+    package var maximumInFlightPerChannel: Int { (codec as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
 
     /// The ping to send now; `nil` for none.
     package func ping(number: UInt64) -> Frame? { (codec as? any HeartbeatCodec)?.ping(number: number) }
@@ -158,6 +168,7 @@ package struct LinkCodec: Sendable {
     private mutating func dropCopies() {
         if hasPipelining { (pipelining, hasPipelining) = (nil, false) }
         if hasChecking { (checking, hasChecking) = (nil, false) }
+        if hasChannels { (channels, hasChannels) = (nil, false) }
     }
 }
 

@@ -48,12 +48,17 @@ package struct LinkMachine: Sendable {
         session: SessionID,
         matching: ResponseMatching,
         quarantine: Duration,
-        firstSerial: SerialNumber? = nil
+        firstSerial: SerialNumber? = nil,
+        maximumInFlightPerChannel: Int = .max
     ) {
         self.session = session
         self.quarantine = quarantine
-        isInOrder = matching == .inOrder
-        requests = InFlightTable(matching: matching, firstSerial: firstSerial)
+        isInOrder = matching.isInOrder
+        requests = InFlightTable(
+            matching: matching,
+            firstSerial: firstSerial,
+            maximumInFlightPerChannel: maximumInFlightPerChannel
+        )
     }
 
     // MARK: From the handshake to the end
@@ -94,7 +99,9 @@ package struct LinkMachine: Sendable {
     /// Takes everything that is left on a link that ends.
     package mutating func close() -> Remains {
         var remains = Remains()
-        if isInOrder { (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered()) }
+        if isInOrder, !requests.hasChannels {
+            (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered())
+        }
         remains.unwrittenBytes = outbound.unwrittenCount
         remains.unsent = takeUnstarted()
         remains.unsentParts = outbound.unstartedIDs
@@ -135,7 +142,8 @@ package struct LinkMachine: Sendable {
     /// - Parameters:
     ///   - keepsRequest: Whether the response is to be compared with the request.
     ///   - reportsWritten: Whether to report that the request is written, before its response.
-    ///   - holdsOthers: Whether nothing may follow the request before it is answered.
+    ///   - holdsOthers: Whether nothing may follow the request, on its channel, before it is answered.
+    ///   - channel: Matched in order by channel: the channel of the request.
     @inline(__always)
     package mutating func send(
         _ id: RequestID,
@@ -143,7 +151,8 @@ package struct LinkMachine: Sendable {
         keepsRequest: Bool = false,
         expectsResponse: Bool,
         reportsWritten: Bool = false,
-        holdsOthers: Bool = false
+        holdsOthers: Bool = false,
+        channel: UInt64? = nil
     ) -> Place? {
         let position = outbound.nextPosition
         guard expectsResponse else {
@@ -156,7 +165,13 @@ package struct LinkMachine: Sendable {
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
         // The request before it no longer holds others, and its number may be used again.
-        if holdsOthers { holder = Holder(number: number) } else if holder != nil { holder = nil }
+        if let channel {
+            requests.note(number, onChannel: channel, holdsOthers: holdsOthers)
+        } else if holdsOthers {
+            holder = Holder(number: number)
+        } else if holder != nil {
+            holder = nil
+        }
         return .response(number)
     }
 
@@ -306,6 +321,9 @@ package struct LinkMachine: Sendable {
             }
             guard let entry = requests.abandon(number, until: now.advanced(by: quarantine)) else { return .none }
             noteGivenUp(isTimeout: isTimeout)
+            if requests.hasChannels {
+                requests.noteAbandoned(number, isTimeout: isTimeout, holdingUntil: now.advanced(by: holdPatience))
+            }
             if !isInOrder, holder?.number == number { holder?.abandonedUntil = now.advanced(by: holdPatience) }
             return .awaited(serial: isInOrder ? 0 : number, type: entry.type)
         }
@@ -314,18 +332,21 @@ package struct LinkMachine: Sendable {
     // MARK: In
 
     /// Takes a complete response and returns what it belongs to. Its request leaves.
+    ///
+    /// - Parameter serial: The serial of the response or, matched in order by channel, its channel; here and below.
     package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
         let answered = requests.takeAnswered(serial, before: outbound.firstUnstarted)
+        if requests.hasChannels { requests.noteAnswered(onChannel: serial, before: outbound.firstUnstarted) }
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
         return answered
     }
 
     /// Takes a complete response that answers several requests, which leave.
-    package mutating func answerAll(with frame: Frame) -> InFlightTable.AnsweredRequests {
+    package mutating func answerAll(with frame: Frame, _ serial: SerialNumber) -> InFlightTable.AnsweredRequests {
         let unstarted = outbound.firstUnstarted
         let answered = requests.takeAnswered(
             frame.answers,
-            frame.serial,
+            serial,
             types: frame.answeredTypes,
             before: unstarted
         )
@@ -343,6 +364,14 @@ package struct LinkMachine: Sendable {
     package mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
         if case .request(let entry, _) = match(serial, at: now) { entry.id } else { nil }
     }
+
+    // MARK: Channels
+
+    /// Notes that a request waits because `channel` takes none.
+    package mutating func noteAwaited(_ channel: UInt64) { requests.noteAwaited(channel) }
+
+    /// Forgets that `channel` may take more than before.
+    package mutating func dropFreed(_ channel: UInt64) { requests.dropFreed(channel) }
 
     // MARK: State
 
@@ -417,7 +446,9 @@ package struct LinkMachine: Sendable {
     /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
     /// requests, and nothing in the protocol reveals it. But from then on, one response is always missing: whenever the
     /// link falls idle, its latest request has timed out. After `maximumStalls` such stalls in a row the link is spent.
-    /// It is also spent if the next request would have to wait for the response to an abandoned one.
+    /// It is also spent if the next request would have to wait for the response to an abandoned one. In a protocol with
+    /// channels, this applies to each channel, and one that is held by an abandoned request is no reason to leave the
+    /// link at once.
     ///
     /// - Parameter counts: Whether the server was responsible for the timeouts, rather than the client holding back
     ///   frames.
@@ -427,6 +458,10 @@ package struct LinkMachine: Sendable {
         let unstarted = outbound.firstUnstarted
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
         guard latest.isAny else { return (timeouts, false) }
+        if requests.hasChannels {
+            let isSpent = requests.judgeChannels(before: unstarted, counts: counts, maximumStalls: maximumStalls)
+            return (timeouts, isSpent)
+        }
         if isInOrder, let holder, isHeld, requests[holder.number] == nil { return (timeouts, true) }
         guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
             return (timeouts, false)

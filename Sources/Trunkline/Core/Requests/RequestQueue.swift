@@ -18,16 +18,18 @@ package struct RequestQueue: Sendable {
     /// The place of a waiting request. A request with a lower number is sent first.
     package typealias Turn = Int
 
-    private struct Slot: Sendable {
+    struct Slot: Sendable {
         let turn: Turn
         /// `nil` if the request was removed.
         var request: QueuedRequest?
     }
 
     /// The requests that wait for a link or their turn, in order.
-    private var slots = Deque<Slot>()
+    var slots = Deque<Slot>()
+    /// The requests that wait for their channels.
+    var parking = Parking()
     /// The turns before the first slot, and after the last.
-    private var (previousTurn, nextTurn): (Turn, Turn) = (-1, 0)
+    var (previousTurn, nextTurn): (Turn, Turn) = (-1, 0)
     private var delayed: [RequestID: QueuedRequest] = [:]
     private var delays = DeadlineQueue()
     /// The requests that have gone to a link, until `takeAdmissions`.
@@ -48,7 +50,14 @@ package struct RequestQueue: Sendable {
     package var hasWaiting: Bool { waitingCount > 0 }
 
     /// The requests that wait for a link or their turn, in order.
-    package var waiting: [QueuedRequest] { (0..<slots.count).compactMap { slots[$0].request } }
+    package var waiting: [QueuedRequest] {
+        guard parking.channels.isEmpty else {
+            var queue = self
+            queue.unparkAll()
+            return queue.waiting
+        }
+        return (0..<slots.count).compactMap { slots[$0].request }
+    }
 
     /// The number of requests that wait for the end of a back-off.
     package var delayedCount: Int { delayed.count }
@@ -136,16 +145,17 @@ package struct RequestQueue: Sendable {
         admissions.removeAll(keepingCapacity: admissions.count <= 1024)
     }
 
-    private mutating func popSlot() -> Slot? {
+    mutating func popSlot() -> Slot? {
         guard let slot = slots.popFirst() else { return nil }
-        previousTurn = slot.turn
+        // Parked requests keep their turns.
+        if parking.channels.isEmpty { previousTurn = slot.turn }
         return slot
     }
 
     /// Removes the empty slots at the head.
     private mutating func dropLeft() { while !slots.isEmpty, slots[0].request == nil { _ = popSlot() } }
 
-    private mutating func countOut(_ cost: Int) {
+    mutating func countOut(_ cost: Int) {
         waitingCount -= 1
         waitingBytes -= cost
     }
@@ -154,11 +164,15 @@ package struct RequestQueue: Sendable {
 
     /// The waiting request with this turn and ID; `nil` if it has been removed.
     package func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? {
-        index(of: turn, id).flatMap { slots[$0].request }
+        if !parking.channels.isEmpty, let (channel, index) = parkedPlace(of: turn, id) {
+            return parking.lines[channel]?[index].request
+        }
+        return index(of: turn, id).flatMap { slots[$0].request }
     }
 
     /// Removes and returns the waiting request with this turn and ID; `nil` if it has been removed.
     package mutating func remove(_ turn: Turn, id: RequestID) -> QueuedRequest? {
+        if !parking.channels.isEmpty, let request = removeParked(turn, id) { return request }
         guard let index = index(of: turn, id), let request = slots[index].request else { return nil }
         slots[index].request = nil
         countOut(request.cost)
@@ -169,6 +183,7 @@ package struct RequestQueue: Sendable {
     /// Removes and returns every request, in ascending order of the IDs. Requests that wait for the end of a back-off
     /// are removed only if `includingDelayed` is true.
     package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest] {
+        unparkAll()
         var all: [QueuedRequest] = []
         while let request = popFirst() { all.append(request) }
         if includingDelayed {

@@ -1,0 +1,96 @@
+/// Requests that wait for their channels. They are parked behind the others of their channels, so that those of other
+/// channels pass them.
+extension RequestQueue {
+    struct Parking: Sendable {
+        /// The parked requests, in order, by their channels.
+        var lines: [UInt64: Deque<Slot>] = [:]
+        /// The channels of the parked requests.
+        var channels: [RequestID: UInt64] = [:]
+        /// The link for whose channels they wait.
+        var session: SessionID?
+    }
+
+    /// Returns the requests that wait for the channels of another link than that of `session` to their places.
+    package mutating func beginParking(on session: SessionID) {
+        guard parking.session != session else { return }
+        unparkAll()
+        parking.session = session
+    }
+
+    /// Whether a request waits for `channel`.
+    package func hasParked(_ channel: UInt64) -> Bool { parking.lines[channel] != nil }
+
+    /// Removes and returns the first request that waits for `channel`; `nil` if none does.
+    package mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
+        while let slot = parking.lines[channel]?.first {
+            if let request = slot.request, !mayGo(request) { return nil }
+            _ = parking.lines[channel]?.popFirst()
+            if parking.lines[channel]?.isEmpty == true { parking.lines[channel] = nil }
+            guard let request = slot.request else { continue }
+            parking.channels[request.id] = nil
+            countOut(request.cost)
+            return request
+        }
+        return nil
+    }
+
+    /// Removes and returns the first request, if its channel takes it. Parks those before it.
+    package mutating func popFirst(
+        channel: (Frame) -> UInt64,
+        mayGo: (UInt64, QueuedRequest) -> Bool
+    ) -> QueuedRequest? {
+        while let slot = popSlot() {
+            guard let request = slot.request else { continue }
+            let channel = channel(request.frame)
+            if parking.lines[channel] == nil, mayGo(channel, request) {
+                countOut(request.cost)
+                return request
+            }
+            previousTurn = min(previousTurn, slot.turn - 1)
+            parking.lines[channel, default: Deque()].append(slot)
+            parking.channels[request.id] = channel
+        }
+        return nil
+    }
+
+    /// Returns all parked requests to their places.
+    mutating func unparkAll() {
+        guard !parking.channels.isEmpty else { return parking.lines.removeAll() }
+        var all: [Slot] = []
+        for line in parking.lines.values {
+            for index in 0..<line.count where line[index].request != nil { all.append(line[index]) }
+        }
+        for index in 0..<slots.count where slots[index].request != nil { all.append(slots[index]) }
+        all.sort { $0.turn < $1.turn }
+        (slots, parking) = (Deque(), Parking())
+        for slot in all { slots.append(slot) }
+        if let first = all.first { previousTurn = min(previousTurn, first.turn - 1) }
+    }
+
+    /// The place of a parked request in the line of its channel; `nil` if it is not parked.
+    func parkedPlace(of turn: Turn, _ id: RequestID) -> (channel: UInt64, index: Int)? {
+        guard let channel = parking.channels[id], let line = parking.lines[channel] else { return nil }
+        // Turns ascend, unless requests were returned by an earlier link.
+        var (low, high) = (0, line.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if line[middle].turn < turn { low = middle + 1 } else { high = middle }
+        }
+        if low < line.count, line[low].turn == turn { return (channel, low) }
+        return (0..<line.count).first { line[$0].turn == turn }.map { (channel, $0) }
+    }
+
+    /// Removes and returns a parked request.
+    mutating func removeParked(_ turn: Turn, _ id: RequestID) -> QueuedRequest? {
+        guard let place = parkedPlace(of: turn, id), let request = parking.lines[place.channel]?[place.index].request
+        else { return nil }
+        parking.lines[place.channel]?[place.index].request = nil
+        parking.channels[id] = nil
+        countOut(request.cost)
+        while let first = parking.lines[place.channel]?.first, first.request == nil {
+            _ = parking.lines[place.channel]?.popFirst()
+        }
+        if parking.lines[place.channel]?.isEmpty == true { parking.lines[place.channel] = nil }
+        return request
+    }
+}
