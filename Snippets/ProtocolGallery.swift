@@ -300,6 +300,70 @@ try await withClient(to: tracedServer.endpoint, speaking: TracedCodec(), options
 }
 await tracedServer.stop()
 
+// MARK: - Two modes, and replies without a length
+
+/// A gauge. The first line is text: `BIN`, which the gauge answers with `OK`. After that a request is one byte, the number
+/// of registers to read, and the reply is as many bytes as that.
+struct GaugeCodec: FrameCodec, SentFrameCodec, ServerSideCodec {
+    var isServer = false
+    var isBinary = false
+    /// The lengths of the replies that are due to this client.
+    var lengths: [Int] = []
+
+    var matching: ResponseMatching { .inOrder }
+
+    func serverSide() -> any FrameCodec { GaugeCodec(isServer: true) }
+
+    mutating func noteSent(_ frame: Frame) {
+        if isServer {
+            isBinary = true  // its answer to the line of text was sent
+        } else if isBinary, let count = frame.body.first {
+            lengths.append(Int(count))
+        }
+    }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard isBinary else {
+            guard let end = input.firstOffset(of: UInt8(ascii: "\n")) else {
+                guard input.count < 16 else { throw FrameError(.malformed, "no end of line") }
+                return nil
+            }
+            guard end < 16, let line = input.readBytes(end), input.skip(1) else {
+                throw FrameError(.malformed, "a line of \(end) bytes")
+            }
+            if !isServer { isBinary = true }
+            return Frame(isServer ? .request : .response, body: line)
+        }
+        if isServer { return input.readBytes(1).map { Frame(.request, body: $0) } }
+        guard let length = lengths.first else { throw FrameError(.malformed, "a reply without a request") }
+        guard let body = input.readBytes(length) else { return nil }
+        lengths.removeFirst()
+        return Frame(.response, body: body)
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        output.append(frame.body)
+        guard isBinary else { return output.append(UInt8(ascii: "\n")) }
+        guard isServer || frame.body.count == 1 && frame.body.first != 0 else {
+            throw FrameError(.malformed, "a request is one byte, at least 1")
+        }
+    }
+}
+
+let gaugeServer = try await LoopbackServer.start(speaking: GaugeCodec()) { request in
+    if request.body == "BIN" { return .reply(Frame(.response, body: "OK")) }
+    return .reply(Frame(.response, body: Bytes((0..<(request.body.first ?? 1)).map { $0 })))
+}
+let gaugeOptions = ClientOptions { options in
+    options.handshake.perform = { link in _ = try await link.send(Request(body: "BIN")) }
+}
+try await withClient(to: gaugeServer.endpoint, speaking: GaugeCodec(), options: gaugeOptions) { client in
+    async let three = client.send(Request(body: [3]))
+    async let five = client.send(Request(body: [5]))
+    print("gauge: \(try await Array(three.body)) \(try await Array(five.body))")
+}
+await gaugeServer.stop()
+
 // MARK: - Checking them
 
 var traced = Frame(.request, serial: 7, body: "what?")
@@ -337,5 +401,22 @@ let modbusSamples: [CodecConformance.Sample] = [
 ]
 let modbusReport = CodecConformance(of: modbus, samples: modbusSamples).check()
 print("Modbus: \(modbusReport)")
+
+let registersRead = Frame(.request, body: [3])
+let binary: [CodecConformance.Preamble] = [
+    .sent(Frame(.request, body: "BIN")), .received(Frame(.response, body: "OK")),
+]
+var gaugeCheck = CodecConformance(
+    of: GaugeCodec(),
+    samples: [
+        .init(Frame(.request, body: "BIN")),
+        .init(registersRead).after(binary),
+        .bytes([7, 8, 9], are: [Frame(.response, body: [7, 8, 9])], answering: [registersRead]).after(binary),
+    ],
+    maximumFrameSize: 255
+)
+gaugeCheck.bodiesAreOpaque = false
+let gaugeReport = gaugeCheck.check()
+print("GaugeCodec: \(gaugeReport)")
 
 print("ProtocolGallery: done")

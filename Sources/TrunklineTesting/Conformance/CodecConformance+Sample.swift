@@ -13,6 +13,8 @@ extension CodecConformance {
         let receiver: Side
         /// The requests that the client has sent before it receives this.
         let answered: [Frame]
+        /// What the link has carried before.
+        var preamble: [Preamble] = []
         /// The bytes that the frames must be encoded as.
         var vector: [UInt8]?
         /// Whether the end of the connection completes the last frame.
@@ -99,5 +101,26 @@ extension CodecConformance {
         ) -> Sample {
             Sample(.refused(bytes, code), receiver, requests)
         }
+
+        /// Returns the sample on a link that has carried `preamble` before, such as a greeting or what switches the codec to
+        /// another mode.
+        ///
+        /// Both sides encode and decode the preamble before each check of the sample. To check the preamble itself, pass
+        /// its frames as samples, too. Samples with different preambles are not merged in one buffer.
+        public func after(_ preamble: [Preamble]) -> Sample {
+            var sample = self
+            sample.preamble = preamble
+            return sample
+        }
+    }
+
+    /// A frame that a link has carried before a sample: see ``Sample/after(_:)``.
+    public enum Preamble: Sendable, Hashable {
+        /// The client has sent this frame.
+        case sent(Frame)
+        /// The server has sent this frame. Without a server side (``hasServerSide``), use bytes.
+        case received(Frame)
+        /// The client has received these bytes, of one or more frames.
+        case receivedBytes([UInt8])
     }
 }

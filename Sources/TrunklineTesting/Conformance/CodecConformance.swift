@@ -71,6 +71,14 @@ public struct CodecConformance: Sendable {
     ///
     /// If `true`, the parts of a reply are joined before they are compared.
     public var joinsParts = false
+    /// Whether the wire carries the serials of frames. Default `true`.
+    ///
+    /// Set it to `false` if the codec derives them from something else, such as a name in the body. Serials are then not
+    /// compared.
+    public var transmitsSerials = true
+    /// The received frames that are left out of all comparisons, such as frames that the client must ignore. Default
+    /// `nil`: none.
+    public var ignoredFrames: (@Sendable (Frame) -> Bool)?
     /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
     /// The number of corrupted samples and runs of random bytes that each side decodes. Default 3000.

@@ -8,6 +8,8 @@ package struct ConformanceLink {
     private let limit: Int
     /// Whether parts count as one frame with the response that they belong to.
     private let joinsParts: Bool
+    /// The frames that are not kept.
+    private let ignored: (@Sendable (Frame) -> Bool)?
     private var parts: [UInt8] = []
 
     package private(set) var frames: [Frame] = []
@@ -21,10 +23,17 @@ package struct ConformanceLink {
     /// The largest size announced by `await`.
     package private(set) var awaited = 0
 
-    package init(_ codec: LinkCodec, limit: Int, sent: [Frame] = [], joinsParts: Bool = false) {
+    package init(
+        _ codec: LinkCodec,
+        limit: Int,
+        sent: [Frame] = [],
+        joinsParts: Bool = false,
+        ignoring ignored: (@Sendable (Frame) -> Bool)? = nil
+    ) {
         self.codec = codec
         self.limit = limit
         self.joinsParts = joinsParts
+        self.ignored = ignored
         for frame in sent { self.codec.noteSent(frame) }
     }
 
@@ -85,6 +94,7 @@ package struct ConformanceLink {
     }
 
     private mutating func keep(_ frame: Frame) {
+        if ignored?(frame) == true { return }
         var frame = frame
         if joinsParts, frame.kind == .part || frame.kind == .response {
             parts += frame.body

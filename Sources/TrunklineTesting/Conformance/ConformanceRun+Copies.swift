@@ -18,15 +18,41 @@ extension ConformanceRun {
         let middle = stream.bytes.count / 2
         let halves = [stream.bytes[..<middle], stream.bytes[middle...]]
         let ends = stream.endsWithConnection
-        let alone = feed(halves, to: side, sent: stream.sent, ends: ends, as: "\(stream.name) in halves")
+        let alone = feed(
+            halves,
+            to: side,
+            sent: stream.sent,
+            after: stream.preamble,
+            ends: ends,
+            as: "\(stream.name) in halves"
+        )
         // A failure without a copy is reported by the check of splits.
         guard alone.frames == stream.frames, alone.refusal == nil else { return true }
         let cut = [other.bytes.dropLast(), other.bytes.suffix(1)]
-        let otherAlone = feed(cut, to: side, sent: other.sent, ends: other.endsWithConnection, as: "\(other.name) cut")
+        let otherAlone = feed(
+            cut,
+            to: side,
+            sent: other.sent,
+            after: other.preamble,
+            ends: other.endsWithConnection,
+            as: "\(other.name) cut"
+        )
         guard otherAlone.frames == other.frames, otherAlone.refusal == nil else { return true }
-        var first = feed([stream.bytes[..<middle]], to: side, sent: stream.sent, as: "half of \(stream.name)")
+        var first = feed(
+            [stream.bytes[..<middle]],
+            to: side,
+            sent: stream.sent,
+            after: stream.preamble,
+            as: "half of \(stream.name)"
+        )
         let copy = first
-        var second = feed([other.bytes.dropLast()], to: side, sent: other.sent, as: "\(other.name), cut short")
+        var second = feed(
+            [other.bytes.dropLast()],
+            to: side,
+            sent: other.sent,
+            after: other.preamble,
+            as: "\(other.name), cut short"
+        )
         announce("the rest of \(stream.name) and of \(other.name)", halves, to: side)
         first.receive(stream.bytes[middle...])
         second.receive(other.bytes.suffix(1))

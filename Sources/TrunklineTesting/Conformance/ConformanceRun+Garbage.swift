@@ -7,7 +7,13 @@ extension ConformanceRun {
             guard case .refused(let bytes, let code) = sample.content else { continue }
             let name = "sample \(index + 1)"
             for pieces in [[bytes[...]], bytes.indices.map { bytes[$0...$0] }] {
-                let link = feedChecked(pieces, to: sample.receiver, sent: sample.answered, as: name)
+                let link = feedChecked(
+                    pieces,
+                    to: sample.receiver,
+                    sent: sample.answered,
+                    after: sample.preamble,
+                    as: name
+                )
                 guard link.fault == nil else { continue }
                 let how = pieces.count > 1 ? " byte by byte" : ""
                 if link.refusalCode == nil {
@@ -28,10 +34,10 @@ extension ConformanceRun {
             checkEveryByte(streams, side, atMost: kit.corruptedInputs)
             for _ in 0..<kit.garbageInputs / 2 {
                 let stream = streams[random.below(streams.count)]
-                feedGarbage(corrupted(stream.bytes), side, stream.sent, "\(stream.name), corrupted")
+                feedGarbage(corrupted(stream.bytes), stream, "\(stream.name), corrupted")
                 let start = stream.bytes.prefix(random.below(stream.bytes.count + 1))
                 let rest = (0..<random.below(48)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
-                feedGarbage(start + rest, side, stream.sent, "\(start.count) bytes of \(stream.name) and random ones")
+                feedGarbage(start + rest, stream, "\(start.count) bytes of \(stream.name) and random ones")
             }
         }
     }
@@ -59,7 +65,7 @@ extension ConformanceRun {
         var bytes = stream.bytes
         bytes[offset] ^= change
         let what = "\(stream.name) with 0x\(twoDigits(bytes[offset])) as byte \(offset)"
-        feedGarbage(bytes, stream.receiver, stream.sent, what)
+        feedGarbage(bytes, stream, what)
     }
 
     /// Makes numbers small or large, removes or inserts bytes, and changes their order.
@@ -83,14 +89,21 @@ extension ConformanceRun {
     /// Decodes `bytes`. Any result is valid, but it must be the same wherever the bytes are split.
     private mutating func feedGarbage(
         _ bytes: [UInt8],
-        _ side: Side,
-        _ sent: [Frame],
+        _ stream: ConformanceStream,
         _ what: @autoclosure () -> String
     ) {
-        let whole = feedChecked([bytes[...]], to: side, sent: sent, ends: true, as: what())
+        let (side, sent, preamble) = (stream.receiver, stream.sent, stream.preamble)
+        let whole = feedChecked([bytes[...]], to: side, sent: sent, after: preamble, ends: true, as: what())
         guard whole.fault == nil, bytes.count > 1 else { return }
         let cut = 1 + random.below(bytes.count - 1)
-        let split = feedChecked([bytes[..<cut], bytes[cut...]], to: side, sent: sent, ends: true, as: what())
+        let split = feedChecked(
+            [bytes[..<cut], bytes[cut...]],
+            to: side,
+            sent: sent,
+            after: preamble,
+            ends: true,
+            as: what()
+        )
         guard split.fault == nil else { return }
         if split.frames != whole.frames || (split.refusal == nil) != (whole.refusal == nil) {
             let (one, two) = (outcome(whole), outcome(split))

@@ -41,6 +41,7 @@ extension ConformanceRun {
             if !refusesLength(sample.receiver) { skip(Self.howToCheckLengths(sample.receiver, limit)) }
             return true
         }
+        guard sample.preamble.isEmpty else { return true }
         let other = LinkCodec(sample.receiver == .client ? ProtocolCodec(relaxed).serverSide() : relaxed)
         if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: other), bytes.count > limit {
             checkRefusal(of: bytes, header, sample, name)
@@ -95,7 +96,7 @@ extension ConformanceRun {
         let side = sample.receiver
         guard kit.hasServerSide else { return nil }
         let what = "\(name) with \(bytes.count) bytes"
-        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, as: what)
+        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, after: sample.preamble, as: what)
         guard link.fault == nil else { return nil }
         if let refusal = link.refusal {
             violate(.limit, "encode accepted \(what), but decode threw \(refusal)", bytes)
@@ -107,7 +108,11 @@ extension ConformanceRun {
             )
         }
         announce("\(what) byte by byte", [bytes[...]], to: side)
-        var growing = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sample.answered)
+        var growing = ConformanceLink(
+            codec(of: side, after: sample.preamble),
+            limit: kit.maximumFrameSize,
+            sent: sample.answered
+        )
         for position in bytes.indices.prefix(256) {
             growing.receive(bytes[position...position])
             if growing.awaited >= bytes.count { return position + 1 }
@@ -125,7 +130,13 @@ extension ConformanceRun {
     ) {
         let count = min(bytes.count, header.map { $0 + 8 } ?? bytes.count)
         let what = "the first \(count) of \(bytes.count) bytes of \(name), made too large"
-        let link = feedChecked([bytes[..<count]], to: sample.receiver, sent: sample.answered, as: what)
+        let link = feedChecked(
+            [bytes[..<count]],
+            to: sample.receiver,
+            sent: sample.answered,
+            after: sample.preamble,
+            as: what
+        )
         // A codec that can resume after the frame may report it with the frame instead.
         if link.refusalCode == nil, link.fault == nil {
             let limit = kit.maximumFrameSize
@@ -157,7 +168,13 @@ extension ConformanceRun {
                         for index in offset..<offset + width { bytes[index] = 0xFF }
                         let filler = [UInt8](repeating: UInt8(ascii: "a"), count: size)
                         let what = "\(stream.name), 0xff in \(width) bytes from \(offset), and \(size) bytes after it"
-                        _ = feedChecked([bytes[...], filler[...]], to: side, sent: stream.sent, as: what)
+                        _ = feedChecked(
+                            [bytes[...], filler[...]],
+                            to: side,
+                            sent: stream.sent,
+                            after: stream.preamble,
+                            as: what
+                        )
                     }
                 }
             }

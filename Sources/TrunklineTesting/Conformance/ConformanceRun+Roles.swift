@@ -4,14 +4,18 @@ import Trunkline
 extension ConformanceRun {
     mutating func checkSerials() {
         for stream in streams(to: .client) { checkAnswer(stream) }
-        guard case .serial(let range) = kit.client.matching, kit.hasServerSide else { return }
-        guard let request = request else { return skip("whether every serial is sent, because no sample is a request") }
+        guard case .serial(let range) = kit.client.matching, kit.hasServerSide, kit.transmitsSerials else { return }
+        guard let (request, preamble) = request else {
+            return skip("whether every serial is sent, because no sample is a request")
+        }
         let middle = range.lowerBound + (range.upperBound - range.lowerBound) / 2
         for serial in [range.lowerBound, middle, range.upperBound] {
             var frame = request
             frame.serial = serial
-            guard let (received, bytes) = roundTrip([frame], to: .server, .matching, "a request with serial \(serial)")
-            else { continue }
+            let what = "a request with serial \(serial)"
+            guard let (received, bytes) = roundTrip([frame], to: .server, after: preamble, .matching, what) else {
+                continue
+            }
             if received.first?.serial != serial {
                 let found = received.first.map { "\($0.serial)" } ?? "nothing"
                 violate(.matching, "a request has serial \(serial), but the server decoded \(found)", bytes)
@@ -19,13 +23,15 @@ extension ConformanceRun {
         }
     }
 
-    private var request: Frame? {
+    /// A request among the samples, and its preamble.
+    private var request: (Frame, [CodecConformance.Preamble])? {
         for sample in kit.samples {
             if case .frames(let frames) = sample.content, let frame = frames.first(where: { $0.kind == .request }) {
-                return frame
+                return (frame, sample.preamble)
             }
         }
-        return kit.samples.lazy.compactMap(\.answered.first).first
+        for sample in kit.samples { if let frame = sample.answered.first { return (frame, sample.preamble) } }
+        return nil
     }
 
     /// Checks that a response has the serial of a request, or none if it is matched in order.
@@ -34,6 +40,7 @@ extension ConformanceRun {
             checkRepetition(frame, stream)
             switch kit.client.matching {
             case .inOrder, .inOrderByChannel:
+                checkChannel(frame, stream)
                 guard frame.serial != 0 else { continue }
                 violate(
                     .matching,
@@ -41,6 +48,7 @@ extension ConformanceRun {
                     stream.bytes
                 )
             case .serial(let range):
+                guard kit.transmitsSerials else { continue }
                 if !range.contains(frame.serial) {
                     let message = "\(stream.name) has serial \(frame.serial), outside \(range)"
                     violate(.matching, message, stream.bytes)
@@ -52,13 +60,23 @@ extension ConformanceRun {
         }
     }
 
+    /// Checks that a response is on the channel of a request.
+    private mutating func checkChannel(_ frame: Frame, _ stream: ConformanceStream) {
+        guard kit.client.matching == .inOrderByChannel, !stream.sent.isEmpty else { return }
+        var codec = codec(of: .client, after: stream.preamble)
+        let (channel, asked) = (codec.channel(of: frame), stream.sent.map { codec.channel(of: $0) })
+        guard !asked.contains(channel) else { return }
+        let expected = asked.map { "\($0)" }.joined(separator: ", ")
+        violate(.matching, "\(stream.name) is on channel \(channel); expected \(expected)", stream.bytes)
+    }
+
     /// Checks that a response of a sample passes the codec's own check against its request.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = !kit.client.matching.isInOrder
         guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
             let request = stream.sent.first(where: { !isSerial || $0.serial == frame.serial })
         else { return }
-        var codec = codec(of: .client)
+        var codec = codec(of: .client, after: stream.preamble)
         do throws(FrameError) {
             try codec.check(frame, against: request)
         } catch {
@@ -108,7 +126,8 @@ extension ConformanceRun {
     /// on a new link.
     private mutating func hasPingLater(_ number: UInt64, from side: Side) -> Bool {
         for stream in streams(to: side) {
-            var codec = feed([stream.bytes[...]], to: side, sent: stream.sent, as: stream.name).codec
+            var codec = feed([stream.bytes[...]], to: side, sent: stream.sent, after: stream.preamble, as: stream.name)
+                .codec
             guard let ping = codec.ping(number: number) else { continue }
             if (try? bytes(of: [ping], by: &codec)) != nil { return true }
         }
@@ -120,10 +139,11 @@ extension ConformanceRun {
         _ frames: [Frame],
         to side: Side,
         sent: [Frame] = [],
+        after preamble: [CodecConformance.Preamble] = [],
         _ rule: Rule,
         _ what: String
     ) -> (frames: [Frame], bytes: [UInt8])? {
-        var sender = codec(of: side == .client ? .server : .client)
+        var sender = codec(of: side == .client ? .server : .client, after: preamble)
         let bytes: [UInt8]
         do throws(FrameError) {
             bytes = try self.bytes(of: frames, by: &sender)
@@ -132,7 +152,7 @@ extension ConformanceRun {
             return nil
         }
         guard side == .client || kit.hasServerSide else { return nil }
-        let link = feedChecked([bytes[...]], to: side, sent: sent, as: what)
+        let link = feedChecked([bytes[...]], to: side, sent: sent, after: preamble, as: what)
         if let refusal = link.refusal {
             violate(rule, "the \(side) refused \(what): \(refusal)", bytes)
             return nil
@@ -143,7 +163,7 @@ extension ConformanceRun {
     // MARK: Cancellation
 
     mutating func checkCancellation() {
-        guard let request else { return }
+        guard let (request, preamble) = request else { return }
         guard var cancel = codec(of: .client).cancelFrame(for: request.serial, type: request.type) else { return }
         let kind = codec(of: .client).cancelKind(ofType: request.type)
         if kind.hasOwnSerial, case .serial(let range) = kit.client.matching {
@@ -152,11 +172,12 @@ extension ConformanceRun {
         }
         let what = "the cancellation of serial \(request.serial)"
         if cancel.kind != .cancel { violate(.cancellation, "\(what) has the kind \(cancel.kind)") }
-        guard let (received, bytes) = roundTrip([request, cancel], to: .server, .cancellation, what) else { return }
+        guard let (received, bytes) = roundTrip([request, cancel], to: .server, after: preamble, .cancellation, what)
+        else { return }
         guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
             return violate(.cancellation, "\(what) was decoded as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
         }
-        if arrived.serial != cancel.serial {
+        if kit.transmitsSerials, arrived.serial != cancel.serial {
             violate(.cancellation, "\(what) was decoded with serial \(arrived.serial)", bytes)
         }
         if arrived.cancelledSerial != cancel.cancelledSerial {

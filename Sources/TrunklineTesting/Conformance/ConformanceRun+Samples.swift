@@ -6,7 +6,7 @@ extension ConformanceRun {
         for (index, sample) in kit.samples.enumerated() {
             let name = "sample \(index + 1)"
             for (position, request) in sample.answered.enumerated() {
-                prepare(.init(request), named: "\(name), request \(position + 1)")
+                prepare(.init(request).after(sample.preamble), named: "\(name), request \(position + 1)")
             }
             prepare(sample, named: name)
         }
@@ -45,7 +45,14 @@ extension ConformanceRun {
     ) {
         let side = sample.receiver
         let ends = sample.endsWithConnection
-        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, ends: ends, as: name)
+        let link = feedChecked(
+            [bytes[...]],
+            to: side,
+            sent: sample.answered,
+            after: sample.preamble,
+            ends: ends,
+            as: name
+        )
         if let refusal = link.refusal {
             return violate(rule, "the \(side) refused \(name) after \(link.frames.count) frames: \(refusal)", bytes)
         }
@@ -56,7 +63,14 @@ extension ConformanceRun {
         guard link.left == 0 else {
             return violate(rule, "\(link.left) undecoded bytes are left after \(name), decoded by the \(side)", bytes)
         }
-        let again = feed([bytes[...]], to: side, sent: sample.answered, ends: ends, as: "\(name) again")
+        let again = feed(
+            [bytes[...]],
+            to: side,
+            sent: sample.answered,
+            after: sample.preamble,
+            ends: ends,
+            as: "\(name) again"
+        )
         if again.frames != link.frames || again.refusal != nil {
             return violate(.determinism, "decoding \(name) twice gave different frames", bytes)
         }
@@ -65,6 +79,7 @@ extension ConformanceRun {
                 name: name,
                 receiver: side,
                 sent: sample.answered,
+                preamble: sample.preamble,
                 bytes: bytes,
                 frames: link.frames,
                 ends: link.ends,
@@ -95,7 +110,9 @@ extension ConformanceRun {
         // A layout gives pings, pongs and cancellations the type of their role.
         let mayGetType = wanted.type == 0 && [.ping, .pong, .cancel].contains(wanted.kind)
         if frame.type != wanted.type, !mayGetType { return "type \(frame.type) instead of \(wanted.type)" }
-        if frame.serial != wanted.serial { return "serial \(frame.serial) instead of \(wanted.serial)" }
+        if kit.transmitsSerials, frame.serial != wanted.serial {
+            return "serial \(frame.serial) instead of \(wanted.serial)"
+        }
         if frame.status != wanted.status { return "status \(frame.status) instead of \(wanted.status)" }
         if frame.isErrorResponse != wanted.isErrorResponse { return "isErrorResponse is \(frame.isErrorResponse)" }
         if frame.malformedReason != wanted.malformedReason {

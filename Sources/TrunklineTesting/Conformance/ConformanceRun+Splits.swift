@@ -38,7 +38,7 @@ extension ConformanceRun {
     private mutating func checkPrefix(_ count: Int, of stream: ConformanceStream) {
         let what = "the first \(count) of \(stream.bytes.count) bytes of \(stream.name)"
         let prefix = stream.bytes[..<count]
-        var link = feedChecked([prefix], to: stream.receiver, sent: stream.sent, as: what)
+        var link = feedChecked([prefix], to: stream.receiver, sent: stream.sent, after: stream.preamble, as: what)
         guard link.fault == nil else { return }
         let expected = stream.frames(within: count)
         if let refusal = link.refusal {
@@ -66,7 +66,13 @@ extension ConformanceRun {
     }
 
     private mutating func check(_ pieces: [ArraySlice<UInt8>], of stream: ConformanceStream, _ how: String) {
-        var link = feed(pieces, to: stream.receiver, sent: stream.sent, as: "\(stream.name) \(how)")
+        var link = feed(
+            pieces,
+            to: stream.receiver,
+            sent: stream.sent,
+            after: stream.preamble,
+            as: "\(stream.name) \(how)"
+        )
         judge(&link, stream, how)
     }
 
@@ -94,17 +100,37 @@ extension ConformanceRun {
 
     mutating func checkMerges() {
         for side in [Side.client, .server] {
-            let streams = streams(to: side).filter(\.canBeFollowed)
-            // In one buffer: each sample twice, all samples, and all samples followed by an incomplete one.
-            for stream in streams { checkMerge([stream, stream], side) }
-            if streams.count > 1 {
-                checkMerge(streams, side)
-                checkMerge(streams.reversed(), side)
+            // A frame of a preamble may switch the mode, so that none of its kind can follow it.
+            let all = streams(to: side).filter { $0.canBeFollowed && !isPreamble($0) }
+            for (index, stream) in all.enumerated()
+            where !all[..<index].contains(where: { $0.preamble == stream.preamble }) {
+                checkMerges(all.filter { $0.preamble == stream.preamble }, side)
             }
-            for stream in streams.prefix(8) {
-                for cut in Set([1, stream.bytes.count / 2, stream.bytes.count - 1]).sorted() where cut > 0 {
-                    checkMerge(streams, side, behind: stream, cut: cut)
+        }
+    }
+
+    private func isPreamble(_ stream: ConformanceStream) -> Bool {
+        kit.samples.contains { sample in
+            sample.preamble.contains { step in
+                switch step {
+                case .sent(let frame), .received(let frame): stream.frames.contains(frame)
+                case .receivedBytes(let bytes): stream.bytes == bytes
                 }
+            }
+        }
+    }
+
+    /// - Parameter streams: The streams to be merged, all after the same preamble.
+    private mutating func checkMerges(_ streams: [ConformanceStream], _ side: Side) {
+        // In one buffer: each sample twice, all samples, and all samples followed by an incomplete one.
+        for stream in streams { checkMerge([stream, stream], side) }
+        if streams.count > 1 {
+            checkMerge(streams, side)
+            checkMerge(streams.reversed(), side)
+        }
+        for stream in streams.prefix(8) {
+            for cut in Set([1, stream.bytes.count / 2, stream.bytes.count - 1]).sorted() where cut > 0 {
+                checkMerge(streams, side, behind: stream, cut: cut)
             }
         }
     }
@@ -121,7 +147,8 @@ extension ConformanceRun {
         var what = streams.map(\.name).joined(separator: " and ") + " in one buffer"
         if let tail { what += " with \(part.count) of \(tail.bytes.count) bytes of \(tail.name) after it" }
         let sent = streams.flatMap(\.sent) + (tail?.sent ?? [])
-        let link = feedChecked([bytes[...]], to: side, sent: sent, as: what)
+        let preamble = (streams.first ?? tail)?.preamble ?? []
+        let link = feedChecked([bytes[...]], to: side, sent: sent, after: preamble, as: what)
         guard link.fault == nil else { return }
         if let refusal = link.refusal {
             return violate(.merge, "decode of \(what) threw \(refusal) after \(link.frames.count) frames", bytes)

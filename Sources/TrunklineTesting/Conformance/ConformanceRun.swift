@@ -10,6 +10,8 @@ struct ConformanceRun {
     /// The samples as bytes, with the frames that they decode to.
     var streams: [ConformanceStream] = []
     var random: SeededGenerator
+    /// The codecs of both sides after the preambles of the samples.
+    private var prepared: [[CodecConformance.Preamble]: (client: LinkCodec, server: LinkCodec)] = [:]
 
     init(_ kit: CodecConformance) {
         self.kit = kit
@@ -17,6 +19,7 @@ struct ConformanceRun {
     }
 
     mutating func checkAll() {
+        for (index, sample) in kit.samples.enumerated() { play(sample.preamble, "the preamble of sample \(index + 1)") }
         prepare()
         // If copies share state, all other findings are consequences.
         guard checkCopies() else { return }
@@ -48,20 +51,47 @@ struct ConformanceRun {
     /// The rules of the protocol on one side.
     func rules(of side: Side) -> ProtocolCodec { side == .client ? kit.client : kit.server }
 
-    /// The codec of a new link, on one side.
-    func codec(of side: Side) -> LinkCodec { LinkCodec(rules(of: side).base) }
+    /// The codec of a link that has carried `preamble`, on one side.
+    func codec(of side: Side, after preamble: [CodecConformance.Preamble] = []) -> LinkCodec {
+        guard let both = prepared[preamble] else { return LinkCodec(rules(of: side).base) }
+        return side == .client ? both.client : both.server
+    }
+
+    /// Lets both sides of a new link send and receive `preamble`.
+    private mutating func play(_ preamble: [CodecConformance.Preamble], _ name: String) {
+        guard !preamble.isEmpty, prepared[preamble] == nil else { return }
+        var (client, server) = (codec(of: .client), codec(of: .server))
+        do throws(FrameError) {
+            for step in preamble {
+                switch step {
+                case .sent(let frame):
+                    let bytes = try bytes(of: [frame], by: &client)
+                    if kit.hasServerSide { try receive(bytes, by: &server) }
+                case .received(let frame): try receive(try bytes(of: [frame], by: &server), by: &client)
+                case .receivedBytes(let bytes): try receive(bytes, by: &client)
+                }
+            }
+        } catch {
+            violate(.roundTrip, "\(name) cannot be sent and received: \(error)")
+        }
+        prepared[preamble] = (client, server)
+    }
+
+    private func receive(_ bytes: [UInt8], by codec: inout LinkCodec) throws(FrameError) {
+        var input = ReceiveBuffer(bytes)
+        var frames: [Frame] = []
+        try codec.decodeAll(&input, into: &frames)
+        if !input.isEmpty { throw FrameError(.malformed, "\(input.count) bytes are left") }
+    }
 
     func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
 
     /// The codec that sends `sample`, after it has received what `sample` answers; `nil` if it cannot receive that.
     func sender(of sample: CodecConformance.Sample) -> LinkCodec? {
-        sender(to: sample.receiver, answering: sample.answered)
-    }
-
-    func sender(to receiver: Side, answering requests: [Frame] = []) -> LinkCodec? {
-        var (client, server) = (codec(of: .client), codec(of: .server))
-        guard receiver == .client else { return client }
-        guard let bytes = try? bytes(of: requests, by: &client) else { return nil }
+        var client = codec(of: .client, after: sample.preamble)
+        var server = codec(of: .server, after: sample.preamble)
+        guard sample.receiver == .client else { return client }
+        guard let bytes = try? bytes(of: sample.answered, by: &client) else { return nil }
         var input = ReceiveBuffer(bytes)
         var frames: [Frame] = []
         _ = try? server.decodeAll(&input, into: &frames)
@@ -91,11 +121,18 @@ struct ConformanceRun {
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
         sent: [Frame] = [],
+        after preamble: [CodecConformance.Preamble] = [],
         ends: Bool = false,
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
         announce(what(), pieces, to: side)
-        var link = ConformanceLink(codec(of: side), limit: kit.maximumFrameSize, sent: sent, joinsParts: kit.joinsParts)
+        var link = ConformanceLink(
+            codec(of: side, after: preamble),
+            limit: kit.maximumFrameSize,
+            sent: sent,
+            joinsParts: kit.joinsParts,
+            ignoring: kit.ignoredFrames
+        )
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
         return link
@@ -106,10 +143,11 @@ struct ConformanceRun {
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
         sent: [Frame] = [],
+        after preamble: [CodecConformance.Preamble] = [],
         ends: Bool = false,
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
-        let link = feed(pieces, to: side, sent: sent, ends: ends, as: what())
+        let link = feed(pieces, to: side, sent: sent, after: preamble, ends: ends, as: what())
         if let fault = link.fault { violate(fault.rule, "\(what()): \(fault.message)", pieces.joined()) }
         return link
     }
@@ -121,6 +159,8 @@ struct ConformanceStream {
     let receiver: CodecConformance.Side
     /// What the receiver has sent before.
     let sent: [Frame]
+    /// What the link has carried before that.
+    let preamble: [CodecConformance.Preamble]
     let bytes: [UInt8]
     let frames: [Frame]
     /// The number of bytes consumed when each of `frames` was complete.

@@ -2,6 +2,9 @@
 public enum ResponseMatching: Sendable, Hashable {
     /// Matched by a serial number, which the response repeats. The client uses the numbers of the range in ascending
     /// order and starts over after the last one.
+    ///
+    /// A one-way message has the serial 0, which no request has if the range begins at 1. If the range begins at 0, the
+    /// server must not answer a one-way message: the client would take the answer for that to the request 0.
     case serial(ClosedRange<SerialNumber>)
     /// Matched in the order of the requests (pipelining).
     ///
