@@ -164,6 +164,17 @@ func logIn(_ options: inout ClientOptions) {
     }
 }
 
+func resumeASession(_ resume: @escaping @Sendable (Bytes) -> Request, _ options: inout ClientOptions) {
+    options.handshake.perform = { link in
+        if let token = await link.savedSession(as: Bytes.self) {
+            let response = try await link.send(resume(token))
+            if response["resumed"] == 1 { return await link.keepSubscriptions() }
+            await link.sessionWasLost()
+        }
+        await link.saveSession(try await link.send(login).body)
+    }
+}
+
 // MARK: Codecs that wrap another one
 
 /// Counts the frames that another codec decodes.

@@ -213,7 +213,7 @@ extension Client {
         return ResolvedOptions(
             retry: retryPolicy(of: call),
             accepted: now,
-            waitsForReady: call.waitsForReady,
+            marks: call.marks,
             deadline: try deadline(after: timeout, from: now),
             expectsResponse: expectsResponse,
             recorder: call.recorder

@@ -70,6 +70,14 @@ extension ClientOptions {
         /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for
         /// longer than the quarantine.
         public var quarantine: Duration = .seconds(60)
+        /// Whether a request that waits goes to a new session if the server has lost the one for which it was made. Default
+        /// true.
+        ///
+        /// If false, such a request fails with `sessionLost` when a link is ready whose handshake has declared the session
+        /// lost (``Handshaker/sessionWasLost()``). The fate is `notSent`, or `unknown` if an earlier try was written.
+        /// Requests in flight fail with `connectionLost` when their link is lost, with either value. See
+        /// <doc:StayingConnected#Resuming-a-session>.
+        public var outlivesSession = true
         /// The longest time that `close()` waits for requests to end, and for a server that reads the remaining bytes
         /// slowly. Default 30 s.
         ///

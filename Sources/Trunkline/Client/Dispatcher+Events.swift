@@ -61,6 +61,7 @@ extension Dispatcher {
         case .unknownResponse(let serial, let type, let session):
             ledger.unknownResponse(serial, type: type, session)
         case .unexpected: ledger.unexpectedFrame()
+        case .sessionLost(let endpoint): endSessionbound(endpoint)
         case .ready(let session, let endpoint):
             self.session = session
             let areWaiting = requests.queue.hasWaiting || requests.queue.delayedCount > 0

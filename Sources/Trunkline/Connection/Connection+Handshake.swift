@@ -9,6 +9,7 @@ extension Connection {
 
     /// Begins the handshake on a new link. Returns false if there is nothing to do: then the link is ready.
     func beginHandshake(_ link: Link) -> Bool {
+        if let session = memory.savedSession { link.state.codec.setSession(session) }
         guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
         arm(at: link.handshake?.deadline)
         updateReading()

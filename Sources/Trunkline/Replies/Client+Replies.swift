@@ -114,7 +114,7 @@ extension Client {
         let options = ResolvedOptions(
             retry: retryPolicy(of: callOptions),
             accepted: now,
-            waitsForReady: callOptions.waitsForReady,
+            marks: callOptions.marks,
             deadline: timeout.map { now.advanced(by: $0) },
             recorder: callOptions.recorder
         )

@@ -71,6 +71,11 @@ public struct CodecConformance: Sendable {
     ///
     /// If `true`, the parts of a reply are joined before they are compared.
     public var joinsParts = false
+    /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
+    /// the first link of a client.
+    ///
+    /// With a session, the check holds for a link that resumes it: check the codec once without and once with one.
+    public var session: (any Sendable)?
     /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
     /// The number of corrupted samples and runs of random bytes that each side decodes. Default 3000.

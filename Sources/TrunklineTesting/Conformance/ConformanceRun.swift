@@ -49,7 +49,11 @@ struct ConformanceRun {
     func rules(of side: Side) -> ProtocolCodec { side == .client ? kit.client : kit.server }
 
     /// The codec of a new link, on one side.
-    func codec(of side: Side) -> LinkCodec { LinkCodec(rules(of: side).base) }
+    func codec(of side: Side) -> LinkCodec {
+        var codec = LinkCodec(rules(of: side).base)
+        if let session = kit.session { codec.setSession(session) }
+        return codec
+    }
 
     func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
 

@@ -256,6 +256,18 @@ public protocol FrameLimitCodec: FrameCodec {
     mutating func setMaximumFrameSize(_ size: Int)
 }
 
+/// A codec that needs the session that the links of a client share: a key that signs frames, for example, or a counter that
+/// goes on after a reconnect.
+///
+/// With any other codec, only the handshake and the client know the session (``Handshaker/saveSession(_:)``).
+public protocol SessionCodec: FrameCodec {
+    /// Sets the session of this link. Called on the codec of the link: when the link begins, if a session is saved, and
+    /// whenever its handshake saves another one or declares it lost.
+    ///
+    /// - Parameter session: The saved value, or `nil` if there is none any more.
+    mutating func setSession(_ session: (any Sendable)?)
+}
+
 // MARK: - Test servers
 
 /// A codec that can create a codec for the server side of its protocol, for test servers.
