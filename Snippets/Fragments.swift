@@ -175,6 +175,37 @@ func resumeASession(_ resume: @escaping @Sendable (Bytes) -> Request, _ options:
     }
 }
 
+// MARK: Cancellation over a second connection
+
+/// What cancels the request on a link, as its server has sent it.
+struct BackendKey: Sendable {
+    private let bytes: Bytes
+
+    init?(_ bytes: Bytes) {
+        guard bytes.count == 8 else { return nil }
+        self.bytes = bytes
+    }
+
+    var cancelRequest: Frame { Frame(.request, type: 80_877_102, body: bytes) }
+}
+
+func cancelSeparately(_ startup: Request, _ codec: FrameLayout, _ options: inout ClientOptions) {
+    options.handshake.perform = { link in
+        let greeting = try await link.send(startup)
+        guard let key = BackendKey(greeting.body) else { throw HandshakeRefusal("no key", isPermanent: false) }
+        await link.setServerInfo(key)
+    }
+    options.requests.cancelling = { request in
+        guard let key = request.serverInfo(as: BackendKey.self) else { return }
+        let connection = Connection(to: request.endpoint, speaking: codec)
+        var ends = connection.disconnects.makeAsyncIterator()
+        try await connection.write(key.cancelRequest)
+        // The server closes the connection when it has sent the signal.
+        _ = await ends.next()
+        await connection.close()
+    }
+}
+
 // MARK: Codecs that wrap another one
 
 /// Counts the frames that another codec decodes.

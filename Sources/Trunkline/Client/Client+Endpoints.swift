@@ -109,6 +109,19 @@ extension Client {
         connection.inCallOfOwner { $0.serverInfo(as: type) }
     }
 
+    /// Returns the value that the handshake of the link of `session` stored with `Handshaker.setServerInfo(_:)`, for a
+    /// request or a push of which that session is known (``PendingRequest/session``, ``PushMessage/session``,
+    /// ``Timeline/Link/session``).
+    ///
+    /// - Parameters:
+    ///   - type: The type of the value.
+    ///   - session: The number of the link.
+    /// - Returns: The value; `nil` if the handshake stored no value, if the value has another type, or if the link is not
+    ///   ready yet or has ended. A link that drains has its value.
+    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
+        connection.inCallOfOwner { $0.serverInfo(as: type, of: session) }
+    }
+
     /// Returns the session that the links of this client share, as the latest handshake saved it
     /// (``Handshaker/saveSession(_:)``).
     ///

@@ -104,7 +104,7 @@ extension Connection {
             return scheduleFlush()
         }
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
-        adopt(handshake.learned)
+        adopt(handshake.learned, from: link)
         var early = endHandshake(.handshakeIsOver)
         counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
         becomeReady(session, afterHandshake: handshake.hasHeard)

@@ -126,7 +126,12 @@ extension Connection {
             let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
             return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
-        if ready?.state.machine.isHeld == true { return "a request is in flight that no other may follow" }
+        if let ready, ready.state.machine.isHeld {
+            let isCancelling = cancellations.contains { $0.session == ready.session }
+            return isCancelling
+                ? "an abandoned request is being cancelled (requests.cancelling)"
+                : "a request is in flight that no other may follow"
+        }
         return serialShortage
     }
 
@@ -162,6 +167,7 @@ extension Connection {
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
         if link.isDraining || lifecycle == .closing { scheduleFlush() }
+        let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
         switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
@@ -176,6 +182,7 @@ extension Connection {
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
             if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
+            if let cancellable { beginCancelling(cancellable, on: link) }
             sendCancelFrame(for: serial, type: type, on: session)
             return .sent(endpoint)
         }

@@ -208,7 +208,8 @@ public struct Handshaker: Sendable {
     /// ``Client/serverInfo(as:)``.
     ///
     /// The value takes effect when this link is ready, and replaces that of an earlier link. If the handshake of a later
-    /// link stores no value, the client has none. No effect after the end of the handshake.
+    /// link stores no value, the client has none. The link itself keeps its value to its end
+    /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
         await connection.learn(in: session) { $0.serverInfo = info }
     }
@@ -304,9 +305,10 @@ extension Connection {
         return .success(())
     }
 
-    /// Applies what the handshake has learned. Its link is about to be ready.
-    func adopt(_ learned: HandshakeUse.Learned) {
+    /// Applies what the handshake of `link` has learned. The link is about to be ready.
+    func adopt(_ learned: HandshakeUse.Learned, from link: Link) {
         memory.serverInfo = learned.serverInfo
+        if let info = learned.serverInfo { link.serverInfo = info }
         // A member of a cluster has one server.
         guard options.membership == nil, let added = learned.endpoints else { return }
         machine.extendEndpoints(memory.givenEndpoints + added)
@@ -316,6 +318,13 @@ extension Connection {
     /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
     /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
+
+    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or `nil` if
+    /// it stored no value, if the value has another type, or if that link is not ready yet or has ended. The link may be
+    /// draining.
+    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
+        links[session]?.serverInfo as? Info
+    }
 
     fileprivate func savedSession(in session: SessionID) -> (any Sendable)? {
         handshaking(session) == nil ? nil : memory.savedSession

@@ -4,6 +4,8 @@ struct LinkRules: Sendable {
     let codec: ProtocolCodec
     /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
+    /// Whether requests are kept until they are answered: to compare responses with them, or to cancel them.
+    let keepsRequests: Bool
     let isInOrder: Bool
     let looksAlike: Bool
     /// Whether every frame is handed over as it is, except heartbeats that the link has handled: there is no client.
@@ -20,6 +22,7 @@ struct LinkRules: Sendable {
         self.deliversAll = deliversAll
         stepObservation = observation?.wantsSteps == true ? observation : nil
         checksResponses = codec.checksResponses
+        keepsRequests = checksResponses || options.requests.cancelling != nil
         isInOrder = codec.matching == .inOrder
         looksAlike = codec.pongsLookLikePings
         highWatermark = max(1, options.outbound.highWatermark)
@@ -111,7 +114,7 @@ extension Link.State {
         let place = machine.send(
             id,
             frame,
-            keepsRequest: rules.checksResponses,
+            keepsRequest: rules.keepsRequests,
             expectsResponse: expectsResponse,
             reportsWritten: reports == .admissionAndWrite,
             holdsOthers: holdsOthers
