@@ -175,6 +175,19 @@ func resumeASession(_ resume: @escaping @Sendable (Bytes) -> Request, _ options:
     }
 }
 
+// MARK: Requests and their link
+
+func fetch(from cursor: Bytes) -> Request { Request(type: 8, body: cursor) }
+
+func dependOnALink(_ client: Client) async throws -> Response {
+    let rows = try await client.withLink { link in
+        let cursor = try await link.send(Request(type: 7, body: "open cursor"))
+        return try await link.send(fetch(from: cursor.body))
+    }
+    _ = try await client.send(login, options: CallOptions(isExclusive: true))
+    return rows
+}
+
 // MARK: Cancellation over a second connection
 
 /// What cancels the request on a link, as its server has sent it.

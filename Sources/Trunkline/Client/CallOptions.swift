@@ -22,6 +22,8 @@ public struct CallOptions: Sendable, Hashable {
         var key: RoutingKey?
         var isLarge = false
         var outlivesSession: Bool?
+        var isExclusive = false
+        var session: SessionID?
     }
 
     private var storage: Storage
@@ -88,12 +90,35 @@ public struct CallOptions: Sendable, Hashable {
         set { values.outlivesSession = newValue }
     }
 
+    /// Whether the request is sent alone: when nothing else is in flight on its link, and nothing follows before it has
+    /// ended. Default: false.
+    ///
+    /// For requests that change what later ones mean, such as logging in again or changing the key of a link. The request
+    /// waits for its turn as any other. From then on, it waits until the requests that were sent before it have ended, and
+    /// those that were made after it wait behind it, within their deadlines. Abandoned requests count as in flight until
+    /// the server answers them or their ``ClientOptions/Requests/quarantine`` ends. Pings, cancel frames and pieces of
+    /// uploads that have begun go out meanwhile. If the exclusive request is abandoned itself, the rules of
+    /// ``PipeliningCodec`` apply. The last requests on a link that drains are not waited for.
+    ///
+    /// A one-way message and a ``Cluster`` ignore it.
+    public var isExclusive: Bool {
+        get { values.isExclusive }
+        set { values.isExclusive = newValue }
+    }
+
+    /// The only link on which the request may go out; `nil` for any.
+    var session: SessionID? {
+        get { values.session }
+        set { values.session = newValue }
+    }
+
     /// The marks of a request with these options.
     var marks: ResolvedOptions.Marks {
         guard case .set(let values) = storage else { return [] }
         var marks: ResolvedOptions.Marks = []
         if !values.waitsForReady { marks.insert(.mayNotWait) }
         if let outlives = values.outlivesSession { marks.insert(outlives ? .outlivesSession : .endsWithSession) }
+        if values.isExclusive { marks.insert(.isExclusive) }
         return marks
     }
 
@@ -115,6 +140,7 @@ public struct CallOptions: Sendable, Hashable {
     ///   - recorder: Receives the timeline of each request of the call. Default: none.
     ///   - key: The key of the request, which decides the server of a cluster. Default: none.
     ///   - isLarge: Whether a cluster sends the request on a link for large transfers. Default: false.
+    ///   - isExclusive: Whether the request is sent alone. Default: false.
     ///   - outlivesSession: Whether the request, while it waits, goes to a new session. Default: that of the client.
     public init(
         timeout: Timeout = .default,
@@ -123,6 +149,7 @@ public struct CallOptions: Sendable, Hashable {
         recorder: TimelineRecorder? = nil,
         key: RoutingKey? = nil,
         isLarge: Bool = false,
+        isExclusive: Bool = false,
         outlivesSession: Bool? = nil
     ) {
         storage = .omitted
@@ -133,7 +160,8 @@ public struct CallOptions: Sendable, Hashable {
             recorder: recorder,
             key: key,
             isLarge: isLarge,
-            outlivesSession: outlivesSession
+            outlivesSession: outlivesSession,
+            isExclusive: isExclusive
         )
     }
 
@@ -221,6 +249,8 @@ struct ResolvedOptions: Sendable {
         /// The call says that the request goes to a new session, or that it does not.
         static let outlivesSession = Marks(rawValue: 2)
         static let endsWithSession = Marks(rawValue: 4)
+        /// Nothing else may be in flight together with the request.
+        static let isExclusive = Marks(rawValue: 8)
     }
 
     /// Whether the request may wait for a link.

@@ -36,7 +36,8 @@ extension Connection {
         var room = room
         var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
-            let most = parts.heldCount == 0 ? room : min(room, 1)
+            var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
+            if !queue.exclusives.isEmpty { (most, isAlone) = limited(most, queue, on: ready) }
             let admitted = ready.state.admit(
                 from: &queue,
                 &parts,
@@ -46,6 +47,7 @@ extension Connection {
                 telling: rules.stepObservation,
                 into: &events
             )
+            if isAlone, admitted > 0 { ready.state.machine.holdOthers(behind: queue.latestPlace) }
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -55,6 +57,14 @@ extension Connection {
         } while true
         port.giveBack(events)
         if hasToWrite { scheduleFlushUnlessFull(ready) }
+    }
+
+    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or that
+    /// one alone if nothing is in flight. At most `most`.
+    private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
+        let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
+        guard count == 0, isExclusive else { return (count, false) }
+        return link.state.machine.inFlightCount == 0 ? (min(most, 1), true) : (0, false)
     }
 
     /// Sends the parts of requests on draining links.

@@ -116,6 +116,7 @@ extension Client {
             accepted: now,
             marks: callOptions.marks,
             deadline: timeout.map { now.advanced(by: $0) },
+            session: callOptions.session,
             recorder: callOptions.recorder
         )
         switch passInterceptors(form, frame, options) {

@@ -34,7 +34,8 @@ public protocol PipeliningCodec: FrameCodec {
     /// replaces the link at once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is
     /// closed when the requests that were sent before this one have ended. Later requests go out on the next link, which
     /// goes to the same endpoint unless the server was silent
-    /// (``ClientOptions/Liveness-swift.struct/maximumStalls``).
+    /// (``ClientOptions/Liveness-swift.struct/maximumStalls``). If ``ClientOptions/Requests/cancelling`` cancels the
+    /// request, the client waits for the answer first, as below.
     ///
     /// Matched by serial: the client sends the cancel frame, if there is one, and waits for the answer. If none comes
     /// within `options.liveness.deadline` (10 s), it replaces the link as soon as other requests wait.

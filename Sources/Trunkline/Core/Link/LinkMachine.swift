@@ -298,6 +298,11 @@ package struct LinkMachine: Sendable {
         }
     }
 
+    /// Lets nothing follow the request at `place`, which is the only one on the link, before it has been answered.
+    package mutating func holdOthers(behind place: Place?) {
+        if case .response(let number)? = place { holder = Holder(number: number) }
+    }
+
     // MARK: Cancelling by other means
 
     /// Returns the request `id` at `place`, and its serial, if it was kept, at least one byte of it was written, and a
