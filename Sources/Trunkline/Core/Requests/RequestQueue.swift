@@ -127,7 +127,9 @@ package struct RequestQueue: Sendable {
     package mutating func makeExclusive(_ id: RequestID) { exclusives.insert(id) }
 
     /// Forgets the exclusive requests that have ended.
-    package mutating func dropExclusives(unless isAlive: (RequestID) -> Bool) { exclusives = exclusives.filter(isAlive) }
+    package mutating func dropExclusives(unless isAlive: (RequestID) -> Bool) {
+        exclusives = exclusives.filter(isAlive)
+    }
 
     /// The number of waiting requests before the first exclusive one, at most `most`, and whether that one follows.
     package func countBeforeExclusive(atMost most: Int) -> (count: Int, isExclusive: Bool) {
