@@ -30,3 +30,13 @@ public struct AbandonedRequest: Sendable {
     /// it stored none, or a value of another type. A later link does not change it.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { info as? Info }
 }
+
+extension AbandonedRequest: CustomStringConvertible, CustomReflectable {
+    /// The type, the ID and the link of the request.
+    public var description: String {
+        "request \(id) of type \(hexadecimal(request.type)) on link \(session) to \(endpoint)"
+    }
+
+    /// Empty: what the handshake has stored may be a secret.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

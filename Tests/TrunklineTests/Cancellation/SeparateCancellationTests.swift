@@ -181,6 +181,9 @@ struct SeparateCancellationTests {
             #expect(call.request == Self.sleep(30_000) && call.endpoint == "db:5432")
             #expect(call.address?.hasSuffix(":5432") == true)
             #expect(call.serverInfo(as: String.self) == nil)
+            #expect(
+                "\(call)" == "request \(call.id) of type 0x51 on link 1 to db:5432" && !"\(call)".contains("5EC4E7")
+            )
             #expect(await service.client.metrics.connection.links == 1)
             #expect(await service.client.metrics.lateResponses == 1)
         }
