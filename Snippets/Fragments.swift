@@ -164,6 +164,61 @@ func logIn(_ options: inout ClientOptions) {
     }
 }
 
+func resumeASession(_ resume: @escaping @Sendable (Bytes) -> Request, _ options: inout ClientOptions) {
+    options.handshake.perform = { link in
+        if let token = await link.savedSession(as: Bytes.self) {
+            let response = try await link.send(resume(token))
+            if response["resumed"] == 1 { return await link.keepSubscriptions() }
+            await link.sessionWasLost()
+        }
+        await link.saveSession(try await link.send(login).body)
+    }
+}
+
+// MARK: Requests and their link
+
+func fetch(from cursor: Bytes) -> Request { Request(type: 8, body: cursor) }
+
+func dependOnALink(_ client: Client) async throws -> Response {
+    let rows = try await client.withLink { link in
+        let cursor = try await link.send(Request(type: 7, body: "open cursor"))
+        return try await link.send(fetch(from: cursor.body))
+    }
+    _ = try await client.send(login, options: CallOptions(isExclusive: true))
+    return rows
+}
+
+// MARK: Cancellation over a second connection
+
+/// What cancels the request on a link, as its server has sent it.
+struct BackendKey: Sendable {
+    private let bytes: Bytes
+
+    init?(_ bytes: Bytes) {
+        guard bytes.count == 8 else { return nil }
+        self.bytes = bytes
+    }
+
+    var cancelRequest: Frame { Frame(.request, type: 80_877_102, body: bytes) }
+}
+
+func cancelSeparately(_ startup: Request, _ codec: FrameLayout, _ options: inout ClientOptions) {
+    options.handshake.perform = { link in
+        let greeting = try await link.send(startup)
+        guard let key = BackendKey(greeting.body) else { throw HandshakeRefusal("no key", isPermanent: false) }
+        await link.setServerInfo(key)
+    }
+    options.requests.cancelling = { request in
+        guard let key = request.serverInfo(as: BackendKey.self) else { return }
+        let connection = Connection(to: request.endpoint, speaking: codec)
+        var ends = connection.disconnects.makeAsyncIterator()
+        try await connection.write(key.cancelRequest)
+        // The server closes the connection when it has sent the signal.
+        _ = await ends.next()
+        await connection.close()
+    }
+}
+
 // MARK: Codecs that wrap another one
 
 /// Counts the frames that another codec decodes.

@@ -36,6 +36,10 @@ public struct ClientError: Error, Sendable {
         /// The server has ended the request without saying whether it was processed (``Frame/isFateUnknown``), and the
         /// link stays. Fate `unknown`; the error response is in ``ClientError/response``.
         case interrupted
+        /// The server does not know the session any more for which the request was made, and
+        /// ``CallOptions/outlivesSession`` or ``ClientOptions/Requests/outlivesSession`` is false. Fate `notSent`, or
+        /// `unknown` if an earlier try was written.
+        case sessionLost
         /// The server violated the protocol. Fate `unknown`, and the link is replaced.
         ///
         /// If only one response is malformed, the fate is `answered` and the link stays. A response that exceeds a limit

@@ -224,7 +224,8 @@ private let secret = "s3cr3t-T0k3n"
 
     /// Types that hold only values of the types above, or those in their state, which is behind a lock or an actor.
     private static let holders: Set<String> = [
-        "ClientCall", "ClientEvent", "ClientEvent.Content", "ClusterChange", "Handshaker", "OpenRequest",
+        "AbandonedRequest", "ClientCall", "ClientEvent", "ClientEvent.Content", "ClusterChange", "Handshaker",
+        "LinkSender", "OpenRequest",
         "PushStream.AsyncIterator", "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try",
         "Timeline.Condition", "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState",
         "ReconnectFailure", "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",

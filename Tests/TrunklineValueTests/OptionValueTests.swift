@@ -38,7 +38,8 @@ private let allToTheirEnds: [@Sendable (inout ClientOptions, _ isGreatest: Bool)
         end(\.failover.halfLife), end(\.failover.maximumLinkAge), end(\.failover.returnsToPreferredAfter),
         end(\.handshake.timeout), end(\.liveness.interval), end(\.liveness.deadline), end(\.liveness.probeAfter),
         end(\.liveness.speakAfter), end(\.liveness.minimumRate), end(\.requests.timeout),
-        end(\.requests.streamTimeout), end(\.requests.quarantine), end(\.requests.drainTimeout),
+        end(\.requests.streamTimeout), end(\.requests.quarantine), end(\.requests.cancellingTimeout),
+        end(\.requests.drainTimeout),
         end(\.requests.maximumInFlight), end(\.requests.maximumWaiting), end(\.requests.maximumWaitingBytes),
         end(\.requests.maximumReplySize), end(\.requests.maximumReassemblyBytes), end(\.cache.maximumBytes),
         end(\.cache.maximumCount), end(\.diagnosis.probeTimeout), end(\.outbound.highWatermark),
@@ -77,6 +78,7 @@ extension OptionValueTests {
     ]
 
     private static let requests = [
+        option("ClientOptions.Requests.cancellingTimeout: Duration", \.requests.cancellingTimeout),
         option("ClientOptions.Requests.drainTimeout: Duration", \.requests.drainTimeout),
         option("ClientOptions.Requests.maximumInFlight: Int", \.requests.maximumInFlight),
         option("ClientOptions.Requests.maximumReassemblyBytes: Int", \.requests.maximumReassemblyBytes),

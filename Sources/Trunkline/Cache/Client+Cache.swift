@@ -175,8 +175,8 @@ extension ClientError {
     fileprivate var isUnreachability: Bool {
         switch code {
         case .unavailable, .timedOut, .connectionLost, .tlsFailed: true
-        case .cancelled, .closed, .rejected, .interrupted, .protocolViolation, .invalidRequest, .invalidResponse,
-            .invalidArgument, .overloaded, .notCached:
+        case .cancelled, .closed, .rejected, .interrupted, .sessionLost, .protocolViolation, .invalidRequest,
+            .invalidResponse, .invalidArgument, .overloaded, .notCached:
             false
         }
     }

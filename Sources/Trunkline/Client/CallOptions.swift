@@ -21,6 +21,9 @@ public struct CallOptions: Sendable, Hashable {
         var recorder: TimelineRecorder?
         var key: RoutingKey?
         var isLarge = false
+        var outlivesSession: Bool?
+        var isExclusive = false
+        var session: SessionID?
     }
 
     private var storage: Storage
@@ -80,6 +83,45 @@ public struct CallOptions: Sendable, Hashable {
         set { values.isLarge = newValue }
     }
 
+    /// Whether the request, while it waits, goes to a new session if the server has lost the one for which it was made.
+    /// Default `nil`: the value of ``ClientOptions/Requests/outlivesSession``. A ``Cluster`` ignores it.
+    public var outlivesSession: Bool? {
+        get { values.outlivesSession }
+        set { values.outlivesSession = newValue }
+    }
+
+    /// Whether the request is sent alone: when nothing else is in flight on its link, and nothing follows before it has
+    /// ended. Default: false.
+    ///
+    /// For requests that change what later ones mean, such as logging in again or changing the key of a link. The request
+    /// waits for its turn as any other. From then on, it waits until the requests that were sent before it have ended, and
+    /// those that were made after it wait behind it, within their deadlines. Abandoned requests count as in flight until
+    /// the server answers them or their ``ClientOptions/Requests/quarantine`` ends. Pings, cancel frames and pieces of
+    /// uploads that have begun go out meanwhile. If the exclusive request is abandoned itself, the rules of
+    /// ``PipeliningCodec`` apply. The last requests on a link that drains are not waited for.
+    ///
+    /// A one-way message and a ``Cluster`` ignore it.
+    public var isExclusive: Bool {
+        get { values.isExclusive }
+        set { values.isExclusive = newValue }
+    }
+
+    /// The only link on which the request may go out; `nil` for any.
+    var session: SessionID? {
+        get { values.session }
+        set { values.session = newValue }
+    }
+
+    /// The marks of a request with these options.
+    var marks: ResolvedOptions.Marks {
+        guard case .set(let values) = storage else { return [] }
+        var marks: ResolvedOptions.Marks = []
+        if !values.waitsForReady { marks.insert(.mayNotWait) }
+        if let outlives = values.outlivesSession { marks.insert(outlives ? .outlivesSession : .endsWithSession) }
+        if values.isExclusive { marks.insert(.isExclusive) }
+        return marks
+    }
+
     /// Whether all options are omitted.
     var areOmitted: Bool { if case .omitted = storage { true } else { false } }
 
@@ -98,13 +140,17 @@ public struct CallOptions: Sendable, Hashable {
     ///   - recorder: Receives the timeline of each request of the call. Default: none.
     ///   - key: The key of the request, which decides the server of a cluster. Default: none.
     ///   - isLarge: Whether a cluster sends the request on a link for large transfers. Default: false.
+    ///   - isExclusive: Whether the request is sent alone. Default: false.
+    ///   - outlivesSession: Whether the request, while it waits, goes to a new session. Default: that of the client.
     public init(
         timeout: Timeout = .default,
         retry: RetryPolicy = .default,
         waitsForReady: Bool = true,
         recorder: TimelineRecorder? = nil,
         key: RoutingKey? = nil,
-        isLarge: Bool = false
+        isLarge: Bool = false,
+        isExclusive: Bool = false,
+        outlivesSession: Bool? = nil
     ) {
         storage = .omitted
         values = Values(
@@ -113,7 +159,9 @@ public struct CallOptions: Sendable, Hashable {
             waitsForReady: waitsForReady,
             recorder: recorder,
             key: key,
-            isLarge: isLarge
+            isLarge: isLarge,
+            outlivesSession: outlivesSession,
+            isExclusive: isExclusive
         )
     }
 
@@ -180,8 +228,8 @@ struct ResolvedOptions: Sendable {
     var retry = RetryPolicy.ifUnsent
     /// When the call was made.
     let accepted: Instant
-    /// Whether the request may wait for a link.
-    var waitsForReady = true
+    /// What few requests have.
+    var marks: Marks = []
     var deadline: Instant?
     /// False for a one-way message.
     var expectsResponse = true
@@ -192,13 +240,35 @@ struct ResolvedOptions: Sendable {
     /// The fate of what the same call has sent before this request. See `ClientError.after(_:)`.
     var earlierFate = ClientError.Fate.notSent
 
+    /// In one value, so that `areTracked` checks them all at once.
+    struct Marks: OptionSet {
+        let rawValue: UInt8
+
+        /// The request may not wait for a link.
+        static let mayNotWait = Marks(rawValue: 1)
+        /// The call says that the request goes to a new session, or that it does not.
+        static let outlivesSession = Marks(rawValue: 2)
+        static let endsWithSession = Marks(rawValue: 4)
+        /// Nothing else may be in flight together with the request.
+        static let isExclusive = Marks(rawValue: 8)
+    }
+
+    /// Whether the request may wait for a link.
+    var waitsForReady: Bool { !marks.contains(.mayNotWait) }
+
+    /// Whether the request goes to a new session; `nil` if the client's options decide.
+    var outlivesSession: Bool? {
+        if marks.contains(.outlivesSession) { return true }
+        return marks.contains(.endsWithSession) ? false : nil
+    }
+
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
     /// Whether a request with these options needs a `TrackedCall`.
     @inline(__always)
     var areTracked: Bool {
-        guard case .ifUnsent = retry, waitsForReady, session == nil, recorder == nil else { return true }
+        guard case .ifUnsent = retry, marks.isEmpty, session == nil, recorder == nil else { return true }
         return false
     }
 }

@@ -109,6 +109,34 @@ extension Client {
         connection.inCallOfOwner { $0.serverInfo(as: type) }
     }
 
+    /// Returns the value that the handshake of the link of `session` stored with `Handshaker.setServerInfo(_:)`, for a
+    /// request or a push of which that session is known (``PendingRequest/session``, ``PushMessage/session``,
+    /// ``Timeline/Link/session``).
+    ///
+    /// - Parameters:
+    ///   - type: The type of the value.
+    ///   - session: The number of the link.
+    /// - Returns: The value; `nil` if the handshake stored no value, if the value has another type, or if the link is not
+    ///   ready yet or has ended. A link that drains has its value.
+    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
+        connection.inCallOfOwner { $0.serverInfo(as: type, of: session) }
+    }
+
+    /// Returns the session that the links of this client share, as the latest handshake saved it
+    /// (``Handshaker/saveSession(_:)``).
+    ///
+    /// - Parameter type: The type of the value.
+    /// - Returns: The value, or `nil` if none is saved, or if the value has another type.
+    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? {
+        connection.inCallOfOwner { $0.savedSession(as: type) }
+    }
+
+    /// Saves a session for the handshakes of later links: what the server has sent after the handshake, such as the number
+    /// of the latest message of the session. The codec of the present link does not receive it.
+    ///
+    /// - Parameter session: The new value, or `nil` to forget the saved one.
+    public func saveSession(_ session: (any Sendable)?) { connection.inCallOfOwner { $0.saveSession(session) } }
+
     /// Performs a command on the connection as part of a batch. The command may end the link.
     private func command(_ body: (isolated Connection) -> Void) {
         connection.inCallOfOwner(body)

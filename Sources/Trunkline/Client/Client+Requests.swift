@@ -210,14 +210,16 @@ extension Client {
     ) throws(ClientError) -> ResolvedOptions {
         let timeout = timeout.or(call.timeout).duration(orByDefault: options.requests.timeout)
         let now = loop.now
-        return ResolvedOptions(
+        var options = ResolvedOptions(
             retry: retryPolicy(of: call),
             accepted: now,
-            waitsForReady: call.waitsForReady,
             deadline: try deadline(after: timeout, from: now),
-            expectsResponse: expectsResponse,
-            recorder: call.recorder
+            expectsResponse: expectsResponse
         )
+        guard !call.areOmitted else { return options }
+        (options.marks, options.session, options.recorder) = (call.marks, call.session, call.recorder)
+        if !expectsResponse { options.marks.remove(.isExclusive) }
+        return options
     }
 
     nonisolated func retryPolicy(of call: CallOptions) -> RetryPolicy {

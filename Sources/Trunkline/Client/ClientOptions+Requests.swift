@@ -77,6 +77,40 @@ extension ClientOptions {
         /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for
         /// longer than the quarantine.
         public var quarantine: Duration = .seconds(60)
+        /// Cancels a request on the server by other means than a frame on its link, if it was abandoned: cancelled, timed out,
+        /// or its reply too long, after its first byte was written. Default none.
+        ///
+        /// Some servers are cancelled by a second connection that carries a secret from the handshake of the first one, as
+        /// `CancelRequest` of PostgreSQL. The handshake stores the secret with ``Handshaker/setServerInfo(_:)``, and the
+        /// closure finds it in its argument, which describes the link of the request. A codec with a cancel frame
+        /// (``CancellingCodec``) needs no closure.
+        ///
+        /// - The closure begins while the request is unanswered. Until it returns, no other request or one-way message
+        ///   goes out on the link, so a cancellation that names only the link cannot reach another request. Return when
+        ///   nothing of the cancellation can be under way any more: after PostgreSQL has closed the second connection.
+        /// - Matched in order, the closure runs only if nothing else is in flight on the link and nothing was queued behind
+        ///   the request. Otherwise the server might work on another request when the cancellation arrives. Use a
+        ///   ``PipeliningCodec``, or ``maximumInFlight`` 1.
+        /// - Matched by serial, it always runs, and must cancel by ``AbandonedRequest/serial``, or ``maximumInFlight`` must
+        ///   be 1.
+        /// - If it throws, or does not return within ``cancellingTimeout``, its task is cancelled, and the link is
+        ///   replaced: the cancellation might still arrive. Requests in flight on it end there.
+        /// - It runs at the same time as other calls, and outlives the link, but not the client: closing the client
+        ///   cancels its task. It is not called for requests of handshakes, and not when a link or the client ends.
+        ///
+        /// While the option is set, the client keeps each request, including its body, until it is answered. See
+        /// <doc:Requests#Cancellation-over-a-second-connection>.
+        public var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)?
+        /// How long a call of ``cancelling`` may take. Default 2 s.
+        public var cancellingTimeout: Duration = .seconds(2)
+        /// Whether a request that waits goes to a new session if the server has lost the one for which it was made. Default
+        /// true.
+        ///
+        /// If false, such a request fails with `sessionLost` when a link is ready whose handshake has declared the session
+        /// lost (``Handshaker/sessionWasLost()``). The fate is `notSent`, or `unknown` if an earlier try was written.
+        /// Requests in flight fail with `connectionLost` when their link is lost, with either value. See
+        /// <doc:StayingConnected#Resuming-a-session>.
+        public var outlivesSession = true
         /// The longest time that `close()` waits for requests to end, and for a server that reads the remaining bytes
         /// slowly. Default 30 s.
         ///

@@ -56,11 +56,13 @@ extension Dispatcher {
         case .admitted(let id, let serial):
             let waiter = requests.waiter(of: id)
             waiter?.accept()
-            waiter?.handle?.admitted(as: serial)
+            // Events come in order, and only the link that takes requests admits some.
+            waiter?.handle?.admitted(as: serial, on: session)
         case .late(let id, let isPart): if !isPart { ledger.late(id) }
         case .unknownResponse(let serial, let type, let session):
             ledger.unknownResponse(serial, type: type, session)
         case .unexpected: ledger.unexpectedFrame()
+        case .sessionLost(let endpoint): endSessionbound(endpoint)
         case .ready(let session, let endpoint):
             self.session = session
             let areWaiting = requests.queue.hasWaiting || requests.queue.delayedCount > 0

@@ -69,6 +69,22 @@ extension Dispatcher {
             end(request.id, error)
         }
     }
+
+    /// Ends the requests on no link that were made for a session that is lost.
+    ///
+    /// - Parameter endpoint: The server that does not know the session.
+    mutating func endSessionbound(_ endpoint: Endpoint) {
+        let message = "the server does not know the session any more, and outlivesSession is false"
+        let error = ClientError(.sessionLost, .notSent, message, endpoint: endpoint)
+        let outlives = options.requests.outlivesSession
+        for id in requests.ids where requests.request(id) != nil {
+            guard requests.waiter(of: id)?.tracked?.options.outlivesSession ?? outlives else {
+                _ = requests.remove(id)
+                end(id, error)
+                continue
+            }
+        }
+    }
 }
 
 /// The state on which the retries of a client depend.

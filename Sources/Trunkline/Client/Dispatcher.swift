@@ -209,6 +209,19 @@ extension Dispatcher {
             else { return }
             index += 1
             if let options = waiter.tracked?.options {
+                // It waits in the queue until nothing is in flight.
+                if options.marks.contains(.isExclusive) {
+                    index -= 1
+                    commands[index] = .send(
+                        id,
+                        frame,
+                        waiter,
+                        accepted: accepted,
+                        deadline: deadline,
+                        expectsResponse: expectsResponse
+                    )
+                    return
+                }
                 if let error = refusal(options) {
                     refuse(waiter, error)
                     continue
@@ -263,6 +276,7 @@ extension Dispatcher {
         if let options = waiter.tracked?.options {
             if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
+            if options.marks.contains(.isExclusive) { requests.queue.makeExclusive(id) }
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
@@ -356,7 +370,7 @@ extension Dispatcher {
     private mutating func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { retries.hasLinkbound = true }
         if let session = options.session, session != self.session {
-            return ClientError(.connectionLost, .notSent, "the only link for this message is closed or draining")
+            return ClientError(.connectionLost, .notSent, "the only link for this call is closed or draining")
         }
         guard !options.waitsForReady, !isReady else { return nil }
         ledger.tellCollected()

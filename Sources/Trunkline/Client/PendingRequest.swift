@@ -15,6 +15,10 @@ public struct PendingRequest<Value: Sendable>: Sendable {
     /// serials.
     public var serial: SerialNumber? { handle.serial }
 
+    /// The number of the link that the request is on; `nil` while the request is not on a link. With it,
+    /// ``Client/serverInfo(as:of:)`` returns what the handshake of that link stored.
+    public var session: SessionID? { handle.session }
+
     /// Cancels the request, as cancelling the task of a `send` does. Has no effect after the request has ended.
     public func cancel() { handle.cancel() }
 
@@ -59,6 +63,8 @@ protocol RequestProgress: AnyObject, Sendable {
     var state: RequestState { get }
     /// `nil` while the request is not on a link, 0 in protocols without serials.
     var serial: SerialNumber? { get }
+    /// `nil` while the request is not on a link.
+    var session: SessionID? { get }
     func cancel()
     /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome
@@ -69,6 +75,7 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
     private struct Progress {
         var state = RequestState.queued
         var serial: SerialNumber?
+        var session: SessionID?
         var outcome: Outcome?
         var waiters: [UInt64: Continuation<Outcome>] = [:]
         var lastWaiter: UInt64 = 0
@@ -94,6 +101,8 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
 
     var serial: SerialNumber? { progress.withLock { $0.serial } }
 
+    var session: SessionID? { progress.withLock { $0.session } }
+
     func cancel() { onCancel() }
 
     func outcome() async -> Outcome {
@@ -114,7 +123,9 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
 
     // MARK: For the client
 
-    func admitted(as serial: SerialNumber) { progress.withLock { $0.serial = serial } }
+    func admitted(as serial: SerialNumber, on session: SessionID?) {
+        progress.withLock { ($0.serial, $0.session) = (serial, session) }
+    }
 
     func noteWritten() {
         progress.withLock { if $0.state == .queued { $0.state = .written } }
@@ -124,7 +135,7 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
     func noteOffLink() {
         progress.withLock { progress in
             if progress.state == .written { progress.state = .queued }
-            progress.serial = nil
+            (progress.serial, progress.session) = (nil, nil)
         }
     }
 

@@ -86,7 +86,7 @@ struct TrackedCall: Sendable {
         // A call that does not wait for a link is not retried because there is none.
         case .unavailable: return options.waitsForReady ? backoff : nil
         case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
-            .overloaded, .tlsFailed, .notCached:
+            .overloaded, .tlsFailed, .notCached, .sessionLost:
             return nil
         }
     }

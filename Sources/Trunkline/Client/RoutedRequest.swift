@@ -43,6 +43,8 @@ final class RoutedRequest: RequestProgress {
 
     var serial: SerialNumber? { latest?.serial }
 
+    var session: SessionID? { latest?.session }
+
     func cancel() { result.cancel() }
 
     func outcome() async -> Outcome { await result.outcome() }

@@ -421,7 +421,7 @@ extension Cluster: RequestSender {
         case .cancelled: return error.fate == .notSent ? .notSent : .givenUp
         case .invalidResponse: return .answered
         case .overloaded: return error.fate == .answered ? .answered : error.fate == .unknown ? .givenUp : .notSent
-        case .unavailable, .closed, .invalidRequest, .invalidArgument, .notCached:
+        case .unavailable, .closed, .invalidRequest, .invalidArgument, .notCached, .sessionLost:
             return error.fate == .notSent ? .notSent : .givenUp
         }
     }
@@ -589,7 +589,7 @@ extension ClientError {
         switch code {
         case .connectionLost, .unavailable, .tlsFailed, .closed, .overloaded, .protocolViolation: true
         case .cancelled, .timedOut, .rejected, .interrupted, .invalidRequest, .invalidResponse, .invalidArgument,
-            .notCached:
+            .notCached, .sessionLost:
             false
         }
     }

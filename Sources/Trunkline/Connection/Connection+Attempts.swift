@@ -262,6 +262,10 @@ extension Connection {
         startLiveness(link)
         if link.secured != nil { noteCertificates(of: link) }
         updateReading()
+        if memory.hasLostSession {
+            memory.hasLostSession = false
+            port.append(.sessionLost(link.endpoint))
+        }
         port.append(.ready(session: session, link.endpoint))
         watchFiles(of: link)
         takeBetterPath(link)

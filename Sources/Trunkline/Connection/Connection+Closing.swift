@@ -108,6 +108,7 @@ extension Connection {
         stopLiveness()
         endHandshake(.connectionWasClosed(.notSent))
         endDialling()
+        stopCancelling()
         dialMemory.lateLookups.drop()
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.

@@ -9,6 +9,7 @@ extension Connection {
 
     /// Begins the handshake on a new link. Returns false if there is nothing to do: then the link is ready.
     func beginHandshake(_ link: Link) -> Bool {
+        if let session = memory.savedSession { link.state.codec.setSession(session) }
         guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
         arm(at: link.handshake?.deadline)
         updateReading()
@@ -103,7 +104,7 @@ extension Connection {
             return scheduleFlush()
         }
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
-        adopt(handshake.learned)
+        adopt(handshake.learned, from: link)
         var early = endHandshake(.handshakeIsOver)
         counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
         becomeReady(session, afterHandshake: handshake.hasHeard)

@@ -36,7 +36,8 @@ extension Connection {
         var room = room
         var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
-            let most = parts.heldCount == 0 ? room : min(room, 1)
+            var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
+            if !queue.exclusives.isEmpty { (most, isAlone) = limited(most, queue, on: ready) }
             let admitted = ready.state.admit(
                 from: &queue,
                 &parts,
@@ -46,6 +47,7 @@ extension Connection {
                 telling: rules.stepObservation,
                 into: &events
             )
+            if isAlone, admitted > 0 { ready.state.machine.holdOthers(behind: queue.latestPlace) }
             room -= admitted
             hasToWrite = hasToWrite || admitted > 0
             if parts.heldCount == 0 { break }
@@ -55,6 +57,14 @@ extension Connection {
         } while true
         port.giveBack(events)
         if hasToWrite { scheduleFlushUnlessFull(ready) }
+    }
+
+    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or that
+    /// one alone if nothing is in flight. At most `most`.
+    private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
+        let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
+        guard count == 0, isExclusive else { return (count, false) }
+        return link.state.machine.inFlightCount == 0 ? (min(most, 1), true) : (0, false)
     }
 
     /// Sends the parts of requests on draining links.
@@ -126,7 +136,12 @@ extension Connection {
             let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
             return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
-        if ready?.state.machine.isHeld == true { return "a request is in flight that no other may follow" }
+        if let ready, ready.state.machine.isHeld {
+            let isCancelling = cancellations.contains { $0.session == ready.session }
+            return isCancelling
+                ? "an abandoned request is being cancelled (requests.cancelling)"
+                : "a request is in flight that no other may follow"
+        }
         return serialShortage ?? (rules.isByChannel ? "earlier requests of its channel are unanswered" : nil)
     }
 
@@ -162,6 +177,7 @@ extension Connection {
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
         if link.isDraining || lifecycle == .closing { scheduleFlush() }
+        let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
         switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
@@ -176,6 +192,7 @@ extension Connection {
             // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
             // not count either.
             if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
+            if let cancellable { beginCancelling(cancellable, on: link) }
             sendCancelFrame(for: serial, type: type, on: session)
             return .sent(endpoint)
         }

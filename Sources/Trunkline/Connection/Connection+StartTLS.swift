@@ -47,6 +47,7 @@ extension Connection {
         // Each was set before. A codec that now refuses one is left with the others.
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }
         if let size = link.negotiated.maximumFrameSize { _ = fresh.setMaximumFrameSize(size) }
+        if let session = memory.savedSession { fresh.setSession(session) }
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: link.endpoint)
             let secured = SecuredTransport(engine, on: loop, handler: self, over: link.transport)

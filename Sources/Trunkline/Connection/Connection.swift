@@ -59,6 +59,8 @@ public actor Connection {
     /// The metrics, without those that are read when they are asked for.
     var counts = Metrics()
     var ending = Ending()
+    /// The calls of `options.requests.cancelling` that have not returned.
+    var cancellations: [CancellationRun] = []
     /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
 

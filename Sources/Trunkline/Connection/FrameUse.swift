@@ -152,7 +152,7 @@ final class FrameUse: ConnectionOwner {
         // Those of requests, which only clients have.
         case .answered, .answeredAll, .part, .wrotePart, .refusedPart, .admitted, .late, .unknownResponse, .unexpected:
             break
-        case .surplusPushes, .pushesBegin, .ready, .drained, .room, .taken: break
+        case .surplusPushes, .pushesBegin, .sessionLost, .ready, .drained, .room, .taken: break
         }
     }
 

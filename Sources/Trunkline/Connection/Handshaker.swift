@@ -208,10 +208,40 @@ public struct Handshaker: Sendable {
     /// ``Client/serverInfo(as:)``.
     ///
     /// The value takes effect when this link is ready, and replaces that of an earlier link. If the handshake of a later
-    /// link stores no value, the client has none. No effect after the end of the handshake.
+    /// link stores no value, the client has none. The link itself keeps its value to its end
+    /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
         await connection.learn(in: session) { $0.serverInfo = info }
     }
+
+    /// Returns the session that an earlier link of the same client has saved, to resume it.
+    ///
+    /// - Parameter type: The type of the value.
+    /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or after
+    ///   the end of the handshake.
+    public func savedSession<Session: Sendable>(as type: Session.Type) async -> Session? {
+        await connection.savedSession(in: session) as? Session
+    }
+
+    /// Saves the session that the server has begun or continued, such as a token, for the handshakes of later links.
+    ///
+    /// The value takes effect at once, also if the attempt fails later, because the server has already changed the
+    /// session. It is kept from link to link, whatever their endpoints, until it is replaced. A codec that needs it
+    /// receives it (``SessionCodec``). No effect after the end of the handshake. See
+    /// <doc:StayingConnected#Resuming-a-session>.
+    ///
+    /// - Parameter session: The new value, or `nil` to forget the saved one.
+    public func saveSession(_ session: (any Sendable)?) async {
+        await connection.saveSession(session, in: self.session)
+    }
+
+    /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
+    /// ``saveSession(_:)`` saves the new session.
+    ///
+    /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options do
+    /// not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
+    /// effect after the end of the handshake.
+    public func sessionWasLost() async { await connection.loseSession(in: session) }
 
     /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
     /// until one is received, or until the handshake times out.
@@ -275,9 +305,10 @@ extension Connection {
         return .success(())
     }
 
-    /// Applies what the handshake has learned. Its link is about to be ready.
-    func adopt(_ learned: HandshakeUse.Learned) {
+    /// Applies what the handshake of `link` has learned. The link is about to be ready.
+    func adopt(_ learned: HandshakeUse.Learned, from link: Link) {
         memory.serverInfo = learned.serverInfo
+        if let info = learned.serverInfo { link.serverInfo = info }
         // A member of a cluster has one server.
         guard options.membership == nil, let added = learned.endpoints else { return }
         machine.extendEndpoints(memory.givenEndpoints + added)
@@ -287,6 +318,39 @@ extension Connection {
     /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
     /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
+
+    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or `nil` if
+    /// it stored no value, if the value has another type, or if that link is not ready yet or has ended. The link may be
+    /// draining.
+    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
+        links[session]?.serverInfo as? Info
+    }
+
+    fileprivate func savedSession(in session: SessionID) -> (any Sendable)? {
+        handshaking(session) == nil ? nil : memory.savedSession
+    }
+
+    fileprivate func saveSession(_ saved: (any Sendable)?, in session: SessionID) {
+        guard let link = handshaking(session) else { return }
+        memory.savedSession = saved
+        link.state.codec.setSession(saved)
+    }
+
+    fileprivate func loseSession(in session: SessionID) {
+        guard let link = handshaking(session) else { return }
+        (memory.savedSession, memory.hasLostSession) = (nil, true)
+        link.state.codec.setSession(nil)
+    }
+
+    /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the value has
+    /// another type.
+    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? { memory.savedSession as? Session }
+
+    /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the present
+    /// link does not receive it.
+    ///
+    /// - Parameter session: The new value, or `nil` to forget the saved one.
+    public func saveSession(_ session: (any Sendable)?) { memory.savedSession = session }
 
     /// Sets the fields of `frame` as default values of the link's codec.
     func setDefaults(from frame: Frame, _ session: SessionID) -> Result<Void, ClientError> {

@@ -4,6 +4,8 @@ struct LinkRules: Sendable {
     let codec: ProtocolCodec
     /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
+    /// Whether requests are kept until they are answered: to compare responses with them, or to cancel them.
+    let keepsRequests: Bool
     let isInOrder: Bool
     /// Whether responses are matched in order within their channels.
     let isByChannel: Bool
@@ -25,6 +27,7 @@ struct LinkRules: Sendable {
         stepObservation = observation?.wantsSteps == true ? observation : nil
         lateResponse = options.requests.lateResponse
         checksResponses = codec.checksResponses
+        keepsRequests = checksResponses || options.requests.cancelling != nil
         isInOrder = codec.matching.isInOrder
         isByChannel = codec.matching == .inOrderByChannel
         looksAlike = codec.pongsLookLikePings
@@ -143,7 +146,7 @@ extension Link.State {
         let place = machine.send(
             id,
             frame,
-            keepsRequest: rules.checksResponses,
+            keepsRequest: rules.keepsRequests,
             expectsResponse: expectsResponse,
             reportsWritten: reports == .admissionAndWrite,
             holdsOthers: holdsOthers,

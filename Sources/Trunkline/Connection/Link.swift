@@ -51,6 +51,7 @@ final class Link {
     private final class Extras {
         var farewell: ServerReason?
         var negotiated = Negotiated()
+        var serverInfo: (any Sendable)?
     }
 
     /// Why the server ends the link, in its own words; `nil` if it has not said so.
@@ -63,6 +64,12 @@ final class Link {
     var negotiated: Negotiated {
         get { extras?.negotiated ?? Negotiated() }
         set { change { $0.negotiated = newValue } }
+    }
+
+    /// The value that its handshake has stored about the server; `nil` for none.
+    var serverInfo: (any Sendable)? {
+        get { extras?.serverInfo }
+        set { change { $0.serverInfo = newValue } }
     }
 
     private func change(_ change: (Extras) -> Void) {

@@ -6,6 +6,11 @@ struct LinkMemory {
     var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
     /// The value that the handshake of the latest ready link has stored.
     var serverInfo: (any Sendable)?
+    /// The session that the links share, as the handshake or the application saved it.
+    var savedSession: (any Sendable)?
+    /// Whether a handshake has declared the session lost, and no link has become ready since. An attempt that fails
+    /// afterwards must not hide the loss from the requests that wait.
+    var hasLostSession = false
     /// The versions of the TLS files that were last told to differ from those of a link.
     var seenFiles: [FileVersion?] = []
     /// The certificates of the latest ready link.

@@ -203,6 +203,8 @@ enum ConnectionEvent: Sendable {
     case unknownResponse(SerialNumber, type: UInt32, SessionID)
     /// A frame was received that a client does not handle.
     case unexpected
+    /// A link is about to be ready on which the server does not know the session of the earlier ones.
+    indirect case sessionLost(Endpoint)
     /// A link is ready.
     case ready(session: SessionID, Endpoint)
     /// From now on pushes are those of the link of `session`.

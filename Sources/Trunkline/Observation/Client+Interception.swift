@@ -110,7 +110,7 @@ extension Client {
 
     /// Returns why a frame that an interceptor may have changed must not be sent; `nil` if it may.
     private nonisolated func refusal(of frame: Frame, _ options: ResolvedOptions) -> ClientError? {
-        guard !options.expectsResponse, options.session == nil, !codec.mayPost(frame) else { return nil }
+        guard !options.expectsResponse, frame.kind != .response, !codec.mayPost(frame) else { return nil }
         return .answeredWhenPosted
     }
 }

@@ -114,8 +114,9 @@ extension Client {
         let options = ResolvedOptions(
             retry: retryPolicy(of: callOptions),
             accepted: now,
-            waitsForReady: callOptions.waitsForReady,
+            marks: callOptions.marks,
             deadline: timeout.map { now.advanced(by: $0) },
+            session: callOptions.session,
             recorder: callOptions.recorder
         )
         switch passInterceptors(form, frame, options) {

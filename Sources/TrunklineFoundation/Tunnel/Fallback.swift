@@ -69,7 +69,7 @@ extension URLError {
             switch error.code {
             case .cancelled: .cancelled
             case .timedOut: .timedOut
-            case .connectionLost, .interrupted: .networkConnectionLost
+            case .connectionLost, .interrupted, .sessionLost: .networkConnectionLost
             case .unavailable: .cannotConnectToHost
             case .closed: error.fate == .notSent ? .cannotConnectToHost : .networkConnectionLost
             case .rejected, .protocolViolation, .invalidResponse: .badServerResponse

@@ -79,6 +79,11 @@ public struct CodecConformance: Sendable {
     /// The received frames that are left out of all comparisons, such as frames that the client must ignore. Default
     /// `nil`: none.
     public var ignoredFrames: (@Sendable (Frame) -> Bool)?
+    /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
+    /// the first link of a client.
+    ///
+    /// With a session, the check holds for a link that resumes it: check the codec once without and once with one.
+    public var session: (any Sendable)?
     /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
     /// The number of corrupted samples and runs of random bytes that each side decodes. Default 3000.

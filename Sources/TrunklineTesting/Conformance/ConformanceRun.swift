@@ -53,8 +53,10 @@ struct ConformanceRun {
 
     /// The codec of a link that has carried `preamble`, on one side.
     func codec(of side: Side, after preamble: [CodecConformance.Preamble] = []) -> LinkCodec {
-        guard let both = prepared[preamble] else { return LinkCodec(rules(of: side).base) }
-        return side == .client ? both.client : both.server
+        if let both = prepared[preamble] { return side == .client ? both.client : both.server }
+        var codec = LinkCodec(rules(of: side).base)
+        if let session = kit.session { codec.setSession(session) }
+        return codec
     }
 
     /// Lets both sides of a new link send and receive `preamble`.

@@ -6,12 +6,13 @@ import Testing
 @Suite struct TrackedCallTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
-        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached,
+        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached, .sessionLost,
     ]
     private let now = Instant(nanoseconds: 1_000)
 
     private func call(_ retry: RetryPolicy, waitsForReady: Bool = true, deadline: Instant? = nil) -> TrackedCall {
-        let options = ResolvedOptions(retry: retry, accepted: now, waitsForReady: waitsForReady, deadline: deadline)
+        let marks: ResolvedOptions.Marks = waitsForReady ? [] : .mayNotWait
+        let options = ResolvedOptions(retry: retry, accepted: now, marks: marks, deadline: deadline)
         return TrackedCall(options, Frame(.request))
     }
 

@@ -7,7 +7,7 @@ import TrunklineTesting
 struct MessageTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
-        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached,
+        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached, .sessionLost,
     ]
     private static let transportCodes: [TransportError.Code] = [
         .nameResolutionFailed, .refused, .unreachable, .pathLost, .timedOut, .reset, .closedByPeer, .closedLocally,

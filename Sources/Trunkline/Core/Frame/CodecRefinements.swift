@@ -76,7 +76,8 @@ public protocol PipeliningCodec: FrameCodec {
     /// replaces the link at once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is
     /// closed when the requests that were sent before this one have ended. Later requests go out on the next link, which
     /// goes to the same endpoint unless the server was silent
-    /// (``ClientOptions/Liveness-swift.struct/maximumStalls``).
+    /// (``ClientOptions/Liveness-swift.struct/maximumStalls``). If ``ClientOptions/Requests/cancelling`` cancels the
+    /// request, the client waits for the answer first, as below.
     ///
     /// Matched by serial: the client sends the cancel frame, if there is one, and waits for the answer. If none comes
     /// within `options.liveness.deadline` (10 s), it replaces the link as soon as other requests wait.
@@ -318,6 +319,18 @@ public protocol FrameLimitCodec: FrameCodec {
     /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during the
     /// handshake. A size that the protocol does not allow counts as the nearest one that it allows.
     mutating func setMaximumFrameSize(_ size: Int)
+}
+
+/// A codec that needs the session that the links of a client share: a key that signs frames, for example, or a counter that
+/// goes on after a reconnect.
+///
+/// With any other codec, only the handshake and the client know the session (``Handshaker/saveSession(_:)``).
+public protocol SessionCodec: FrameCodec {
+    /// Sets the session of this link. Called on the codec of the link: when the link begins, if a session is saved, and
+    /// whenever its handshake saves another one or declares it lost.
+    ///
+    /// - Parameter session: The saved value, or `nil` if there is none any more.
+    mutating func setSession(_ session: (any Sendable)?)
 }
 
 // MARK: - Test servers

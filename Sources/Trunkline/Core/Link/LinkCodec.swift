@@ -136,6 +136,13 @@ package struct LinkCodec: Sendable {
         return true
     }
 
+    /// Sets the session that the links of the client share, if the codec needs it.
+    package mutating func setSession(_ session: (any Sendable)?) {
+        guard var sessional = take(as: (any SessionCodec).self) else { return }
+        sessional.setSession(session)
+        codec = sessional
+    }
+
     /// Decodes the frame that the end of the connection completes; `nil` for none.
     package mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var ending = take(as: (any EndOfStreamCodec).self) else { return nil }

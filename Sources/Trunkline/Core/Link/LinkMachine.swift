@@ -23,15 +23,21 @@ package struct LinkMachine: Sendable {
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
-    /// The latest request, if it must be answered before the next request may be sent.
+    /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are being
+    /// cancelled.
     private var holder: Holder?
     /// How long an abandoned request that holds others may take to be answered.
     private var holdPatience: Duration = .zero
 
     private struct Holder: Sendable {
-        let number: SerialNumber
-        /// Matched by serial: until when the server may answer it, if it was abandoned.
+        /// The number of the latest request, if it must be answered before.
+        var number: SerialNumber?
+        /// Until when the server may answer it, if it was abandoned. Matched in order: only if it was cancelled
+        /// separately.
         var abandonedUntil: Instant?
+        /// The number of abandoned requests that are being cancelled by other means than a frame on this link, and of
+        /// those for which this has failed: these hold the link to its end.
+        var cancellations = 0
     }
 
     /// The position of the first frame after the link became ready.
@@ -324,9 +330,55 @@ package struct LinkMachine: Sendable {
             if requests.hasChannels {
                 requests.noteAbandoned(number, isTimeout: isTimeout, holdingUntil: now.advanced(by: holdPatience))
             }
-            if !isInOrder, holder?.number == number { holder?.abandonedUntil = now.advanced(by: holdPatience) }
+            if !isInOrder || requests.hasChannels, holder?.number == number {
+                holder?.abandonedUntil = now.advanced(by: holdPatience)
+            }
             return .awaited(serial: isInOrder ? 0 : number, type: entry.type)
         }
+    }
+
+    /// Lets nothing follow the request at `place`, which is the only one on the link, before it has been answered.
+    package mutating func holdOthers(behind place: Place?) {
+        if case .response(let number)? = place { holder = Holder(number: number) }
+    }
+
+    // MARK: Cancelling by other means
+
+    /// Returns the request `id` at `place`, and its serial, if it was kept, at least one byte of it was written, and a
+    /// cancellation that names only the link can reach no other request.
+    ///
+    /// Matched in order, the server works on the oldest request, and goes on to the next one while the cancellation is on
+    /// its way: so nothing else may be in flight, and nothing may have been queued after it. Matched by serial, the
+    /// cancellation names the request.
+    package func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
+        guard case .response(let number) = place, let entry = requests[number], entry.id == id,
+            outbound.hasStarted(entry.position), let frame = requests.kept(number)
+        else { return nil }
+        guard isInOrder else { return (frame, number) }
+        guard requests.heldCount == 1, messages.isEmpty, outbound.nextPosition == entry.position.advanced(by: 1) else {
+            return nil
+        }
+        return (frame, 0)
+    }
+
+    /// Lets no request follow until `endCancelling`, because an abandoned request is being cancelled.
+    package mutating func beginCancelling() {
+        var held = holder ?? Holder()
+        held.cancellations += 1
+        holder = held
+    }
+
+    /// The cancellation has ended. If it has failed, it may still reach the server, and no request may follow any more.
+    package mutating func endCancelling(hasFailed: Bool, at now: Instant) {
+        guard var held = holder, held.cancellations > 0 else { return }
+        if hasFailed {
+            held.abandonedUntil = now
+        } else {
+            held.cancellations -= 1
+            // The answer is due soon. Until then the request holds others as before.
+            if held.number != nil, held.cancellations == 0 { held.abandonedUntil = now.advanced(by: holdPatience) }
+        }
+        holder = held.number == nil && held.cancellations == 0 ? nil : held
     }
 
     // MARK: In
@@ -393,10 +445,12 @@ package struct LinkMachine: Sendable {
     /// The IDs of all requests and messages on the link, without abandoned ones.
     package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
 
-    /// Whether the next request must wait for the response to the latest one.
-    package var isHeld: Bool { holder.map { requests.holds($0.number) } ?? false }
+    /// Whether the next request must wait: for the response to the latest one, or for the end of a cancellation.
+    package var isHeld: Bool {
+        holder.map { $0.cancellations > 0 || ($0.number.map { requests.holds($0) } ?? false) } ?? false
+    }
 
-    /// Matched by serial: until when the server may answer the abandoned request that holds others; `nil` if there is none.
+    /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
     /// If every serial number is held: their count, and how many of them abandoned requests hold. Otherwise `nil`.
@@ -462,7 +516,11 @@ package struct LinkMachine: Sendable {
             let isSpent = requests.judgeChannels(before: unstarted, counts: counts, maximumStalls: maximumStalls)
             return (timeouts, isSpent)
         }
-        if isInOrder, let holder, isHeld, requests[holder.number] == nil { return (timeouts, true) }
+        if isInOrder, let holder, isHeld, holder.cancellations == 0, holder.abandonedUntil == nil,
+            let number = holder.number, requests[number] == nil
+        {
+            return (timeouts, true)
+        }
         guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
             return (timeouts, false)
         }

@@ -12,7 +12,7 @@ extension RequestQueue {
 
     /// Returns the requests that wait for the channels of another link than that of `session` to their places.
     package mutating func beginParking(on session: SessionID) {
-        guard parking.session != session else { return }
+        guard parking.session != session || !exclusives.isEmpty else { return }
         unparkAll()
         parking.session = session
     }
@@ -34,7 +34,8 @@ extension RequestQueue {
         return nil
     }
 
-    /// Removes and returns the first request, if its channel takes it. Parks those before it.
+    /// Removes and returns the first request whose channel takes it. Parks those before it, unless a request must go out
+    /// alone: then all go in their order, and the first one must be taken.
     package mutating func popFirst(
         channel: (Frame) -> UInt64,
         mayGo: (UInt64, QueuedRequest) -> Bool
@@ -42,6 +43,15 @@ extension RequestQueue {
         while let slot = popSlot() {
             guard let request = slot.request else { continue }
             let channel = channel(request.frame)
+            if !exclusives.isEmpty {
+                guard mayGo(channel, request) else {
+                    slots.prepend(slot)
+                    previousTurn = min(previousTurn, slot.turn - 1)
+                    return nil
+                }
+                countOut(request.cost)
+                return request
+            }
             if parking.lines[channel] == nil, mayGo(channel, request) {
                 countOut(request.cost)
                 return request

@@ -38,6 +38,8 @@ package struct RequestQueue: Sendable {
     package private(set) var waitingCount = 0
     /// The estimated cost of the frames of the waiting requests, in bytes.
     package private(set) var waitingBytes = 0
+    /// The requests, waiting or not, that must go out alone. Usually there are none.
+    package private(set) var exclusives: Set<RequestID> = []
     private let maximumWaiting: Int
     private let maximumBytes: Int
 
@@ -129,6 +131,29 @@ package struct RequestQueue: Sendable {
         }
         return nil
     }
+
+    /// Notes that the request `id` must go out alone, until it has ended.
+    package mutating func makeExclusive(_ id: RequestID) { exclusives.insert(id) }
+
+    /// Forgets the exclusive requests that have ended.
+    package mutating func dropExclusives(unless isAlive: (RequestID) -> Bool) {
+        exclusives = exclusives.filter(isAlive)
+    }
+
+    /// The number of waiting requests before the first exclusive one, at most `most`, and whether that one follows.
+    package func countBeforeExclusive(atMost most: Int) -> (count: Int, isExclusive: Bool) {
+        var count = 0
+        for index in 0..<slots.count {
+            guard let id = slots[index].request?.id else { continue }
+            if exclusives.contains(id) { return (count, true) }
+            guard count < most else { break }
+            count += 1
+        }
+        return (count, false)
+    }
+
+    /// The place of the request that has gone to a link last.
+    package var latestPlace: LinkMachine.Place? { admissions.last?.place }
 
     /// Notes that the request `id` is on the link of `session` now.
     package mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: SessionID) {

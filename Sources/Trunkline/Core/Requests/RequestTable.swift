@@ -213,6 +213,7 @@ package struct RequestTable<Waiter> {
     package mutating func giveBackMemory() {
         queue.dropRemoved()
         dropDeadDeadlines()
+        if !queue.exclusives.isEmpty { queue.dropExclusives { records.contains($0.number) } }
     }
 
     private mutating func dropDeadDeadlines() {

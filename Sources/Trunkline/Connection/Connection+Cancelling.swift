@@ -1,0 +1,94 @@
+/// Cancelling an abandoned request by other means than a frame on its link: `options.requests.cancelling`.
+///
+/// What cancels usually names the link, and not the request. So no later request may be on the link when it arrives at
+/// the server: the link is held from the moment at which the request is abandoned until the closure has returned.
+extension Connection {
+    /// The request at `place`, about to be abandoned, if the closure may cancel it; `nil` if it must not run.
+    func cancellable(_ id: RequestID, _ place: LinkMachine.Place, on link: Link, isTimeout: Bool) -> AbandonedRequest? {
+        guard options.requests.cancelling != nil,
+            let (frame, serial) = link.state.machine.cancellable(id, at: place)
+        else { return nil }
+        return AbandonedRequest(Request(frame), id, serial, isTimedOut: isTimeout, on: link)
+    }
+
+    /// Runs the closure for `request`, which was abandoned just now. Holds its link until the closure has returned.
+    func beginCancelling(_ request: AbandonedRequest, on link: Link) {
+        guard let cancelling = options.requests.cancelling else { return }
+        link.state.machine.beginCancelling()
+        let run = CancellationRun(request, of: self, timeout: options.requests.cancellingTimeout, cancelling)
+        cancellations = cancellations + [run]
+        run.begin()
+    }
+
+    /// The closure for a request on the link of `session` has returned. If it has failed, a cancellation may still arrive
+    /// at the server at any time: nothing more is sent on the link.
+    fileprivate func cancellingEnded(_ run: CancellationRun, _ failure: String?) {
+        cancellations = cancellations.filter { $0 !== run }
+        guard let link = links[run.session] else { return }
+        link.state.machine.endCancelling(hasFailed: failure != nil, at: loop.now)
+        if let failure, link === ready { leaveEndpoint(because: .unanswered, failure) }
+        if port.isWaiting { port.append(.room) }
+    }
+
+    /// Cancels the closures that run, because the connection closes.
+    func stopCancelling() {
+        for run in cancellations { run.stop() }
+        cancellations = []
+    }
+}
+
+/// One call of `options.requests.cancelling`, until it returns or its time is over.
+///
+/// Unchecked Sendable: its fields are accessed only on the connection's loop.
+final class CancellationRun: TimerTarget, @unchecked Sendable {
+    let session: SessionID
+    private let request: AbandonedRequest
+    private weak let connection: Connection?
+    private let loop: any EventLoop
+    private let timeout: Duration
+    private let cancelling: @Sendable (AbandonedRequest) async throws -> Void
+    private lazy var timer = LoopTimer(target: self)
+    private var task: Task<Void, Never>?
+
+    init(
+        _ request: AbandonedRequest,
+        of connection: Connection,
+        timeout: Duration,
+        _ cancelling: @escaping @Sendable (AbandonedRequest) async throws -> Void
+    ) {
+        (self.request, session) = (request, request.session)
+        self.connection = connection
+        (loop, self.timeout, self.cancelling) = (connection.loop, timeout, cancelling)
+    }
+
+    func begin() {
+        loop.arm(timer, at: loop.now.advanced(by: max(.zero, timeout)))
+        // Unstructured: it begins on the loop, which cannot await it, and the caller of the request has its error already.
+        // It is cancelled at its timeout and when the connection closes, and keeps only this object alive.
+        task = Task(executorPreference: loop.callbackExecutor) { [loop, request, cancelling] in
+            var failure: String?
+            do {
+                try await cancelling(request)
+            } catch {
+                failure = "requests.cancelling has failed: \(String(describing: error).asMessage)"
+            }
+            loop.schedule(LoopClosure { [failure] in self.end(failure) })
+        }
+    }
+
+    /// Cancels the closure. Its outcome is ignored.
+    func stop() {
+        task.take()?.cancel()
+        loop.arm(timer, at: nil)
+    }
+
+    func timerFired() {
+        end("requests.cancelling did not return within \(timeout.text) (requests.cancellingTimeout)")
+    }
+
+    private func end(_ failure: String?) {
+        guard task != nil else { return }
+        stop()
+        connection?.onLoop { $0.cancellingEnded(self, failure) }
+    }
+}
