@@ -109,6 +109,7 @@ extension LoopbackServer: TransportHandler {
             // When matched in order, a missing response would shift all that follow.
             if !options.answersCancelled, link.codec.matching != .inOrder { dropReplies(to: frame.serial, on: link) }
         default:
+            if takeAnswer(frame, on: link) { return }
             // A codec without a separate server side decodes requests as responses.
             var request = frame
             if request.kind != .part { request.kind = .request }
@@ -237,6 +238,7 @@ extension LoopbackServer: TransportHandler {
         link.appendClose()
         markDirty(link)
         endExchanges(of: link)
+        endCalls(of: link)
     }
 
     func close(_ link: ServerLink, _ closing: Closing) {
