@@ -158,7 +158,8 @@ extension Command {
         case .serve(let port, _): port.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect, .needLink,
+        case .cancel, .leave, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect,
+            .needLink,
             .close, .closeNow, .taken:
             break
         }
