@@ -229,7 +229,8 @@ struct MetricsMergeTests {
                 ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp",
                 ".eventQueues[Observer].capacity", ".eventQueues[Observer].waiting", ".heldSerials",
                 ".limits.bytesToWrite", ".limits.inFlight", ".limits.serials", ".limits.waiting",
-                ".limits.waitingBytes", ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn",
+                ".limits.waitingBytes", ".pending", ".serving.maximumConcurrent", ".serving.maximumWaiting",
+                ".serving.running", ".serving.waiting", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn",
                 ".waitingBytes",
             ]
         )

@@ -48,6 +48,7 @@ struct ServingTests {
         try serve { _, request in
             Frame(.response, body: Bytes(request.session.map { "\($0)" } ?? "none"))
         } _: { service, client in
+            try await client.connect()
             let session = try #require(await client.metrics.connection.link?.session)
             let body = try await service.server.request(.call()).body
             #expect(body == Bytes("\(session)"))
