@@ -22,6 +22,7 @@ ROWS = {
     "Links": r"trunkline\.(link|address|tls|ping)\.",
     "Limits of links": r"trunkline\.(serial|outbound)\.",
     "Pushes": r"trunkline\.push\.",
+    "Requests of the server": r"trunkline\.server_request\.",
     "Cache": r"trunkline\.cache\.",
     "Observers and the log": r"trunkline\.observer\.",
     "Frames and bytes": r"trunkline\.(frames?|io)\b",

@@ -10,6 +10,25 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
+// MARK: Requests of the server
+
+func serve(_ client: Client, answer: @escaping @Sendable (Bytes) async throws -> Bytes) async throws {
+    try await client.serve(maximumConcurrent: 16) { request in
+        Frame(.response, type: request.type, body: try await answer(request.body))
+    }
+}
+
+func refusing(_ symmetric: FrameLayout) -> FrameLayout {
+    let layout = symmetric.refusingRequests { request, reason in
+        switch reason {
+        case .cancelled: nil  // in this protocol, nothing follows a cancellation
+        case .overloaded: Frame(.response, type: request.type, status: 503)
+        default: Frame(.response, type: request.type, status: 501)
+        }
+    }
+    return layout
+}
+
 // MARK: Monitoring
 
 func log(_ line: String) { print(line) }

@@ -123,7 +123,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         let now = loop.now
         queue.forEachHeadStarting(within: length) { head, id, isReported, position in
             // In a handshake, only messages without a response report that they are written.
-            let id = isHandshake || head.kind == .part ? nil : id
+            // Parts of requests, and answers to requests of the server, have IDs of their own.
+            let id = isHandshake || head.kind == .part || head.kind == .response ? nil : id
             frame(head, .sent, id: id, isOneWay: isHandshake && isReported, session: session, at: now)
             if keepsContent(of: head), let frame = queue.frame(at: position) { content(of: frame) }
         }

@@ -4,7 +4,7 @@ import Trunkline
 extension Metric {
     /// All metrics, in the order of the pages that the exporters make.
     package static let all: [Metric] =
-        calls + requests + pushes + cache + observers + links + frames + connection + cluster
+        calls + requests + pushes + serverRequests + cache + observers + links + frames + connection + cluster
 
     private static let calls = [
         Metric(
@@ -201,6 +201,62 @@ extension Metric {
         ) { counts($0.pushesDroppedByStream, known: ["all"]) },
     ]
 
+    private static let serverRequests = [
+        Metric("trunkline.server_request.received", .counter, "{request}", "Requests of the server") {
+            $0.serving.received
+        },
+        Metric(
+            "trunkline.server_request.ended",
+            .counter,
+            "{request}",
+            by: ["trunkline.outcome"],
+            "Requests of the server that ended: answered, refused, cancelled by the server, or dropped without an answer"
+        ) { metrics in
+            [
+                (["answered"], .integer(metrics.serving.answered)),
+                (["refused"], .integer(metrics.serving.refused.values.reduce(0) { $0.addingClamped($1) })),
+                (["cancelled"], .integer(metrics.serving.cancelled)),
+                (["dropped"], .integer(metrics.serving.dropped)),
+            ]
+        },
+        Metric(
+            "trunkline.server_request.refused",
+            .counter,
+            "{request}",
+            by: ["trunkline.reason"],
+            "Requests of the server that were refused, by the reason (ServingRefusal)"
+        ) { metrics in
+            let refused = metrics.serving.refused.map { ($0.key.rawValue, $0.value) }
+            // One that the server has cancelled counts as cancelled.
+            let known = ServingRefusal.allCases.filter { $0 != .cancelled }.map(\.rawValue)
+            return counts(Dictionary(uniqueKeysWithValues: refused), known: known)
+        },
+        Metric(
+            "trunkline.server_request.running",
+            .gauge,
+            "{request}",
+            "Handlers that run, and answers that are being written"
+        ) { $0.serving.running },
+        Metric(
+            "trunkline.server_request.running.limit",
+            .gauge,
+            "{request}",
+            "How many these may be (maximumConcurrent of serve); 0 if the client does not serve"
+        ) { $0.serving.maximumConcurrent },
+        Metric(
+            "trunkline.server_request.waiting",
+            .gauge,
+            "{request}",
+            "Requests of the server that wait for a handler"
+        ) { $0.serving.waiting },
+        Metric(
+            "trunkline.server_request.waiting.limit",
+            .gauge,
+            "{request}",
+            "How many may wait (maximumWaiting of serve); 0 if the client does not serve"
+        ) { $0.serving.maximumWaiting },
+    ]
+
     private static let observers = [
         queue("trunkline.observer.queue", .gauge, "Events and log records that wait for an observer or the log") {
             $0.waiting
@@ -331,7 +387,7 @@ extension Metric {
             "trunkline.frame.unexpected",
             .counter,
             "{frame}",
-            "Received frames that a client does not use: requests and cancellations"
+            "Received frames that a client does not use, such as cancellations of requests that are not served"
         ) { $0.unexpectedFrames },
         Metric("trunkline.outbound.size", .gauge, "By", "Bytes that wait to be written to the socket") {
             $0.connection.bytesToWrite

@@ -22,6 +22,14 @@ extension ArgumentValueTests {
             counter("Client.Metrics.requests: Int", \.requests), counter("Client.Metrics.responses: Int", \.responses),
             counter("Client.Metrics.retries: Int", \.retries),
             counter("Client.Metrics.retriesRefused: Int", \.retriesRefused),
+            counter("Client.Metrics.Serving.answered: Int", \.serving.answered),
+            counter("Client.Metrics.Serving.cancelled: Int", \.serving.cancelled),
+            counter("Client.Metrics.Serving.dropped: Int", \.serving.dropped),
+            counter("Client.Metrics.Serving.maximumConcurrent: Int", \.serving.maximumConcurrent),
+            counter("Client.Metrics.Serving.maximumWaiting: Int", \.serving.maximumWaiting),
+            counter("Client.Metrics.Serving.received: Int", \.serving.received),
+            counter("Client.Metrics.Serving.running: Int", \.serving.running),
+            counter("Client.Metrics.Serving.waiting: Int", \.serving.waiting),
             counter("Client.Metrics.unexpectedFrames: Int", \.unexpectedFrames),
             counter("Client.Metrics.undecodableResponses: Int", \.undecodableResponses),
             counter("Client.Metrics.unknownResponses: Int", \.unknownResponses),
@@ -64,6 +72,7 @@ extension ArgumentValueTests {
                 "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Client.Metrics.refusals: [ClientError.Code : Int]",
                 "Client.Metrics.rejections: [String : Int]",
+                "Client.Metrics.Serving.refused: [ServingRefusal : Int]",
                 "Cluster.Metrics.failures: [Client.Metrics.Failure : Int]",
                 "Connection.Metrics.addressFailures: [String : Int]",
                 "Connection.Metrics.attemptFailures: [DisconnectCause : Int]",
@@ -79,6 +88,7 @@ extension ArgumentValueTests {
                     metrics.connection.addressFailures = ["10.0.0.7:7000": number]
                     metrics.rejections = ["NOT_FOUND": number, "404": number]
                     metrics.connection.linkEndReasons = metrics.rejections
+                    metrics.serving.refused = [.overloaded: number, .failed: number]
                     metrics.pushesDroppedByStream = ["all": number, "key": number]
                     var queue = Client.Metrics.EventQueueMetrics()
                     (queue.waiting, queue.capacity, queue.missed) = (number, number, number)

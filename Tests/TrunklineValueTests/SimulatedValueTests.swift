@@ -47,6 +47,30 @@ struct SimulatedValueTests {
                 #expect(try await call(with: .seconds(seconds)) == nil)
             }
         },
+        ValueCase("Client.serve(maximumConcurrent: Int, maximumWaiting: Int)") {
+            let layout = FrameLayout {
+                Field.kind(UInt8.self, [.request: 0, .response: 1])
+                Field.serial(UInt32.self)
+                Field.length(UInt32.self, counting: .body)
+                Field.body
+            }
+            for number in Int.extremes {
+                let network = SimulatedNetwork(seed: 1)
+                try await network.run {
+                    let server = try await network.startServer(at: "a:1", speaking: layout)
+                    let client = Client(to: "a:1", speaking: layout, on: network.loops)
+                    async let serving: Void = client.serve(maximumConcurrent: number, maximumWaiting: number) {
+                        Frame(.response, body: $0.body)
+                    }
+                    try await server.wait { $0.connectionCount == 1 }
+                    let answer = try await server.request(Frame(.request, body: "a"))
+                    #expect(answer.body == "a")
+                    await client.close()
+                    try await serving
+                    await server.stop()
+                }
+            }
+        },
         ValueCase("CachePolicy.for(_: Duration)", "CachePolicy.staleIfUnavailable(freshFor: Duration, upTo: Duration?)")
         {
             try await SimulatedNetwork(seed: 1).runWithServer { network in

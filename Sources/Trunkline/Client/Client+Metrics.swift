@@ -129,7 +129,11 @@ extension Client {
         /// The same number, by what the streams receive: `all`, `type 0x1f`, `where` (selected by a closure) and `key`. At
         /// most 65 names: once 64 have been counted, `others` stands for every further one.
         public var pushesDroppedByStream: [String: Int] = [:]
-        /// The number of received frames of a kind that a client does not handle: requests and cancellations.
+        /// The requests of the server.
+        public var serving = Serving()
+        /// The number of received frames that a client does not handle: requests of the server with the serial of one that
+        /// is not answered yet, cancellations of requests that are not served, and both in protocols that match responses in
+        /// order.
         public var unexpectedFrames = 0
 
         // MARK: Other parts of the client
@@ -182,6 +186,7 @@ extension Client {
             pushes.addClamped(other.pushes)
             pushesDelivered.addClamped(other.pushesDelivered)
             pushesDroppedByStream.addClamped(other.pushesDroppedByStream)
+            serving.merge(other.serving)
             unexpectedFrames.addClamped(other.unexpectedFrames)
             cache.merge(other.cache)
             connection.merge(other.connection)
@@ -191,6 +196,7 @@ extension Client {
         mutating func removeCurrentValues() {
             (pending, waiting, waitingBytes) = (0, Waiting(), 0)
             (abandoned, heldSerials, limits) = (0, 0, Limits())
+            serving.removeCurrentValues()
             for name in eventQueues.keys { eventQueues[name]?.removeCurrentValues() }
             (cache.count, cache.byteCount) = (0, 0)
             connection.removeCurrentValues()
@@ -234,6 +240,59 @@ extension Client {
             /// The durations of the calls that succeeded.
             public var successes: LatencyHistogram {
                 failures.values.reduce(into: all) { $0.remove($1) }
+            }
+        }
+
+        /// The requests that the server sent to the client: ``Client/serve(maximumConcurrent:maximumWaiting:_:)``.
+        ///
+        /// Each of them ends once, as one of ``answered``, ``refused``, ``cancelled`` or ``dropped``.
+        public struct Serving: Sendable, Hashable {
+            /// The number of requests received from the server.
+            public var received = 0
+            /// The number of requests whose answer the kernel has accepted, or whose handler returned `nil`.
+            public var answered = 0
+            /// The number of requests that were refused, and whose refusal the kernel has accepted (``ServingCodec``), by
+            /// the reason.
+            public var refused: [ServingRefusal: Int] = [:]
+            /// The number of requests that the server cancelled before they were answered.
+            public var cancelled = 0
+            /// The number of requests that the server has no answer to: their link ended before it was written, the codec
+            /// has no refusal for them, or 8,192 refusals were waiting to be written.
+            public var dropped = 0
+            /// The number of handlers that run, and of answers that are being written.
+            public var running = 0
+            /// The number of requests that wait for a handler.
+            public var waiting = 0
+            /// The limit of ``running``; 0 if the client does not serve.
+            public var maximumConcurrent = 0
+            /// The limit of ``waiting``; 0 if the client does not serve.
+            public var maximumWaiting = 0
+
+            init() {}
+
+            init(_ calls: ServerCalls) {
+                let counts = calls.counts
+                (received, answered, refused) = (counts.received, counts.answered, counts.refused)
+                (cancelled, dropped) = (counts.cancelled, counts.dropped)
+                (running, waiting) = (calls.occupiedCount, calls.waitingCount)
+                maximumConcurrent = calls.limits?.maximumConcurrent ?? 0
+                maximumWaiting = calls.limits?.maximumWaiting ?? 0
+            }
+
+            fileprivate mutating func merge(_ other: Serving) {
+                received.addClamped(other.received)
+                answered.addClamped(other.answered)
+                refused.addClamped(other.refused)
+                cancelled.addClamped(other.cancelled)
+                dropped.addClamped(other.dropped)
+                running.addClamped(other.running)
+                waiting.addClamped(other.waiting)
+                maximumConcurrent.addClamped(other.maximumConcurrent)
+                maximumWaiting.addClamped(other.maximumWaiting)
+            }
+
+            fileprivate mutating func removeCurrentValues() {
+                (running, waiting, maximumConcurrent, maximumWaiting) = (0, 0, 0, 0)
             }
         }
 

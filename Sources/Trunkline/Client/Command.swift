@@ -19,6 +19,11 @@ enum Command: Sendable {
     /// Adds or removes a channel that receives pushes.
     case listen(PushChannel)
     case stopListening(PushChannel)
+    /// A task begins to serve requests of the server.
+    case serve(ServingPort, ServerCalls.Limits)
+    case stopServing(ServingPort)
+    /// The handler of a request of the server has ended.
+    case served(ServedCall, ServedCall.Outcome)
     /// The reader of a push or reply stream whose full buffer suspended reading has room again.
     case resumeReading
     case connect(RequestID, Continuation<ClientError?>)
@@ -150,10 +155,12 @@ extension Command {
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)
         case .coalesce(_, let continuation): continuation.resume(returning: .failure(error))
         case .listen(let channel): channel.clientEnded()
+        case .serve(let port, _): port.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .stopListening, .resumeReading, .cancelConnect, .needLink, .close, .closeNow,
-            .taken:
+        case .cancel, .leave, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect,
+            .needLink,
+            .close, .closeNow, .taken:
             break
         }
     }

@@ -51,8 +51,14 @@ extension Dispatcher {
             noteSuccess(of: id, request, waiter, position, at: now)
             waiter.resume(.success(.none))
         case .wrotePart(let id):
-            if id >= RequestPart.firstID { parts.written(id) } else { requests.waiter(of: id)?.handle?.noteWritten() }
-        case .refusedPart(let id, let error): parts.takeQueued(id)?.fail(error, isSent: false)
+            guard id >= RequestPart.firstID else {
+                requests.waiter(of: id)?.handle?.noteWritten()
+                break
+            }
+            if id >= ServerCalls.firstID { wroteAnswer(id) } else { parts.written(id) }
+        case .refusedPart(let id, let error):
+            if id >= ServerCalls.firstID { couldNotEncodeAnswer(id) }
+            parts.takeQueued(id)?.fail(error, isSent: false)
         case .admitted(let id, let serial):
             let waiter = requests.waiter(of: id)
             waiter?.accept()
@@ -61,6 +67,8 @@ extension Dispatcher {
         case .late(let id, let isPart): if !isPart { ledger.late(id) }
         case .unknownResponse(let serial, let type, let session):
             ledger.unknownResponse(serial, type: type, session)
+        case .requested(let request): requested(request)
+        case .requestCancelled(let serial, let session): cancelCall(serial, on: session)
         case .unexpected: ledger.unexpectedFrame()
         case .sessionLost(let endpoint): endSessionbound(endpoint)
         case .ready(let session, let endpoint):
@@ -78,6 +86,7 @@ extension Dispatcher {
         case .drained(let session):
             ledger.linkHasEnded(session)
             parts.forgetLink(session)
+            endCalls(of: session)
         case .lost(let loss): take(loss, at: now)
         case .unavailable(let error):
             for request in requests.queue.removeAll(includingDelayed: false) { fail(request.id, error) }
@@ -270,6 +279,7 @@ extension Dispatcher {
         }
         ledger.linkHasEnded(loss.link.session)
         parts.forgetLink(loss.link.session)
+        endCalls(of: loss.link.session)
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
 

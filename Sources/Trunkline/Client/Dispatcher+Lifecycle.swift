@@ -14,6 +14,7 @@ extension Dispatcher {
         refuseRequests(.draining)
         drainDeadline = loop.now.advanced(by: options.requests.drainTimeout)
         failConnectWaiters()
+        stopServing()
     }
 
     /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
@@ -40,6 +41,8 @@ extension Dispatcher {
         requests.forgetDeadlines()
         failConnectWaiters()
         streams.finish()
+        endServing()
+        if serving.hasUntold { tellUnserved() }
         updateReading()
         noteLimit()
         ledger.closed(metrics)

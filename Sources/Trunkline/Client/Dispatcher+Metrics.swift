@@ -29,6 +29,7 @@ extension Dispatcher {
         metrics.cache = responseCache.metrics
         metrics.pushesDelivered = streams.channels.deliveredCount
         metrics.pushesDroppedByStream = streams.channels.dropped
+        metrics.serving = Client.Metrics.Serving(serving.calls)
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)
@@ -71,6 +72,10 @@ extension Dispatcher {
         expect("the number of failures that were not answered", unanswered, "failed", metrics.failed)
         let timed = metrics.failureDurations.values.reduce(0) { $0 + $1.count }
         expect("the count of failureDurations", timed, "the sum of failures", answered + unanswered)
+        let served = metrics.serving
+        let endedCalls = served.answered + served.refused.values.reduce(0, +) + served.cancelled + served.dropped
+        let allCalls = endedCalls + serving.calls.openCount
+        expect("serving.received", served.received, "answered + refused + cancelled + dropped + open", allCalls)
         if answered > metrics.responses {
             contradictions.append("\(answered) failures were answered, but there are \(metrics.responses) responses")
         }

@@ -24,6 +24,7 @@ struct Dispatcher {
     var ledger: RequestLedger
     var retries: RetryRules
     var streams = ClientStreams()
+    var serving = Serving()
 
     /// How far the client is closed.
     var lifecycle = Lifecycle.open
@@ -127,7 +128,7 @@ extension Dispatcher {
             linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
-            } else if lifecycle == .draining, requests.count == 0 {
+            } else if lifecycle == .draining, requests.count == 0, serving.calls.isIdle {
                 endDraining()
             } else if isMember, !isReady, requests.queue.hasWaiting, releaseWaiting() {
                 continue
@@ -136,6 +137,7 @@ extension Dispatcher {
             }
         }
         requests.giveBackMemory()
+        if serving.hasUntold { tellUnserved() }
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         if ledger.observation != nil { noteLimit() }
         return BatchEnd(nextTime: nextTime, closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
@@ -146,7 +148,7 @@ extension Dispatcher {
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
         if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
-        return streams.channels.isEmpty ? .none : .pushes
+        return streams.channels.isEmpty && serving.port == nil ? .none : .pushes
     }
 
     private mutating func perform(_ command: consuming Command) {
@@ -172,6 +174,9 @@ extension Dispatcher {
         case .stopListening(let channel):
             streams.channels.remove(channel)
             updateReading()
+        case .serve(let port, let limits): serve(port, limits)
+        case .stopServing(let port): stopServing(port)
+        case .served(let call, let outcome): served(call, outcome)
         case .resumeReading: updateReading()
         case .connect(let id, let continuation): connect(id, continuation)
         case .cancelConnect(let id):

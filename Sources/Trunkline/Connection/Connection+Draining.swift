@@ -36,7 +36,7 @@ extension Connection {
     /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
         var isAnyDrained = false
-        for link in links.draining where link.state.machine.count == 0 {
+        for link in links.draining where link.hasNothingInFlight {
             if link.isDrained {
                 isAnyDrained = true
                 if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }

@@ -271,7 +271,13 @@ extension Link.State {
                 if meaning == .answer { taken.hasPong = true }
             case .goAway: break  // noted above
             case .push: break  // handled above
-            case .request, .cancel: taken.events.append(.unexpected)
+            // In order, answers that are ready in another order would go to the wrong requests of the server.
+            case .request where rules.isInOrder, .cancel where rules.isInOrder: taken.events.append(.unexpected)
+            case .request:
+                var request = frame
+                request.session = machine.session
+                taken.events.append(.requested(request))
+            case .cancel: taken.events.append(.requestCancelled(frame.serial, machine.session))
             }
         }
         taken.endPushes()

@@ -52,6 +52,7 @@ final class Link {
         var farewell: ServerReason?
         var negotiated = Negotiated()
         var serverInfo: (any Sendable)?
+        var openCalls = 0
     }
 
     /// Why the server ends the link, in its own words; `nil` if it has not said so.
@@ -70,6 +71,12 @@ final class Link {
     var serverInfo: (any Sendable)? {
         get { extras?.serverInfo }
         set { change { $0.serverInfo = newValue } }
+    }
+
+    /// The number of requests of the server on it that wait for a handler or have one that runs.
+    var openCalls: Int {
+        get { extras?.openCalls ?? 0 }
+        set { change { $0.openCalls = newValue } }
     }
 
     private func change(_ change: (Extras) -> Void) {
@@ -255,10 +262,13 @@ final class Link {
         return transport.isReading && (mayHaveMore || state.holdsFrames || finalReads != nil)
     }
 
+    /// Whether no request is in flight on the link, in either direction.
+    var hasNothingInFlight: Bool { state.machine.count == 0 && openCalls == 0 }
+
     /// Whether the link is draining, with nothing in flight and nothing left that can be written.
     var isDrained: Bool {
         guard let draining else { return false }
-        return state.machine.count == 0 && (state.machine.outbound.isEmpty || draining.isStalled)
+        return hasNothingInFlight && (state.machine.outbound.isEmpty || draining.isStalled)
     }
 }
 

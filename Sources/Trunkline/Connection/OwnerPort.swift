@@ -201,6 +201,10 @@ enum ConnectionEvent: Sendable {
     case late(RequestID, isPart: Bool)
     /// A response, or a part of one, was received without a matching request.
     case unknownResponse(SerialNumber, type: UInt32, SessionID)
+    /// The server has sent a request. The frame has the session of its link.
+    case requested(Frame)
+    /// The server has cancelled its request with this serial.
+    case requestCancelled(SerialNumber, SessionID)
     /// A frame was received that a client does not handle.
     case unexpected
     /// A link is about to be ready on which the server does not know the session of the earlier ones.

@@ -103,6 +103,8 @@ struct LogRules: Sendable {
         case .limitReached(let limit): limits.reached(limit, at: event.instant, endpoint)
         case .limitCleared(let limit): limits.cleared(limit, at: event.instant)
         case .pushesDropped(let count, let stream): requests.dropped(count, by: stream, at: endpoint)
+        case .serverRequestsRefused(let count, let reason): requests.unserved(count, reason.rawValue, at: endpoint)
+        case .serverRequestsDropped(let count): requests.unserved(count, "dropped", at: endpoint)
         case .endpointsChanged(let endpoints):
             let list = Self.list(endpoints)
             let message = "the list of endpoints is now \(list)"
@@ -202,6 +204,10 @@ struct LogRules: Sendable {
         if metrics.pushesDropped > 0 {
             parts.append(LogText.count(metrics.pushesDropped, "dropped push", "dropped pushes"))
         }
+        if metrics.serving.received > 0 {
+            let served = "\(LogText.grouped(metrics.serving.answered)) answered"
+            parts.append("\(LogText.count(metrics.serving.received, "request")) of the server: \(served)")
+        }
         let disconnects = metrics.connection.disconnects.filter { $0.key != .closedLocally }
         if !disconnects.isEmpty {
             let causes = Dictionary<String, Int>(disconnects.map { ($0.key.rawValue, $0.value) }) { $0 + $1 }
@@ -218,7 +224,7 @@ struct LogRules: Sendable {
             ("failed", number(metrics.failed)), ("refused", number(metrics.refusals.values.reduce(0, +))),
             ("retries", number(metrics.retries)), ("links", number(metrics.connection.links)),
             ("failed_attempts", number(metrics.connection.failedAttempts)), ("pushes", number(metrics.pushes)),
-            ("pushes_dropped", number(metrics.pushesDropped)),
+            ("pushes_dropped", number(metrics.pushesDropped)), ("served", number(metrics.serving.answered)),
         ]
     }
 }

@@ -1,5 +1,5 @@
-/// The lines about requests that failed or were refused, and about dropped pushes: the first at once, summaries of what
-/// follows.
+/// The lines about requests that failed or were refused, about dropped pushes, and about requests of the server that were
+/// not served: the first at once, summaries of what follows.
 struct RequestLog: Sendable {
     /// What was counted since the latest line.
     private struct Counts: Sendable {
@@ -15,13 +15,19 @@ struct RequestLog: Sendable {
     /// The pushes that were dropped since the latest line, by kind of stream.
     private var dropped: [String: Int] = [:]
     private var placesOfDrops = LogPlaces()
+    /// The requests of the server that were refused or dropped since the latest line, by the reason.
+    private var unserved: [String: Int] = [:]
+    private var placesOfUnserved = LogPlaces()
     private var failurePace: LogPace
     private var dropPace: LogPace
+    private var unservedPace: LogPace
     /// When the latest line of each kind was written; `nil` before the first one.
     private var (failuresWritten, dropsWritten): (Instant?, Instant?) = (nil, nil)
+    private var unservedWritten: Instant?
 
     init(every interval: Duration) {
         (failurePace, dropPace) = (LogPace(from: interval), LogPace(from: interval))
+        unservedPace = LogPace(from: interval)
     }
 
     // MARK: Noting
@@ -46,6 +52,12 @@ struct RequestLog: Sendable {
         placesOfDrops.note(endpoint)
     }
 
+    /// Notes that requests of the server were refused or dropped.
+    mutating func unserved(_ count: Int, _ reason: String, at endpoint: Endpoint?) {
+        unserved[reason, default: 0].addClamped(count)
+        placesOfUnserved.note(endpoint)
+    }
+
     // MARK: Writing
 
     /// When something that was counted is due; `nil` if nothing was.
@@ -53,6 +65,7 @@ struct RequestLog: Sendable {
         var due: [Instant] = []
         if counts.latest != nil { due.append(failurePace.next) }
         if !dropped.isEmpty { due.append(dropPace.next) }
+        if !unserved.isEmpty { due.append(unservedPace.next) }
         return due.min()
     }
 
@@ -78,6 +91,20 @@ struct RequestLog: Sendable {
             (dropped, placesOfDrops) = ([:], LogPlaces())
             dropPace.wrote(at: now)
             dropsWritten = now
+        }
+        if !unserved.isEmpty, unservedPace.isDue(at: now) || isLast {
+            let count = unserved.values.reduce(0) { $0.addingClamped($1) }
+            let text =
+                "\(LogText.count(count, "request")) of the server not served\(Self.span(unservedWritten, now)):"
+                + " \(LogText.list(unserved))"
+            let fields: LogSheet.Fields = [
+                ("count", .integer(Int64(count))),
+                ("reasons", .text(unserved.keys.sorted().joined(separator: ", "))),
+            ]
+            sheet.add(.warning, "server_requests.unserved", at: now, placesOfUnserved, text, fields)
+            (unserved, placesOfUnserved) = ([:], LogPlaces())
+            unservedPace.wrote(at: now)
+            unservedWritten = now
         }
     }
 

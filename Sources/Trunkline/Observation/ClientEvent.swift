@@ -24,7 +24,8 @@ public struct ClientEvent: Sendable {
         public static let links = Kinds(rawValue: 4)
         /// Limits that are reached, and no longer reached.
         public static let limits = Kinds(rawValue: 8)
-        /// Pushes that were dropped because the buffer of a stream was full.
+        /// Pushes that were dropped because the buffer of a stream was full, and requests of the server that were refused
+        /// or dropped.
         public static let pushes = Kinds(rawValue: 16)
         /// Changes of the list of endpoints, and of the servers of a cluster.
         public static let endpoints = Kinds(rawValue: 32)
@@ -180,6 +181,10 @@ public struct ClientEvent: Sendable {
         /// Pushes were dropped, because the buffer of a stream was full. The streams are named as in
         /// ``Client/Metrics-swift.struct/pushesDroppedByStream``.
         case pushesDropped(Int, stream: String)
+        /// Requests of the server were refused for this reason: ``Client/serve(maximumConcurrent:maximumWaiting:_:)``.
+        case serverRequestsRefused(Int, because: ServingRefusal)
+        /// Requests of the server were dropped: ``Client/Metrics-swift.struct/Serving-swift.struct/dropped``.
+        case serverRequestsDropped(Int)
         /// The list of endpoints changed.
         case endpointsChanged([Endpoint])
         /// Something happened to the servers of a cluster.
@@ -240,7 +245,7 @@ extension ClientEvent {
             .links
         case .unknownResponse, .responseUndecodable: .mismatches
         case .limitReached, .limitCleared: .limits
-        case .pushesDropped: .pushes
+        case .pushesDropped, .serverRequestsRefused, .serverRequestsDropped: .pushes
         case .endpointsChanged, .clusterChanged: .endpoints
         }
     }
@@ -277,6 +282,8 @@ extension ClientEvent {
         case .limitReached: "limit.reached"
         case .limitCleared: "limit.cleared"
         case .pushesDropped: "pushes.dropped"
+        case .serverRequestsRefused: "server_requests.refused"
+        case .serverRequestsDropped: "server_requests.dropped"
         case .endpointsChanged: "endpoints.changed"
         case .clusterChanged(let change): change.name
         }
@@ -345,6 +352,9 @@ extension ClientEvent {
         case .linkEnded(let report): return report.fields
         case .limitReached(let limit), .limitCleared(let limit): return [("limit", .text(limit.rawValue))]
         case .pushesDropped(let count, let stream): return [("count", number(count)), ("stream", .text(stream))]
+        case .serverRequestsRefused(let count, let reason):
+            return [("count", number(count)), ("reason", .text(reason.rawValue))]
+        case .serverRequestsDropped(let count): return [("count", number(count))]
         case .endpointsChanged(let endpoints):
             return [("endpoints", .text(endpoints.map(\.description).joined(separator: " ")))]
         case .clusterChanged(let change): return change.fields

@@ -367,6 +367,14 @@ struct RequestLedger {
 
     /// Streams of one kind have dropped pushes.
     mutating func dropped(_ count: Int, by stream: String) { tell(.pushes, .pushesDropped(count, stream: stream)) }
+
+    /// Requests of the server were refused.
+    mutating func refused(_ count: Int, because reason: ServingRefusal) {
+        tell(.pushes, .serverRequestsRefused(count, because: reason))
+    }
+
+    /// Requests of the server were dropped.
+    mutating func dropped(count: Int) { tell(.pushes, .serverRequestsDropped(count)) }
 }
 
 extension RequestFacts {

@@ -111,6 +111,7 @@ extension LoopbackServer: TransportHandler {
             if !options.answersCancelled, !link.codec.matching.isInOrder { dropReplies(to: cancelled, on: link) }
             if frame.cancelledSerial != nil { perform(handler(frame), for: frame, on: link) }
         default:
+            if takeAnswer(frame, on: link) { return }
             // A codec without a separate server side decodes requests as responses.
             var request = frame
             if request.kind != .part { request.kind = .request }
@@ -239,6 +240,7 @@ extension LoopbackServer: TransportHandler {
         link.appendClose()
         markDirty(link)
         endExchanges(of: link)
+        endCalls(of: link)
     }
 
     func close(_ link: ServerLink, _ closing: Closing) {

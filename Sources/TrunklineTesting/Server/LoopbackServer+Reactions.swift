@@ -241,6 +241,7 @@ extension LoopbackServer {
 
     func forgetDelayed(of link: ServerLink) {
         endExchanges(of: link)
+        endCalls(of: link)
         for ids in link.delayed.values {
             for id in ids { delayed[id] = nil }
         }

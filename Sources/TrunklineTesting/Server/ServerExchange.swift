@@ -60,6 +60,10 @@ public struct ServerExchange: Sendable {
     ///
     /// - Throws: `CancellationError` if the exchange has ended, or if the calling task is cancelled.
     public func next() async throws -> Frame? { try await server.next(of: open) }
+
+    /// Sends a request to the client on the connection of this exchange and returns the client's answer, as
+    /// ``LoopbackServer/request(_:)`` does.
+    public func request(_ frame: Frame) async throws -> Frame { try await server.call(frame, on: open.link) }
 }
 
 /// A request whose reaction runs a body, now or later. Confined to the server's loop.

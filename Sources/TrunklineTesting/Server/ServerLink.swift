@@ -40,6 +40,8 @@ final class ServerLink {
     var crowdedCount = 0
     /// Bodies that wait until the kernel has accepted what they wrote, in order.
     var writers: [PartWriter] = []
+    /// Requests of the server that the client has not answered.
+    var calls = Calls()
     /// The number of bytes written.
     var sentCount = 0
 

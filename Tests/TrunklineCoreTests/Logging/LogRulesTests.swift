@@ -534,6 +534,18 @@ import Testing
         #expect(log.takeAll().map { "\($0.fields[0].value)" } == ["5", "495"])
     }
 
+    @Test func unservedRequestsOfTheServerAreSummarised() throws {
+        var log = Log()
+        for _ in 0..<100 { log.add(.serverRequestsRefused(5, because: .overloaded), .serverRequestsDropped(1)) }
+        log.pass(.seconds(30))
+        let records = log.takeAll()
+        #expect(records.map { "\($0.fields[0].value)" } == ["6", "594"])
+        let last = try #require(records.last)
+        #expect(last.event == "server_requests.unserved" && last.level == .warning)
+        #expect(last.message.hasPrefix("594 requests of the server not served in 30 s: "))
+        #expect(last.message.contains("495") && last.message.contains("overloaded"))
+    }
+
     // MARK: Limits
 
     @Test func aLimitIsWrittenWhenRequestsHaveWaitedForASecond() throws {

@@ -20,6 +20,10 @@ struct MetricsMergeTests {
         (metrics.abandoned, metrics.heldSerials) = (11, 12)
         (metrics.parts, metrics.lateResponses, metrics.unknownResponses) = (13, 14, 15)
         metrics.rejections = ["NOT_FOUND": 14]
+        (metrics.serving.received, metrics.serving.answered, metrics.serving.refused) = (40, 41, [.failed: 42])
+        (metrics.serving.cancelled, metrics.serving.dropped) = (43, 44)
+        (metrics.serving.running, metrics.serving.waiting) = (45, 46)
+        (metrics.serving.maximumConcurrent, metrics.serving.maximumWaiting) = (47, 48)
         (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (16, 17, ["all": 18])
         (metrics.limits.serials, metrics.limits.inFlight, metrics.limits.waiting) = (27, 28, 29)
         (metrics.limits.waitingBytes, metrics.limits.bytesToWrite) = (30, 31)
@@ -225,7 +229,8 @@ struct MetricsMergeTests {
                 ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp",
                 ".eventQueues[Observer].capacity", ".eventQueues[Observer].waiting", ".heldSerials",
                 ".limits.bytesToWrite", ".limits.inFlight", ".limits.serials", ".limits.waiting",
-                ".limits.waitingBytes", ".pending", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn",
+                ".limits.waitingBytes", ".pending", ".serving.maximumConcurrent", ".serving.maximumWaiting",
+                ".serving.running", ".serving.waiting", ".waiting.forBackOff", ".waiting.forLink", ".waiting.forTurn",
                 ".waitingBytes",
             ]
         )

@@ -265,6 +265,11 @@ struct ObserverTests {
             (.limitReached(.serials), "limit.reached limit=serials"),
             (.limitCleared(.streamBuffer), "limit.cleared limit=streamBuffer"),
             (.pushesDropped(7, stream: "key"), "pushes.dropped count=7 stream=key"),
+            (
+                .serverRequestsRefused(3, because: .overloaded),
+                "server_requests.refused count=3 reason=overloaded"
+            ),
+            (.serverRequestsDropped(2), "server_requests.dropped count=2"),
             (.endpointsChanged([]), "endpoints.changed endpoints=\"\""),
         ]
         for (content, line) in contents { #expect("\(ClientEvent(content, at: .distantPast))" == line) }

@@ -71,7 +71,8 @@ extension EventLedger.State {
         case .lateResponse(let id): if !ended.contains(id) { contradictions.append("not ended: \(event)") }
         case .requestRefused: refused += 1
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
-            .pushesDropped, .endpointsChanged, .clusterChanged, .tlsFilesChanged, .requestRejected, .clientClosed,
+            .pushesDropped, .serverRequestsRefused, .serverRequestsDropped, .endpointsChanged, .clusterChanged,
+            .tlsFilesChanged, .requestRejected, .clientClosed,
             .clientDeallocated, .addressFailed, .certificateSeen, .loopLate, .unknownResponse, .responseUndecodable:
             break
         @unknown default: contradictions.append("unknown: \(event)")

@@ -208,6 +208,26 @@ public protocol PushKeyCodec: FrameCodec {
     func pushKey(of push: Frame) -> PushKey?
 }
 
+/// A codec of a protocol in which the server sends requests too, and in which they can be refused.
+///
+/// With any other codec, the server learns nothing of a request that the client does not serve, and waits in vain. Such
+/// requests are counted: ``Client/Metrics-swift.struct/Serving-swift.struct/dropped``.
+public protocol ServingCodec: FrameCodec {
+    /// Returns the response that tells the server why its request is not answered by a handler, or `nil` to send none.
+    ///
+    /// The client sets the kind and the serial of the frame. Named fields and the type are up to the codec. It is called
+    /// on the codec of the link, for every request of the server that
+    /// ``Client/serve(maximumConcurrent:maximumWaiting:_:)`` does not answer, and for every request that the server
+    /// cancels. In protocols in which nothing follows a cancellation, return `nil` for ``ServingRefusal/cancelled``.
+    ///
+    /// At most 8,192 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
+    ///
+    /// - Parameters:
+    ///   - request: The request of the server.
+    ///   - reason: Why it is refused. Further reasons may be added later.
+    func refusal(of request: Frame, because reason: ServingRefusal) -> Frame?
+}
+
 // MARK: - Links
 
 /// A codec of a protocol with heartbeats.

@@ -94,7 +94,7 @@ public struct Frame: Sendable, Hashable {
     @usableFromInline var namedFields: [NamedField]?
 
     /// The session of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It is set
-    /// for pushes of a client and for frames of a connection, and is `nil` for every other frame.
+    /// for pushes and for requests of the server, and for frames of a connection, and is `nil` for every other frame.
     ///
     /// The session is ignored when frames are compared. During a planned change, frames of two sessions may alternate.
     public package(set) var session: SessionID? {

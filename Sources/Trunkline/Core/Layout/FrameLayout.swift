@@ -37,6 +37,7 @@ public struct FrameLayout: Sendable {
         var declared = Roles()
         var isServerSide = false
         var pushKey: (@Sendable (Frame) -> PushKey?)?
+        var refusal: (@Sendable (Frame, ServingRefusal) -> Frame?)?
         var maximumFrameSize: Int
     }
 
@@ -195,12 +196,37 @@ public struct FrameLayout: Sendable {
 
     /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
     public func pushKey(of push: Frame) -> PushKey? { content.pushKey?(push) }
+
+    // MARK: Requests of the server
+
+    /// Returns a copy of this layout in which `refusal` returns the response to a request of the server that the client
+    /// does not serve. It replaces an earlier one.
+    ///
+    /// ```swift
+    /// layout.refusingRequests { request, reason in
+    ///     reason == .cancelled ? nil : Frame(.response, type: request.type, status: 503)
+    /// }
+    /// ```
+    ///
+    /// For the rules that `refusal` must follow, see ``ServingCodec/refusal(of:because:)``.
+    public func refusingRequests(
+        by refusal: @escaping @Sendable (_ request: Frame, _ reason: ServingRefusal) -> Frame?
+    ) -> FrameLayout {
+        var layout = self
+        layout.change { $0.refusal = refusal }
+        return layout
+    }
+
+    /// Returns the response that ``refusingRequests(by:)`` declares, or `nil` if it was not called.
+    public func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
+        content.refusal?(request, reason)
+    }
 }
 
 // MARK: - Conformances
 
-extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, PushKeyCodec, HeartbeatCodec,
-    ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
+extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec, PushKeyCodec,
+    HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
 {
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }

@@ -109,6 +109,11 @@ package struct LinkCodec: Sendable {
         (codec as? any CancellingCodec)?.cancelKind(ofType: type) ?? .answered
     }
 
+    /// The answer to a request of the server that is not served; `nil` for none.
+    package func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
+        (codec as? any ServingCodec)?.refusal(of: request, because: reason)
+    }
+
     /// The final frame before an orderly close, or in answer to the frame by which the server ends the link; `nil` for
     /// none.
     package func closingFrame(answering farewell: Frame? = nil) -> Frame? {

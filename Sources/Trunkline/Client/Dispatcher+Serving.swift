@@ -1,0 +1,180 @@
+/// The requests of the server of a client, with their handlers.
+struct Serving {
+    var calls = ServerCalls()
+    /// The task that serves; `nil` if there is none.
+    fileprivate(set) var port: ServingPort?
+    /// The requests for which handlers run.
+    fileprivate var handlers: [RequestID: ServedCall] = [:]
+    /// The refused and dropped requests of which the observers have not been told.
+    fileprivate var untold: (refused: [ServingRefusal: Int], dropped: Int) = ([:], 0)
+    private(set) var hasUntold = false
+
+    fileprivate mutating func noteRefused(_ reason: ServingRefusal) {
+        untold.refused[reason, default: 0] += 1
+        hasUntold = true
+    }
+
+    fileprivate mutating func noteDropped(_ count: Int = 1) {
+        untold.dropped += count
+        if count > 0 { hasUntold = true }
+    }
+
+    fileprivate mutating func takeUntold() -> (refused: [ServingRefusal: Int], dropped: Int) {
+        hasUntold = false
+        return exchange(&untold, with: ([:], 0))
+    }
+}
+
+/// Requests of the server: how they reach their handlers, and how the answers reach their links.
+extension Dispatcher {
+    // MARK: The server
+
+    /// A task begins to serve.
+    mutating func serve(_ port: ServingPort, _ limits: ServerCalls.Limits) {
+        guard lifecycle == .open else { return port.finish() }
+        guard serving.port == nil else {
+            return port.finish(ClientError(.invalidRequest, .notSent, "another call of serve is in progress"))
+        }
+        serving.port = port
+        serving.calls.begin(limits)
+        connection.inCallOfOwner { $0.connectIfNeeded() }
+    }
+
+    /// The task has ended, or is ending.
+    mutating func stopServing(_ port: ServingPort) {
+        if serving.port === port { stopServing() }
+    }
+
+    /// Refuses the requests that wait for a handler. Handlers that run end by themselves.
+    mutating func stopServing() {
+        guard let port = exchange(&serving.port, with: nil) else { return }
+        for request in serving.calls.stop() {
+            noteCall(-1, request)
+            refuse(request, .notServed)
+        }
+        port.finish()
+    }
+
+    /// The client is closed: no answer can be sent any more.
+    mutating func endServing() {
+        stopServing()
+        endCalls(of: nil)
+    }
+
+    // MARK: In
+
+    /// Takes a request of the server.
+    mutating func requested(_ request: Frame) {
+        switch serving.calls.receive(request) {
+        case .accepted:
+            noteCall(1, request)
+            startCalls()
+        case .refused(let reason): refuse(request, reason)
+        case .repeated: ledger.unexpectedFrame()
+        }
+    }
+
+    /// The server has cancelled one of its requests.
+    mutating func cancelCall(_ serial: SerialNumber, on session: SessionID) {
+        guard let (request, handler) = serving.calls.cancel(serial, on: session) else {
+            return ledger.unexpectedFrame()
+        }
+        noteCall(-1, request)
+        if let handler { serving.handlers[handler]?.cancel() }
+        refuse(request, .cancelled)
+    }
+
+    /// The link of `session` has ended; `nil` for all links.
+    mutating func endCalls(of session: SessionID?) {
+        let before = serving.calls.counts.dropped
+        for id in serving.calls.linkEnded(session) { serving.handlers[id]?.cancel() }
+        serving.noteDropped(serving.calls.counts.dropped - before)
+    }
+
+    private mutating func startCalls() {
+        guard let port = serving.port else { return }
+        while let (id, request) = serving.calls.startNext() {
+            let call = ServedCall(id, request)
+            serving.handlers[id] = call
+            port.offer(call)
+        }
+    }
+
+    // MARK: Out
+
+    /// A handler has ended.
+    mutating func served(_ call: ServedCall, _ outcome: ServedCall.Outcome) {
+        serving.handlers[call.id] = nil
+        if let request = serving.calls.handlerEnded(call.id) {
+            noteCall(-1, request)
+            switch outcome {
+            case .answer(let frame) where frame.receivedMark == nil: answer(request, frame)
+            case .answer, .failed: refuse(request, .failed)
+            case .nothing: serving.calls.endWithoutAnswer()
+            case .stopped: refuse(request, .notServed)
+            }
+        }
+        startCalls()
+    }
+
+    /// The kernel has accepted the last byte of an answer or a refusal.
+    mutating func wroteAnswer(_ id: RequestID) {
+        if let reason = serving.calls.wrote(id), reason != .cancelled { serving.noteRefused(reason) }
+        startCalls()
+    }
+
+    /// An answer or a refusal could not be encoded.
+    mutating func couldNotEncodeAnswer(_ id: RequestID) {
+        let before = serving.calls.counts.dropped
+        if let request = serving.calls.couldNotEncode(id) { refuse(request, .failed) }
+        serving.noteDropped(serving.calls.counts.dropped - before)
+        startCalls()
+    }
+
+    private mutating func answer(_ request: Frame, _ frame: Frame) {
+        var frame = frame
+        frame.kind = .response
+        if !send(frame, for: request, nil) { drop() }
+    }
+
+    /// Tells the server that its request is not served, if the codec has a frame for that. Otherwise the request is
+    /// dropped.
+    private mutating func refuse(_ request: Frame, _ reason: ServingRefusal) {
+        guard serving.calls.mayRefuse, lifecycle < .closing, let session = request.session,
+            var frame = connection.inCallOfOwner({ $0.refusal(of: request, on: session, because: reason) })
+        else { return drop(unless: reason) }
+        frame.kind = .response
+        if !send(frame, for: request, reason) { drop(unless: reason) }
+    }
+
+    private mutating func drop(unless reason: ServingRefusal? = nil) {
+        if reason == .cancelled { return }  // counted when it was cancelled
+        serving.calls.drop()
+        serving.noteDropped()
+    }
+
+    /// Queues an answer or a refusal on the link of the request. Returns false if that link has ended.
+    private mutating func send(_ frame: Frame, for request: Frame, _ reason: ServingRefusal?) -> Bool {
+        guard let session = request.session, connection.inCallOfOwner({ $0.mayAnswer(on: session) }) else {
+            return false
+        }
+        let id = serving.calls.queue(reason, for: request, on: session)
+        connection.inCallOfOwner { $0.answer(frame, id, to: request.serial, on: session) }
+        return true
+    }
+
+    /// Tells the connection that a request of the server waits or runs on its link, or does not any more.
+    private func noteCall(_ change: Int, _ request: Frame) {
+        guard let session = request.session else { return }
+        connection.inCallOfOwner { $0.noteCall(change, on: session) }
+    }
+
+    /// Tells the observers of the requests that were refused or dropped.
+    mutating func tellUnserved() {
+        let (refused, dropped) = serving.takeUntold()
+        for (reason, count) in refused.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            ledger.refused(count, because: reason)
+        }
+        if dropped > 0 { ledger.dropped(count: dropped) }
+    }
+}
