@@ -10,7 +10,7 @@ import TrunklineTesting
     ]
 
     private func check(
-        _ codec: ModeCodec = ModeCodec(),
+        _ codec: ModeCodec,
         _ samples: [CodecConformance.Sample],
         _ change: (inout CodecConformance) -> Void = { _ in }
     ) -> CodecConformance.Report {
@@ -33,13 +33,13 @@ import TrunklineTesting
     }
 
     @Test func bothModesAreChecked() {
-        let report = check(samples)
+        let report = check(ModeCodec(), samples)
         #expect(report.violations.isEmpty, "\(report)")
     }
 
     /// Without the preamble, the second mode is never reached.
     @Test func aSampleOfTheOtherModeFailsWithoutItsPreamble() {
-        let report = check([.init(Frame(.request, body: "a\nb"))])
+        let report = check(ModeCodec(), [.init(Frame(.request, body: "a\nb"))])
         #expect(!report.violations.isEmpty)
     }
 
@@ -52,7 +52,10 @@ import TrunklineTesting
     }
 
     @Test func aPreambleThatCannotBeSentIsReported() {
-        let report = check([CodecConformance.Sample(Frame(.request, body: "a")).after([.receivedBytes([1, 2, 3])])])
+        let report = check(
+            ModeCodec(),
+            [CodecConformance.Sample(Frame(.request, body: "a")).after([.receivedBytes([1, 2, 3])])]
+        )
         let messages = report.violations.map(\.message)
         #expect(
             messages.contains { $0.hasPrefix("the preamble of sample 1 cannot be sent and received: ") },
@@ -66,8 +69,8 @@ import TrunklineTesting
         let bytes: [UInt8] = [0, 0, 2, UInt8(ascii: "o"), UInt8(ascii: "k"), 0]
         let answer = Frame(.response, body: "ok")
         let sample = CodecConformance.Sample.bytes(bytes, are: [answer], answering: [request]).after(Self.hello)
-        #expect(!check([sample]).violations.isEmpty)
-        let report = check([sample]) { $0.ignoredFrames = { $0.kind == .pong } }
+        #expect(!check(ModeCodec(), [sample]).violations.isEmpty)
+        let report = check(ModeCodec(), [sample]) { $0.ignoredFrames = { $0.kind == .pong } }
         #expect(report.violations.isEmpty, "\(report)")
     }
 
