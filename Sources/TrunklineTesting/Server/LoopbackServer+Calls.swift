@@ -8,18 +8,18 @@ extension LoopbackServer {
     /// let answer = try await server.request(Frame(.request, type: 7, body: "who are you?"))
     /// ```
     ///
-    /// The client answers it with ``Client/serve(maximumConcurrent:maximumWaiting:_:)``. The server side of the codec must
-    /// decode the answer as ``Frame/Kind-swift.enum/response``. The call has no time limit.
+    /// The client answers it with ``/Trunkline/Client/serve(maximumConcurrent:maximumWaiting:_:)``. The server side of
+    /// the codec must decode the answer as a `.response`. The call has no time limit.
     ///
-    /// If the calling task is cancelled, the server sends the codec's cancel frame, if it has one (``CancellingCodec``),
+    /// If the calling task is cancelled, the server sends the codec's cancel frame, if it has one (`CancellingCodec`),
     /// and ignores a later answer.
     ///
-    /// - Parameter frame: The request. The server sets its kind and, if its serial is 0, the next serial of the connection,
-    ///   counted from 1.
-    /// - Returns: The answer, which may be a refusal (``ServingCodec``).
-    /// - Throws: `CancellationError` if the calling task is cancelled; `TransportError` if there is no connection, or if it
-    ///   ends first; `FrameError` if the codec cannot encode the request, or if a request with its serial has no answer
-    ///   yet.
+    /// - Parameter frame: The request. The server sets its kind and, if its serial is 0, the next serial of the
+    ///   connection, counted from 1.
+    /// - Returns: The answer, which may be a refusal (`ServingCodec`).
+    /// - Throws: `CancellationError` if the calling task is cancelled; `TransportError` if there is no connection, or
+    ///   if it ends first; `FrameError` if the codec cannot encode the request, or if a request with its serial has no
+    ///   answer yet.
     public func request(_ frame: Frame) async throws -> Frame {
         guard let link = sortedLinks.last(where: { !$0.isEnding }) else {
             throw TransportError(.closedByPeer, "no client is connected")

@@ -2,8 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Random bursts of requests of the server: each of them ends once, by an answer, a refusal, its cancellation or the end
-/// of its link, and every handler leaves.
+/// Random bursts of requests of the server: each of them ends once, by an answer, a refusal, its cancellation or the
+/// end of its link, and every handler leaves.
 ///
 /// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone.
 @Suite(.simulated, .timeLimit(.seeded))

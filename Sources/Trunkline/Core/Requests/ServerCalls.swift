@@ -7,8 +7,8 @@
 package struct ServerCalls: Sendable {
     /// The limits of one server.
     package struct Limits: Sendable, Equatable {
-        /// The number of handlers that may run. An answer counts until it is written, so that a server that does not read
-        /// cannot fill the memory.
+        /// The number of handlers that may run. An answer counts until it is written, so that a server that does not
+        /// read cannot fill the memory.
         package let maximumConcurrent: Int
         /// The number of requests that may wait for a handler, and their size.
         package let maximumWaiting: Int
@@ -177,8 +177,8 @@ package struct ServerCalls: Sendable {
         return (call.request, id)
     }
 
-    /// Drops everything that belongs to the link of `session`, which has ended, or to all links. Returns the handlers that
-    /// run for it, in order.
+    /// Drops everything that belongs to the link of `session`, which has ended, or to all links. Returns the handlers
+    /// that run for it, in order.
     package mutating func linkEnded(_ session: SessionID?) -> [RequestID] {
         var running: [RequestID] = []
         for (id, call) in calls.sorted(by: { $0.key < $1.key }) {
