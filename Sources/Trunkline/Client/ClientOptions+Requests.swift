@@ -93,6 +93,7 @@ extension ClientOptions {
         ///   ``PipeliningCodec``, or ``maximumInFlight`` 1.
         /// - Matched by serial, it always runs, and must cancel by ``AbandonedRequest/serial``, or ``maximumInFlight`` must
         ///   be 1.
+        ///   At most 64 calls run at a time; requests beyond that are only abandoned.
         /// - If it throws, or does not return within ``cancellingTimeout``, its task is cancelled, and the link is
         ///   replaced: the cancellation might still arrive. Requests in flight on it end there.
         /// - It runs at the same time as other calls, and outlives the link, but not the client: closing the client

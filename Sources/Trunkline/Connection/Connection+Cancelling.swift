@@ -3,9 +3,12 @@
 /// What cancels usually names the link, and not the request. So no later request may be on the link when it arrives at
 /// the server: the link is held from the moment at which the request is abandoned until the closure has returned.
 extension Connection {
+    /// The number of closures that may run at a time. A storm of cancellations must not open a connection for each.
+    private static let maximumCancellations = 64
+
     /// The request at `place`, about to be abandoned, if the closure may cancel it; `nil` if it must not run.
     func cancellable(_ id: RequestID, _ place: LinkMachine.Place, on link: Link, isTimeout: Bool) -> AbandonedRequest? {
-        guard options.requests.cancelling != nil,
+        guard options.requests.cancelling != nil, cancellations.count < Self.maximumCancellations,
             let (frame, serial) = link.state.machine.cancellable(id, at: place)
         else { return nil }
         return AbandonedRequest(Request(frame), id, serial, isTimedOut: isTimeout, on: link)

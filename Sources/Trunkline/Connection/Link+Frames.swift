@@ -277,7 +277,8 @@ extension Link.State {
                 var request = frame
                 request.session = machine.session
                 taken.events.append(.requested(request))
-            case .cancel: taken.events.append(.requestCancelled(frame.serial, machine.session))
+            case .cancel:
+                taken.events.append(.requestCancelled(frame.cancelledSerial ?? frame.serial, machine.session))
             }
         }
         taken.endPushes()

@@ -360,6 +360,40 @@ struct SeparateCancellationTests {
         #expect(network.openLinks == 0)
     }
 
+    @Test func aStormOfCancellationsRunsFewAtATime() throws {
+        let network = SimulatedNetwork(seed: 1)
+        let running = Mutex((now: 0, most: 0))
+        let calls = Calls()
+        let options = ClientOptions { options in
+            options.requests.cancelling = { request in
+                calls.note(request)
+                running.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+                try await network.clock.sleep(for: .milliseconds(100))
+                running.withLock { $0.now -= 1 }
+            }
+        }
+        try network.runBlocking {
+            let server = try await network.serve(at: "db:7000", speaking: FrameLayout.standard, overTLS: false) {
+                $0.body == "slow" ? .noReply : .echo
+            }
+            let client = network.client(
+                of: ["db:7000"],
+                speaking: FrameLayout.standard,
+                options: options,
+                overTLS: false
+            )
+            let handles = (0..<1000).map { _ in client.start(ask("slow")) }
+            try await network.clock.sleep(for: .milliseconds(100))
+            client.cancelAll()
+            for handle in handles { #expect(await failure(of: handle)?.fate == .unknown) }
+            try await expectEcho("a", by: client)
+            #expect(running.withLock { $0.now == 0 && $0.most == 64 } && calls.all.count == 64)
+            await client.closeNow()
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
     // MARK: Seeds
 
     /// Queries that were not cancelled are never cancelled by the cancellation of another one.

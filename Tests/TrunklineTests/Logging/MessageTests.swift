@@ -7,7 +7,7 @@ import TrunklineTesting
 struct MessageTests {
     private static let codes: [ClientError.Code] = [
         .cancelled, .timedOut, .connectionLost, .unavailable, .closed, .rejected, .protocolViolation, .invalidRequest,
-        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached, .sessionLost,
+        .invalidResponse, .invalidArgument, .overloaded, .tlsFailed, .notCached, .sessionLost, .interrupted,
     ]
     private static let transportCodes: [TransportError.Code] = [
         .nameResolutionFailed, .refused, .unreachable, .pathLost, .timedOut, .reset, .closedByPeer, .closedLocally,

@@ -30,14 +30,15 @@ package struct LinkMachine: Sendable {
     private var holdPatience: Duration = .zero
 
     private struct Holder: Sendable {
-        /// The number of the latest request, if it must be answered before.
-        var number: SerialNumber?
+        /// The number of the latest request, which must be answered before (`isRequest`).
+        var number: SerialNumber = 0
         /// Until when the server may answer it, if it was abandoned. Matched in order: only if it was cancelled
         /// separately.
         var abandonedUntil: Instant?
+        var isRequest = false
         /// The number of abandoned requests that are being cancelled by other means than a frame on this link, and of
-        /// those for which this has failed: these hold the link to its end.
-        var cancellations = 0
+        /// those for which this has failed: these hold the link to its end. Small, because every link has room for it.
+        var cancellations: UInt32 = 0
     }
 
     /// The position of the first frame after the link became ready.
@@ -174,7 +175,7 @@ package struct LinkMachine: Sendable {
         if let channel {
             requests.note(number, onChannel: channel, holdsOthers: holdsOthers)
         } else if holdsOthers {
-            holder = Holder(number: number)
+            holder = Holder(number: number, isRequest: true)
         } else if holder != nil {
             holder = nil
         }
@@ -330,7 +331,7 @@ package struct LinkMachine: Sendable {
             if requests.hasChannels {
                 requests.noteAbandoned(number, isTimeout: isTimeout, holdingUntil: now.advanced(by: holdPatience))
             }
-            if !isInOrder || requests.hasChannels, holder?.number == number {
+            if !isInOrder || requests.hasChannels, holder?.isRequest == true, holder?.number == number {
                 holder?.abandonedUntil = now.advanced(by: holdPatience)
             }
             return .awaited(serial: isInOrder ? 0 : number, type: entry.type)
@@ -339,7 +340,7 @@ package struct LinkMachine: Sendable {
 
     /// Lets nothing follow the request at `place`, which is the only one on the link, before it has been answered.
     package mutating func holdOthers(behind place: Place?) {
-        if case .response(let number)? = place { holder = Holder(number: number) }
+        if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
     }
 
     // MARK: Cancelling by other means
@@ -376,9 +377,9 @@ package struct LinkMachine: Sendable {
         } else {
             held.cancellations -= 1
             // The answer is due soon. Until then the request holds others as before.
-            if held.number != nil, held.cancellations == 0 { held.abandonedUntil = now.advanced(by: holdPatience) }
+            if held.isRequest, held.cancellations == 0 { held.abandonedUntil = now.advanced(by: holdPatience) }
         }
-        holder = held.number == nil && held.cancellations == 0 ? nil : held
+        holder = held.isRequest || held.cancellations > 0 ? held : nil
     }
 
     // MARK: In
@@ -447,7 +448,7 @@ package struct LinkMachine: Sendable {
 
     /// Whether the next request must wait: for the response to the latest one, or for the end of a cancellation.
     package var isHeld: Bool {
-        holder.map { $0.cancellations > 0 || ($0.number.map { requests.holds($0) } ?? false) } ?? false
+        holder.map { $0.cancellations > 0 || $0.isRequest && requests.holds($0.number) } ?? false
     }
 
     /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
@@ -517,7 +518,7 @@ package struct LinkMachine: Sendable {
             return (timeouts, isSpent)
         }
         if isInOrder, let holder, isHeld, holder.cancellations == 0, holder.abandonedUntil == nil,
-            let number = holder.number, requests[number] == nil
+            requests[holder.number] == nil
         {
             return (timeouts, true)
         }

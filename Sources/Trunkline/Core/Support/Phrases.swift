@@ -6,11 +6,12 @@ enum Phrases {
     /// The names of the codes of `ClientError`, `TransportError`, `FrameError` and `DisconnectCause`.
     static let codes: Set<String> = [
         "cancelled", "checksumMismatch", "closed", "closedByPeer", "closedByServer", "closedLocally",
-        "connectionLost", "exhausted", "goAway", "halfOpen", "handshakeRefused", "illegalLength", "invalidAddress",
-        "invalidArgument", "invalidRequest", "invalidResponse", "limitExceeded", "malformed", "missingBody",
-        "nameResolution", "nameResolutionFailed", "notCached", "overloaded", "pathLost", "protocolViolation", "refused",
-        "rejected", "repetitionMismatch", "reset", "responseMismatch", "system", "timedOut", "tls", "tlsFailed",
-        "unanswered", "unavailable", "unexpectedBytes", "unknownType", "unreachable",
+        "connectionLost", "exhausted", "goAway", "halfOpen", "handshakeRefused", "illegalLength", "interrupted",
+        "invalidAddress", "invalidArgument", "invalidRequest", "invalidResponse", "limitExceeded", "malformed",
+        "missingBody", "nameResolution", "nameResolutionFailed", "notCached", "overloaded", "pathLost",
+        "protocolViolation", "refused", "rejected", "repetitionMismatch", "reset", "responseMismatch", "sessionLost",
+        "system", "timedOut", "tls", "tlsFailed", "unanswered", "unavailable", "unexpectedBytes", "unknownType",
+        "unreachable",
     ]
 }
 
