@@ -233,6 +233,7 @@ private let secret = "s3cr3t-T0k3n"
         "OTLPExporter.Failure", "HTTPTunnel.Body", "HTTPTunnel.Body.AsyncIterator", "TunnelURLProtocol",
         "TunnelURLProtocol.Registration", "JSONRequest", "LoopbackServer.Journal", "LoopbackServer.WaitError", "Replay",
         "ServerExchange", "SimulatedNetwork", "CodecConformance", "CodecConformance.Sample",
+        "CodecConformance.Preamble", "LateResponse",
     ]
 
     /// Types without bytes, tokens or keys of a peer. A `ServerReason` shows the words of a peer on purpose. The reports of `CodecConformance` show bytes on purpose: they are
@@ -257,7 +258,7 @@ private let secret = "s3cr3t-T0k3n"
         "Frame.LinkEnding",
         "FrameError",
         "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal",
-        "HandshakeRefusal.Kind", "ServingRefusal",
+        "CancelKind", "HandshakeRefusal.Kind", "ServingRefusal",
         "Hedge",
         "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",

@@ -102,6 +102,7 @@ struct ArgumentValueTests {
 
     private static let frames = [
         ValueCase(
+            "Frame.cancelledSerial: SerialNumber?",
             "Frame.init(serial: SerialNumber)",
             "Frame.init(type: UInt32, serial: SerialNumber, status: UInt32)",
             "Frame.serial: SerialNumber",
@@ -114,6 +115,8 @@ struct ArgumentValueTests {
             for (number, short) in zip(UInt64.extremes, UInt32.extremes) {
                 var frame = Frame(.request, serial: number, head: "head")
                 (frame.type, frame.status, frame.session) = (short, short, SessionID(number))
+                frame.cancelledSerial = number
+                #expect(frame.cancelledSerial == number)
                 frame["contentType"] = number
                 frame["serial"] = number
                 _ = (frame.contentType, "\(frame)")

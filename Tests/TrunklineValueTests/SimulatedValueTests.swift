@@ -246,6 +246,23 @@ struct SimulatedValueTests {
                 }
             }
         },
+        ValueCase("ChannelCodec.channel -> UInt64", "ChannelCodec.maximumInFlightPerChannel: Int") {
+            for channel in UInt64.extremes {
+                for limit in Int.extremes {
+                    let network = SimulatedNetwork(seed: 1)
+                    try await network.run {
+                        let codec = OneChannel(channel: channel, maximumInFlightPerChannel: limit)
+                        let server = try await network.startServer(at: "a:1", speaking: codec)
+                        let client = Client(to: "a:1", speaking: codec, on: network.loops)
+                        for result in await client.send(all: [Request(body: "a"), Request(body: "b")]) {
+                            _ = try result.get()
+                        }
+                        await client.close()
+                        await server.stop()
+                    }
+                }
+            }
+        },
         ValueCase("Handshaker.setMaximumInFlight(_: Int)", "Handshaker.setMaximumFrameSize(_: Int)") {
             for number in Int.extremes {
                 try await SimulatedNetwork(seed: 1).runWithServer { network in
@@ -528,5 +545,24 @@ private struct Answering: FrameCodec, ServerSideCodec {
 
     func serverSide() -> any FrameCodec {
         Answering(matching: matching, answers: answers, types: types, isServer: true)
+    }
+}
+
+/// Lines of text on one channel.
+private struct OneChannel: FrameCodec, ChannelCodec {
+    let channel: UInt64
+    let maximumInFlightPerChannel: Int
+
+    var matching: ResponseMatching { .inOrderByChannel }
+    func channel(of frame: Frame) -> UInt64 { channel }
+
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard let end = input.firstOffset(of: 0x0A), let line = input.readBytes(end), input.skip(1) else { return nil }
+        return Frame(.response, body: line)
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        output.append(frame.body)
+        output.append(0x0A)
     }
 }

@@ -177,7 +177,8 @@ extension ConformanceRun {
         guard received.count == 2, let arrived = received.last, arrived.kind == .cancel else {
             return violate(.cancellation, "\(what) was decoded as \(received.last.map { "\($0)" } ?? "nothing")", bytes)
         }
-        if kit.transmitsSerials, arrived.serial != cancel.serial {
+        let serial = kind.hasOwnSerial ? cancel.serial : request.serial
+        if kit.transmitsSerials, arrived.serial != serial {
             violate(.cancellation, "\(what) was decoded with serial \(arrived.serial)", bytes)
         }
         if arrived.cancelledSerial != cancel.cancelledSerial {
