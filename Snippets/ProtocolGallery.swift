@@ -343,9 +343,15 @@ struct GaugeCodec: FrameCodec, SentFrameCodec, ServerSideCodec {
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         output.append(frame.body)
-        guard isBinary else { return output.append(UInt8(ascii: "\n")) }
-        guard isServer || frame.body.count == 1 && frame.body.first != 0 else {
-            throw FrameError(.malformed, "a request is one byte, at least 1")
+        if isBinary {
+            guard isServer || frame.body.count == 1 && frame.body.first != 0 else {
+                throw FrameError(.malformed, "a request is one byte, at least 1")
+            }
+        } else {
+            guard frame.body.count < 16, !frame.body.contains(UInt8(ascii: "\n")) else {
+                throw FrameError(.malformed, "not a line of at most 15 bytes")
+            }
+            output.append(UInt8(ascii: "\n"))
         }
     }
 }

@@ -57,6 +57,7 @@ final class CoalescedRequest: @unchecked Sendable {
     /// Whether the outcome of the request would also be that of the call's own request.
     func hasSameOptions(of call: CoalescedCall) -> Bool {
         options.retry == call.options.retry && options.marks == call.options.marks
+            && options.session == call.options.session
     }
 
     /// The latest deadline of its calls; `nil` for never.

@@ -1,7 +1,7 @@
 /// A request that was abandoned while the server may work on it: the argument of
 /// ``ClientOptions/Requests/cancelling``.
 public struct AbandonedRequest: Sendable {
-    /// The request as its caller made it.
+    /// The request as it was sent, after the interceptors.
     public let request: Request
     /// The number by which events, logs and interceptors name the request.
     public let id: RequestID

@@ -71,7 +71,6 @@ extension Client {
         }
     }
 
-    /// Passes a message through the interceptors, and accepts it.
     /// Accepts a one-way message with `options`, as `enqueue` does.
     nonisolated func enqueue(_ request: Request, timeout: Timeout, options: CallOptions) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
@@ -79,6 +78,7 @@ extension Client {
         try await enqueueIntercepted(request.frame, try resolved(options, timeout, expectsResponse: false))
     }
 
+    /// Passes a message through the interceptors, and accepts it.
     private nonisolated func enqueueIntercepted(_ frame: Frame, _ options: ResolvedOptions) async throws(ClientError) {
         guard isIntercepted else { return try await enqueue(frame, options) }
         let outcome = await interceptedOutcome(.enqueue, of: frame, options) { frame, options in

@@ -38,13 +38,14 @@ extension Client {
     ///     ``ClientOptions/Requests/maximumWaitingBytes``.
     ///   - handler: Returns the answer to a request. ``Frame/session`` of the request tells its link.
     /// - Throws: `invalidRequest`, fate `notSent`, if the client already serves, or if the protocol matches responses
-    ///   in order: answers of handlers that run at once have no order.
+    ///   in order, on a link or on a channel: answers of handlers that run at once have no order. On a closed client it
+    ///   returns at once.
     public nonisolated(nonsending) func serve(
         maximumConcurrent: Int = 64,
         maximumWaiting: Int = 1024,
         _ handler: @escaping @Sendable (_ request: Frame) async throws -> Frame?
     ) async throws(ClientError) {
-        guard codec.matching != .inOrder else {
+        guard !codec.matching.isInOrder else {
             throw ClientError(.invalidRequest, .notSent, "the protocol matches responses in order")
         }
         let limits = ServerCalls.Limits(

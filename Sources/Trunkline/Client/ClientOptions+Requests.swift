@@ -78,22 +78,24 @@ extension ClientOptions {
         /// longer than the quarantine.
         public var quarantine: Duration = .seconds(60)
         /// Cancels a request on the server by other means than a frame on its link, if it was abandoned: cancelled, timed out,
-        /// or its reply too long, after its first byte was written. Default none.
+        /// or its reply longer than the client's limits, after its first byte was written. Default none.
         ///
         /// Some servers are cancelled by a second connection that carries a secret from the handshake of the first one, as
         /// `CancelRequest` of PostgreSQL. The handshake stores the secret with ``Handshaker/setServerInfo(_:)``, and the
         /// closure finds it in its argument, which describes the link of the request. A codec with a cancel frame
         /// (``CancellingCodec``) needs no closure.
         ///
-        /// - The closure begins while the request is unanswered. Until it returns, no other request or one-way message
+        /// - The closure is scheduled while the request is unanswered. Until it returns, no other request or one-way message
         ///   goes out on the link, so a cancellation that names only the link cannot reach another request. Return when
         ///   nothing of the cancellation can be under way any more: after PostgreSQL has closed the second connection.
         /// - Matched in order, the closure runs only if nothing else is in flight on the link and nothing was queued behind
         ///   the request. Otherwise the server might work on another request when the cancellation arrives. Use a
         ///   ``PipeliningCodec``, or ``maximumInFlight`` 1.
-        /// - Matched by serial, it always runs, and must cancel by ``AbandonedRequest/serial``, or ``maximumInFlight`` must
-        ///   be 1.
-        ///   At most 64 calls run at a time; requests beyond that are only abandoned.
+        /// - Matched by serial, it must cancel by ``AbandonedRequest/serial``, or ``maximumInFlight`` must be 1.
+        /// - At most 64 calls run at a time; requests beyond that are only abandoned.
+        /// - One-way messages that were written before are not taken into account: the client does not learn when the
+        ///   server has processed them. It is not called for a request that the client abandons because its response is
+        ///   malformed.
         /// - If it throws, or does not return within ``cancellingTimeout``, its task is cancelled, and the link is
         ///   replaced: the cancellation might still arrive. Requests in flight on it end there.
         /// - It runs at the same time as other calls, and outlives the link, but not the client: closing the client

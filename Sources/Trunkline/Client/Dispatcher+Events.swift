@@ -65,12 +65,13 @@ extension Dispatcher {
             // Events come in order, and only the link that takes requests admits some.
             waiter?.handle?.admitted(as: serial, on: session)
         case .late(let id, let isPart): if !isPart { ledger.late(id) }
+        case .lateResponse(let response): options.requests.lateResponse?(response)
         case .unknownResponse(let serial, let type, let session):
             ledger.unknownResponse(serial, type: type, session)
         case .requested(let request): requested(request)
         case .requestCancelled(let serial, let session): cancelCall(serial, on: session)
         case .unexpected: ledger.unexpectedFrame()
-        case .sessionLost(let endpoint): endSessionbound(endpoint)
+        case .sessionLost(let endpoint, let session): endSessionbound(endpoint, session)
         case .ready(let session, let endpoint):
             self.session = session
             let areWaiting = requests.queue.hasWaiting || requests.queue.delayedCount > 0

@@ -42,7 +42,7 @@ extension Dispatcher {
         failConnectWaiters()
         streams.finish()
         endServing()
-        if serving.hasUntold { tellUnserved() }
+        if !isWithoutServing, serving.hasUntold { tellUnserved() }
         updateReading()
         noteLimit()
         ledger.closed(metrics)

@@ -13,6 +13,10 @@ extension Dispatcher {
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
+        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss.session, !outlivesSession(id) {
+            end(id, Self.sessionLost(loss.endpoint, error.fate, cause: error), onLink)
+            return true
+        }
         let now = loop.now
         let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, failed, at: now, using: &retries.generator),
@@ -72,18 +76,30 @@ extension Dispatcher {
 
     /// Ends the requests on no link that were made for a session that is lost.
     ///
-    /// - Parameter endpoint: The server that does not know the session.
-    mutating func endSessionbound(_ endpoint: Endpoint) {
-        let message = "the server does not know the session any more, and outlivesSession is false"
-        let error = ClientError(.sessionLost, .notSent, message, endpoint: endpoint)
-        let outlives = options.requests.outlivesSession
-        for id in requests.ids where requests.request(id) != nil {
-            guard requests.waiter(of: id)?.tracked?.options.outlivesSession ?? outlives else {
-                _ = requests.remove(id)
-                end(id, error)
-                continue
-            }
+    /// Those on an earlier link end like this when they would be tried again.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The server that does not know the session.
+    ///   - session: The link on which it has said so.
+    mutating func endSessionbound(_ endpoint: Endpoint, _ session: SessionID) {
+        retries.sessionLoss = (endpoint, session)
+        for id in requests.ids where requests.request(id) != nil && !outlivesSession(id) {
+            _ = requests.remove(id)
+            end(id, Self.sessionLost(endpoint, .notSent))
         }
+    }
+
+    private func outlivesSession(_ id: RequestID) -> Bool {
+        requests.waiter(of: id)?.tracked?.options.outlivesSession ?? options.requests.outlivesSession
+    }
+
+    private static func sessionLost(
+        _ endpoint: Endpoint,
+        _ fate: ClientError.Fate,
+        cause: (any Error)? = nil
+    ) -> ClientError {
+        let message = "the server does not know the session any more, and outlivesSession is false"
+        return ClientError(.sessionLost, fate, message, endpoint: endpoint, cause: cause)
     }
 }
 
@@ -91,6 +107,8 @@ extension Dispatcher {
 struct RetryRules {
     /// Pays for retries; `nil` if they are not limited.
     var account: RetryAccount?
+    /// The server that has last said that it does not know the session any more, and the link on which it did.
+    var sessionLoss: (endpoint: Endpoint, session: SessionID)?
     /// Draws the back-offs.
     var generator: SeededGenerator
     /// Whether any request has ever had options that end it together with its link.

@@ -1,5 +1,5 @@
 /// The requests of the server of a client, with their handlers.
-struct Serving {
+struct Serving: EmptyInitializable, Sendable {
     var calls = ServerCalls()
     /// The task that serves; `nil` if there is none.
     fileprivate(set) var port: ServingPort?
@@ -43,11 +43,13 @@ extension Dispatcher {
     /// The task has ended, or is ending.
     mutating func stopServing(_ port: ServingPort) {
         if serving.port === port { stopServing() }
+        // The task takes no more calls.
+        for call in port.takeRest() { served(call, .stopped) }
     }
 
     /// Refuses the requests that wait for a handler. Handlers that run end by themselves.
     mutating func stopServing() {
-        guard let port = exchange(&serving.port, with: nil) else { return }
+        guard !isWithoutServing, let port = exchange(&serving.port, with: nil) else { return }
         for request in serving.calls.stop() {
             noteCall(-1, request)
             refuse(request, .notServed)
@@ -57,6 +59,7 @@ extension Dispatcher {
 
     /// The client is closed: no answer can be sent any more.
     mutating func endServing() {
+        if isWithoutServing { return }
         stopServing()
         endCalls(of: nil)
     }
@@ -86,9 +89,12 @@ extension Dispatcher {
 
     /// The link of `session` has ended; `nil` for all links.
     mutating func endCalls(of session: SessionID?) {
+        if isWithoutServing { return }
         let before = serving.calls.counts.dropped
         for id in serving.calls.linkEnded(session) { serving.handlers[id]?.cancel() }
         serving.noteDropped(serving.calls.counts.dropped - before)
+        // Answers that the link did not take any more have made room.
+        startCalls()
     }
 
     private mutating func startCalls() {
@@ -126,8 +132,11 @@ extension Dispatcher {
     /// An answer or a refusal could not be encoded.
     mutating func couldNotEncodeAnswer(_ id: RequestID) {
         let before = serving.calls.counts.dropped
-        if let request = serving.calls.couldNotEncode(id) { refuse(request, .failed) }
-        serving.noteDropped(serving.calls.counts.dropped - before)
+        if let request = serving.calls.couldNotEncode(id) {
+            refuse(request, .failed)
+        } else {
+            serving.noteDropped(serving.calls.counts.dropped - before)
+        }
         startCalls()
     }
 

@@ -24,7 +24,13 @@ struct Dispatcher {
     var ledger: RequestLedger
     var retries: RetryRules
     var streams = ClientStreams()
-    var serving = Serving()
+    var serving: Serving {
+        get { rareServing.value }
+        _modify { yield &rareServing.value }
+    }
+    private var rareServing = Rare<Serving>()
+    /// Whether the server has never sent a request, and the client has never served.
+    var isWithoutServing: Bool { rareServing.isInitial }
 
     /// How far the client is closed.
     var lifecycle = Lifecycle.open
@@ -128,7 +134,7 @@ extension Dispatcher {
             linkLook = look
             if !events.isEmpty || hasRefused {
                 perform(&events)
-            } else if lifecycle == .draining, requests.count == 0, serving.calls.isIdle {
+            } else if lifecycle == .draining, requests.count == 0, isWithoutServing || serving.calls.isIdle {
                 endDraining()
             } else if isMember, !isReady, requests.queue.hasWaiting, releaseWaiting() {
                 continue
@@ -137,7 +143,7 @@ extension Dispatcher {
             }
         }
         requests.giveBackMemory()
-        if serving.hasUntold { tellUnserved() }
+        if !isWithoutServing, serving.hasUntold { tellUnserved() }
         if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
         if ledger.observation != nil { noteLimit() }
         return BatchEnd(nextTime: nextTime, closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
@@ -148,7 +154,7 @@ extension Dispatcher {
     /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
         if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
-        return streams.channels.isEmpty && serving.port == nil ? .none : .pushes
+        return streams.channels.isEmpty && (isWithoutServing || serving.port == nil) ? .none : .pushes
     }
 
     private mutating func perform(_ command: consuming Command) {

@@ -264,7 +264,7 @@ extension Connection {
         updateReading()
         if memory.hasLostSession {
             memory.hasLostSession = false
-            port.append(.sessionLost(link.endpoint))
+            port.append(.sessionLost(link.endpoint, on: link.session))
         }
         port.append(.ready(session: session, link.endpoint))
         watchFiles(of: link)

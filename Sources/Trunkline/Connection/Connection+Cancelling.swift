@@ -29,7 +29,13 @@ extension Connection {
         cancellations = cancellations.filter { $0 !== run }
         guard let link = links[run.session] else { return }
         link.state.machine.endCancelling(hasFailed: failure != nil, at: loop.now)
-        if let failure, link === ready { leaveEndpoint(because: .unanswered, failure) }
+        // If links have been replaced often, this one is held until its turn comes: see `judge`.
+        if let failure, link === ready,
+            let departure = endpointJudge.replacement.look(.unanswered, isWaiting: true, at: loop.now)
+        {
+            leaveEndpoint(because: departure, failure)
+            endpointJudge.linkIsReplaced(at: loop.now, options.reconnecting.policy ?? NoRetries())
+        }
         if port.isWaiting { port.append(.room) }
     }
 

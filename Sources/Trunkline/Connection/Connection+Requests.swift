@@ -19,6 +19,9 @@ extension Connection {
             defer { connection.port.isCalling = false }
             connection.port.demand = queue.hasWaiting ? .request : demand
             connection.admit(from: &queue, &parts)
+            if connection.rules.isByChannel {
+                connection.ready?.state.machine.dropAwaited { queue.hasParked($0) }
+            }
             if !queue.hasWaiting { connection.port.demand = demand }
             connection.port.isWaiting = queue.hasWaiting || parts.heldCount > 0
             let nextLook = connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
@@ -37,7 +40,14 @@ extension Connection {
         var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
             var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
-            if !queue.exclusives.isEmpty { (most, isAlone) = limited(most, queue, on: ready) }
+            if !queue.exclusives.isEmpty {
+                // All in their order: see `RequestQueue.popFirst(channel:mayGo:)`.
+                queue.beginParking(on: ready.session)
+                awaitsAlone = false
+                if !ready.state.machine.isHeld { (most, isAlone) = limited(most, queue, on: ready) }
+            } else if awaitsAlone {
+                awaitsAlone = false
+            }
             let admitted = ready.state.admit(
                 from: &queue,
                 &parts,
@@ -64,7 +74,8 @@ extension Connection {
     private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
         let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
         guard count == 0, isExclusive else { return (count, false) }
-        return link.state.machine.inFlightCount == 0 ? (min(most, 1), true) : (0, false)
+        awaitsAlone = link.state.machine.inFlightCount > 0
+        return awaitsAlone ? (0, false) : (min(most, 1), true)
     }
 
     /// Sends the parts of requests on draining links.
@@ -142,7 +153,9 @@ extension Connection {
                 ? "an abandoned request is being cancelled (requests.cancelling)"
                 : "a request is in flight that no other may follow"
         }
-        return serialShortage ?? (rules.isByChannel ? "earlier requests of its channel are unanswered" : nil)
+        if awaitsAlone { return "a request that must go out alone waits for those in flight" }
+        let mayBeChannel = rules.isByChannel && ready?.state.isBelowWatermark(rules) == true
+        return serialShortage ?? (mayBeChannel ? "earlier requests of its channel are unanswered" : nil)
     }
 
     /// Notes that a request timed out while it waited for its turn. Returns what kept it from going out, if there is a
@@ -418,14 +431,24 @@ extension Connection {
 
     private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {
         let abandoned = link.state.machine.requests.abandonedCount
-        let heldUntil = link.state.machine.heldUntil ?? link.state.machine.requests.awaitedChannelsUntil()
-        if let until = heldUntil { return until <= now ? .unanswered : .unansweredUntil(until) }
+        func unanswered(until: Instant?) -> LinkReplacement.Obstacle {
+            until.map { $0 <= now ? .unanswered : .unansweredUntil($0) } ?? .other
+        }
+        if let until = link.state.machine.heldUntil { return unanswered(until: until) }
         guard inFlight < maximumInFlight else {
             if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
             // In order, no later request can be answered before the oldest one.
-            guard let until = link.state.machine.oldestAbandonedUntil() else { return .other }
-            return until <= now ? .unanswered : .unansweredUntil(until)
+            let isByChannel = rules.isByChannel
+            return unanswered(
+                until: isByChannel
+                    ? link.state.machine.requests.abandonedUntil : link.state.machine.oldestAbandonedUntil()
+            )
         }
+        // Only abandoned requests keep an exclusive one, or those of a channel, from going out.
+        if awaitsAlone, link.state.machine.count == 0 {
+            return unanswered(until: link.state.machine.requests.abandonedUntil)
+        }
+        if rules.isByChannel { return unanswered(until: link.state.machine.awaitedChannelsUntil()) }
         guard let (count, abandoned) = link.state.machine.exhaustion, !link.state.machine.isHeld,
             link.state.isBelowWatermark(rules)
         else { return .other }

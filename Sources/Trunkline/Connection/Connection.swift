@@ -61,6 +61,8 @@ public actor Connection {
     var ending = Ending()
     /// The calls of `options.requests.cancelling` that have not returned.
     var cancellations: [CancellationRun] = []
+    /// Whether the first waiting request is exclusive, and waits for others on the link.
+    var awaitsAlone = false
     /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
 

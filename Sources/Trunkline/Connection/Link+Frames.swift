@@ -18,14 +18,14 @@ struct LinkRules: Sendable {
     let reassemblyBudget: ReassemblyBudget
     /// The observers of the steps of requests; `nil` if there are none.
     let stepObservation: Observation?
-    /// What is called with responses to abandoned requests; usually `nil`.
-    let lateResponse: (@Sendable (LateResponse) -> Void)?
+    /// Whether responses to abandoned requests are handed over: see `options.requests.lateResponse`.
+    let keepsLateResponses: Bool
 
     init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?, deliversAll: Bool) {
         self.codec = codec
         self.deliversAll = deliversAll
         stepObservation = observation?.wantsSteps == true ? observation : nil
-        lateResponse = options.requests.lateResponse
+        keepsLateResponses = options.requests.lateResponse != nil
         checksResponses = codec.checksResponses
         keepsRequests = checksResponses || options.requests.cancelling != nil
         isInOrder = codec.matching.isInOrder
@@ -83,7 +83,7 @@ extension Link.State {
             }
             if let next { return next }
             if queue.hasParked(channel) { machine.noteAwaited(channel) }
-            machine.dropFreed(channel)
+            machine.dropFreed()
         }
         var awaited: Set<UInt64> = []
         defer { for channel in awaited { machine.noteAwaited(channel) } }
@@ -325,16 +325,15 @@ extension Link.State {
         _ taken: inout Link.Taken
     ) {
         taken.events.append(.late(id, isPart: false))
-        guard let lateResponse = rules.lateResponse else { return }
-        lateResponse(
-            LateResponse(
-                id: id,
-                requestType: type,
-                response: Response(frame),
-                session: machine.session,
-                endpoint: endpoint
-            )
+        guard rules.keepsLateResponses else { return }
+        let response = LateResponse(
+            id: id,
+            requestType: type,
+            response: Response(frame),
+            session: machine.session,
+            endpoint: endpoint
         )
+        taken.events.append(.lateResponse(response))
     }
 
     /// The request that a response or part would belong to; `nil` for none, or an abandoned one.

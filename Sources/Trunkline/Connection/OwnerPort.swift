@@ -199,6 +199,8 @@ enum ConnectionEvent: Sendable {
     case surplusPushes([Frame])
     /// A response, or a part of one, was received for this abandoned request.
     case late(RequestID, isPart: Bool)
+    /// The response of the latest `late`, if the application wants it.
+    indirect case lateResponse(LateResponse)
     /// A response, or a part of one, was received without a matching request.
     case unknownResponse(SerialNumber, type: UInt32, SessionID)
     /// The server has sent a request. The frame has the session of its link.
@@ -208,7 +210,7 @@ enum ConnectionEvent: Sendable {
     /// A frame was received that a client does not handle.
     case unexpected
     /// A link is about to be ready on which the server does not know the session of the earlier ones.
-    indirect case sessionLost(Endpoint)
+    indirect case sessionLost(Endpoint, on: SessionID)
     /// A link is ready.
     case ready(session: SessionID, Endpoint)
     /// From now on pushes are those of the link of `session`.

@@ -358,7 +358,7 @@ public struct CountedPayloadCodec: FrameCodec {
         guard reading.isServerSide || frame.kind == .cancel else { return }
         var received = Frame(reading.isServerSide ? .response : .request, head: head, body: body)
         try reading.checkReception(of: frame, as: &received)
-        guard matching == .inOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
+        guard matching.isInOrder || received.serial == frame.serial || frame.kind == .push || frame.kind == .goAway
         else {
             let receiver = reading.receiver
             throw FrameError(.malformed, "the \(receiver) would not read the serial \(frame.serial) from this frame")

@@ -1,14 +1,14 @@
 /// Cancel frames after which the server sends something else than the response of the request: see `CancelKind`.
 extension InFlightTable {
     /// The numbers that cancel frames concern, of which most protocols have none. They take no place in flight.
-    struct Cancellations: Sendable {
+    struct Cancellations: EmptyInitializable, Sendable {
         /// The cancel frames that are to be answered, by their own numbers.
         var frames: [SerialNumber: CancelFrame] = [:]
         /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before.
         var flushed: Set<SerialNumber> = []
-        /// The numbers that are free, apart from a response that may have crossed the cancel frame: by the positions of
-        /// these frames. They are used last.
-        var released = Deque<(number: SerialNumber, position: OutboundPosition)>()
+        /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
+        /// ends. Until then they are used last.
+        var released = Deque<(number: SerialNumber, until: Instant)>()
         /// The count of numbers that are held without a place in flight.
         var count = 0
     }
@@ -43,7 +43,7 @@ extension InFlightTable {
         var target: (id: RequestID, type: UInt32)?
         if case .abandoned(let id, let type, _)? = slots[number] { target = (id, type) }
         guard kind.hasOwnSerial else {
-            if let target { release(number, target, at: position) }
+            if let target { release(number, of: target.id, type: target.type, until: instant) }
             return .ofRequest
         }
         guard let own = takeNumber() else { return .none }
@@ -55,31 +55,21 @@ extension InFlightTable {
             cancellations.count += 1
             quarantine.append((own, instant))
         } else {
-            if let target { release(number, target, at: position) }
-            release(own, target ?? (RequestID(0), 0), at: position)
+            if let target { release(number, of: target.id, type: target.type, until: instant) }
+            release(own, of: nil, type: 0, until: instant)
         }
         return .own(own)
     }
 
-    /// Frees the number of an abandoned request, or of its cancel frame, of which nothing more is to come.
-    private mutating func release(
-        _ number: SerialNumber,
-        _ request: (id: RequestID, type: UInt32),
-        at position: OutboundPosition
-    ) {
-        if slots.contains(number) { abandonedCount -= 1 }
-        slots.insert(.released(request.id, type: request.type), for: number)
-        cancellations.released.append((number, position))
+    /// Frees the number of an abandoned request, or of a cancel frame (`nil`), of which nothing more is to come.
+    private mutating func release(_ number: SerialNumber, of id: RequestID?, type: UInt32, until: Instant) {
+        if id != nil { abandonedCount -= 1 }
+        slots.insert(.released(id, type: type), for: number)
+        cancellations.released.append((number, until))
         cancellations.count += 1
     }
 
-    /// Frees the numbers of cancel frames before `position`, and of their requests: the server has answered what was
-    /// sent after them, so it has read them, and no response has crossed them.
-    mutating func endReleased(before position: OutboundPosition) {
-        while let first = cancellations.released.first, first.position < position { endOldestReleased() }
-    }
-
-    /// Frees the number that was released first.
+    /// Ends the hold of the number that was released first.
     mutating func endOldestReleased() {
         guard let first = cancellations.released.popFirst() else { return }
         cancellations.count -= 1
@@ -89,16 +79,20 @@ extension InFlightTable {
 
     /// Frees the number of an answered cancel frame, and that of the request if it waits for this answer.
     mutating func endCancelFrame(_ number: SerialNumber) {
-        guard let frame = cancellations.frames.removeValue(forKey: number) else { return }
+        if let target = dropCancelFrame(number) { removeAbandoned(target) }
+    }
+
+    /// Frees the number of a cancel frame. Returns that of the request, if it is no longer held for the answer to the frame.
+    mutating func dropCancelFrame(_ number: SerialNumber) -> SerialNumber? {
+        guard let frame = cancellations.frames.removeValue(forKey: number) else { return nil }
         cancellations.count -= 1
         slots.remove(number)
         noteFree(number)
-        guard let target = frame.flushes, cancellations.flushed.remove(target) != nil else { return }
-        removeAbandoned(target)
+        return frame.flushes.flatMap { cancellations.flushed.remove($0) }
     }
 
     /// Whether the number of an abandoned request is free only when its cancel frame is answered.
     func isFlushed(_ number: SerialNumber) -> Bool {
-        !cancellations.flushed.isEmpty && cancellations.flushed.contains(number)
+        !areCancellationsOrdinary && cancellations.flushed.contains(number)
     }
 }

@@ -26,8 +26,8 @@ package struct InFlightTable: Sendable {
         case abandoned(RequestID, type: UInt32, until: Instant)
         /// A cancel frame, to be answered, of this request.
         case cancelFrame(RequestID)
-        /// This request, or a cancel frame of it, that was abandoned and is not to be answered.
-        case released(RequestID, type: UInt32)
+        /// This request, which was abandoned and is not to be answered, or a cancel frame of which the same is true (`nil`).
+        case released(RequestID?, type: UInt32)
     }
 
     var slots = SequentialMap<Slot>()
@@ -57,28 +57,50 @@ package struct InFlightTable: Sendable {
     /// Matched by serial: where the search for the requests of the next cumulative acknowledgement begins.
     var acknowledged = Acknowledged()
     /// Matched by serial: what the cancel frames of some protocols concern.
-    var cancellations = Cancellations()
-    /// Matched in order by channel: the channels; otherwise `nil`.
-    var channels: Channels?
+    var cancellations: Cancellations {
+        get { rareCancellations.value }
+        _modify { yield &rareCancellations.value }
+    }
+    private var rareCancellations = Rare<Cancellations>()
+    /// Whether responses are matched in order within their channels.
+    package let hasChannels: Bool
+    /// The channels, if responses are matched in order within them.
+    var channels: Channels {
+        get { rareChannels.value }
+        _modify { yield &rareChannels.value }
+    }
+    private var rareChannels = Rare<Channels>()
 
     package init(
         matching: ResponseMatching,
         firstSerial: SerialNumber? = nil,
         maximumInFlightPerChannel: Int = .max
     ) {
+        hasChannels = matching == .inOrderByChannel
         switch matching {
         case .serial(let range): (self.range, isInOrder) = (range, false)
         case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
-        if matching == .inOrderByChannel { channels = Channels(limit: max(1, maximumInFlightPerChannel)) }
         next = firstSerial ?? range.lowerBound
+        if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
     /// The number of requests in flight, without abandoned ones.
-    package var count: Int { slots.count - abandonedCount - cancellations.count }
+    package var count: Int {
+        let count = slots.count - abandonedCount
+        return rareCancellations.isInitial ? count : count - cancellations.count
+    }
 
     /// The count of numbers that are held, by requests in flight, abandoned ones or cancel frames.
-    package var heldCount: Int { slots.count - cancellations.released.count }
+    package var heldCount: Int {
+        rareCancellations.isInitial ? slots.count : slots.count - cancellations.released.count
+    }
+
+    /// The number of cancel frames that are to be answered.
+    package var cancelFrameCount: Int { rareCancellations.isInitial ? 0 : cancellations.frames.count }
+
+    /// Whether no cancel frame has ever changed the time for which a number is held.
+    var areCancellationsOrdinary: Bool { rareCancellations.isInitial }
 
     /// The number of requests for which memory is allocated.
     package var capacity: Int { slots.capacity }
@@ -150,8 +172,10 @@ package struct InFlightTable: Sendable {
     }
 
     /// Notes that a number has been removed.
-    mutating func noteFree(_ number: SerialNumber) {
-        if channels != nil { leaveChannel(number) }
+    ///
+    /// - Parameter wasAbandoned: Whether it was that of an abandoned request.
+    mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false) {
+        if hasChannels { leaveChannel(number, wasAbandoned: wasAbandoned) }
         if free == nil { return }
         free?.append(number)
         if UInt64(slots.count) < span / 4 { free = nil }
@@ -208,7 +232,6 @@ package struct InFlightTable: Sendable {
             if entry.position < unstarted {
                 noteFree(number)
                 dropKept(number)
-                if cancellations.count > 0 { endReleased(before: entry.position) }
                 return .request(entry.id, entry.position)
             }
             slots.insert(.inFlight(entry), for: number)
@@ -218,7 +241,7 @@ package struct InFlightTable: Sendable {
                 slots.insert(.abandoned(id, type: type, until: until), for: number)
                 return .late(id, type: type)
             }
-            noteFree(number)
+            noteFree(number, wasAbandoned: true)
             abandonedCount -= 1
             return .late(id, type: type)
         case .cancelFrame(let id)?:
@@ -228,7 +251,7 @@ package struct InFlightTable: Sendable {
             return .cancelFrame
         case .released(let id, let type)?:
             slots.insert(.released(id, type: type), for: number)
-            return .late(id, type: type)
+            return id.map { .late($0, type: type) } ?? .cancelFrame
         case nil: return .unknown
         }
     }
@@ -247,14 +270,15 @@ package struct InFlightTable: Sendable {
         case .abandoned(let id, let type, let until)?:
             if until < instant { hold(number, of: id, type: type, until: instant) }
             return .late(id)
-        case .cancelFrame(let id)?, .released(let id, _)?: return .late(id)
+        case .cancelFrame(let id)?: return .late(id)
+        case .released(let id, _)?: return id.map { .late($0) } ?? .unknown
         case nil: return .unknown
         }
     }
 
     mutating func number(of serial: SerialNumber) -> SerialNumber? {
         guard isInOrder else { return serial }
-        return channels == nil ? firstInOrder() : first(onChannel: serial)
+        return hasChannels ? first(onChannel: serial) : firstInOrder()
     }
 
     /// Matched in order: the number of the oldest request, including abandoned ones; `nil` if there is none.
@@ -292,7 +316,7 @@ package struct InFlightTable: Sendable {
     /// Removes the abandoned request with `number`.
     mutating func removeAbandoned(_ number: SerialNumber) {
         slots.remove(number)
-        noteFree(number)
+        noteFree(number, wasAbandoned: true)
         abandonedCount -= 1
     }
 
@@ -301,7 +325,7 @@ package struct InFlightTable: Sendable {
     /// Later requests have later positions, and usually these requests are removed in order. So all searches together
     /// pass each request once.
     package mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
-        if channels != nil { _ = firstInOrder() }
+        if hasChannels { _ = firstInOrder() }
         let begin = position < unsentSearch.position ? oldest : max(oldest, unsentSearch.number)
         unsentSearch = (begin, position)
         while unsentSearch.number < next {
@@ -352,13 +376,17 @@ package struct InFlightTable: Sendable {
 
     /// Frees the serial numbers whose quarantine has ended at `now`.
     package mutating func endQuarantine(at now: Instant) {
+        if !rareCancellations.isInitial {
+            while let first = cancellations.released.first, first.until <= now { endOldestReleased() }
+        }
         while let first = quarantine.first {
             // Since then, an answer may have freed the serial, and another request may have taken it and been
             // abandoned.
             if Self.isHeld(first, in: slots, cancellations.frames) {
                 guard first.until <= now else { return }
                 if cancellations.frames[first.serial] != nil {
-                    endCancelFrame(first.serial)
+                    // The request has a quarantine of its own.
+                    _ = dropCancelFrame(first.serial)
                 } else {
                     cancellations.flushed.remove(first.serial)
                     removeAbandoned(first.serial)
@@ -369,7 +397,10 @@ package struct InFlightTable: Sendable {
     }
 
     /// The earliest instant at which a quarantine may end; `nil` if there is none.
-    package var nextQuarantineEnd: Instant? { quarantine.first?.until }
+    package var nextQuarantineEnd: Instant? {
+        if let first = quarantine.first { return first.until }
+        return rareCancellations.isInitial ? nil : cancellations.released.first?.until
+    }
 
     // MARK: All requests
 
@@ -410,8 +441,15 @@ package struct InFlightTable: Sendable {
 
     /// Whether the next response belongs to a request that was not abandoned.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
-        guard isInOrder, channels == nil, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
+        guard isInOrder, !hasChannels, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted
+    }
+
+    /// Matched in order: the earliest instant until which the server may respond to an abandoned request. Searches all
+    /// requests.
+    package var abandonedUntil: Instant? {
+        guard isInOrder, abandonedCount > 0 else { return nil }
+        return slots.compactMap { if case .abandoned(_, _, let until) = $0 { until } else { nil } }.min()
     }
 
     /// Whether every request before `unstarted` was answered, so that no response is missing.
@@ -435,7 +473,7 @@ package struct InFlightTable: Sendable {
     /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
     /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
-        guard isInOrder, channels == nil, abandonedCount > 0, let first = firstInOrder(),
+        guard isInOrder, !hasChannels, abandonedCount > 0, let first = firstInOrder(),
             case .abandoned(_, _, let until)? = slots[first]
         else { return nil }
         return until

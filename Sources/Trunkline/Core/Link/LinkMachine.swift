@@ -376,8 +376,10 @@ package struct LinkMachine: Sendable {
             held.abandonedUntil = now
         } else {
             held.cancellations -= 1
-            // The answer is due soon. Until then the request holds others as before.
-            if held.isRequest, held.cancellations == 0 { held.abandonedUntil = now.advanced(by: holdPatience) }
+            // The answer to an abandoned holder is due soon. Until then the request holds others as before.
+            if held.isRequest, held.cancellations == 0, requests[held.number] == nil {
+                held.abandonedUntil = now.advanced(by: holdPatience)
+            }
         }
         holder = held.isRequest || held.cancellations > 0 ? held : nil
     }
@@ -403,6 +405,7 @@ package struct LinkMachine: Sendable {
             types: frame.answeredTypes,
             before: unstarted
         )
+        if requests.hasChannels { requests.noteAnswered(onChannel: serial, before: unstarted) }
         if givenUp.stalls > 0, requests.isLevel(before: unstarted) { givenUp.stalls = 0 }
         return answered
     }
@@ -423,8 +426,14 @@ package struct LinkMachine: Sendable {
     /// Notes that a request waits because `channel` takes none.
     package mutating func noteAwaited(_ channel: UInt64) { requests.noteAwaited(channel) }
 
-    /// Forgets that `channel` may take more than before.
-    package mutating func dropFreed(_ channel: UInt64) { requests.dropFreed(channel) }
+    /// Forgets the channels for which no request waits any more.
+    package mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) { requests.dropAwaited(unless: isAwaited) }
+
+    /// Forgets that `freedChannel` may take more than before.
+    package mutating func dropFreed() { requests.dropFreed() }
+
+    /// Until when the server may answer an abandoned request for which others wait, on their channels; `nil` if there is none.
+    package mutating func awaitedChannelsUntil() -> Instant? { requests.awaitedChannelsUntil() }
 
     // MARK: State
 
@@ -454,9 +463,11 @@ package struct LinkMachine: Sendable {
     /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    /// If every serial number is held: their count, and how many of them abandoned requests hold. Otherwise `nil`.
+    /// If every serial number is held: their count, and how many of them abandoned requests and their cancel frames hold.
+    /// Otherwise `nil`.
     package var exhaustion: (count: Int, abandoned: Int)? {
-        requests.isExhausted ? (requests.heldCount, requests.abandonedCount) : nil
+        guard requests.isExhausted else { return nil }
+        return (requests.heldCount, requests.abandonedCount + requests.cancelFrameCount)
     }
 
     /// Matched in order: until when the server may respond to the oldest request, if that was abandoned; otherwise
@@ -514,8 +525,7 @@ package struct LinkMachine: Sendable {
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
         guard latest.isAny else { return (timeouts, false) }
         if requests.hasChannels {
-            let isSpent = requests.judgeChannels(before: unstarted, counts: counts, maximumStalls: maximumStalls)
-            return (timeouts, isSpent)
+            return (timeouts, requests.judgeChannels(counts: counts, maximumStalls: maximumStalls))
         }
         if isInOrder, let holder, isHeld, holder.cancellations == 0, holder.abandonedUntil == nil,
             requests[holder.number] == nil

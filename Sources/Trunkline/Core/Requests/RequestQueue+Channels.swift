@@ -1,11 +1,13 @@
 /// Requests that wait for their channels. They are parked behind the others of their channels, so that those of other
 /// channels pass them.
 extension RequestQueue {
-    struct Parking: Sendable {
+    struct Parking: EmptyInitializable, Sendable {
         /// The parked requests, in order, by their channels.
         var lines: [UInt64: Deque<Slot>] = [:]
         /// The channels of the parked requests.
         var channels: [RequestID: UInt64] = [:]
+        /// The number of requests that were removed since the lines were compacted.
+        var removedCount = 0
         /// The link for whose channels they wait.
         var session: SessionID?
     }
@@ -18,7 +20,7 @@ extension RequestQueue {
     }
 
     /// Whether a request waits for `channel`.
-    package func hasParked(_ channel: UInt64) -> Bool { parking.lines[channel] != nil }
+    package func hasParked(_ channel: UInt64) -> Bool { !isWithoutParking && parking.lines[channel] != nil }
 
     /// Removes and returns the first request that waits for `channel`; `nil` if none does.
     package mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
@@ -65,7 +67,7 @@ extension RequestQueue {
 
     /// Returns all parked requests to their places.
     mutating func unparkAll() {
-        guard !parking.channels.isEmpty else { return parking.lines.removeAll() }
+        guard !isWithoutParking, !parking.channels.isEmpty else { return }
         var all: [Slot] = []
         for line in parking.lines.values {
             for index in 0..<line.count where line[index].request != nil { all.append(line[index]) }
@@ -99,6 +101,12 @@ extension RequestQueue {
         countOut(request.cost)
         while let first = parking.lines[place.channel]?.first, first.request == nil {
             _ = parking.lines[place.channel]?.popFirst()
+        }
+        // Otherwise those that have left would stay behind one that waits for ever.
+        parking.removedCount += 1
+        if parking.removedCount > parking.channels.count + 64 {
+            parking.removedCount = 0
+            for channel in parking.lines.keys { parking.lines[channel]?.removeAll { $0.request == nil } }
         }
         if parking.lines[place.channel]?.isEmpty == true { parking.lines[place.channel] = nil }
         return request

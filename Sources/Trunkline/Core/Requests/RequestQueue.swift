@@ -27,7 +27,13 @@ package struct RequestQueue: Sendable {
     /// The requests that wait for a link or their turn, in order.
     var slots = Deque<Slot>()
     /// The requests that wait for their channels.
-    var parking = Parking()
+    var parking: Parking {
+        get { rareParking.value }
+        _modify { yield &rareParking.value }
+    }
+    private var rareParking = Rare<Parking>()
+    /// Whether no request has ever waited for its channel.
+    var isWithoutParking: Bool { rareParking.isInitial }
     /// The turns before the first slot, and after the last.
     var (previousTurn, nextTurn): (Turn, Turn) = (-1, 0)
     private var delayed: [RequestID: QueuedRequest] = [:]
@@ -53,7 +59,7 @@ package struct RequestQueue: Sendable {
 
     /// The requests that wait for a link or their turn, in order.
     package var waiting: [QueuedRequest] {
-        guard parking.channels.isEmpty else {
+        guard isWithoutParking || parking.channels.isEmpty else {
             var queue = self
             queue.unparkAll()
             return queue.waiting
@@ -173,7 +179,7 @@ package struct RequestQueue: Sendable {
     mutating func popSlot() -> Slot? {
         guard let slot = slots.popFirst() else { return nil }
         // Parked requests keep their turns.
-        if parking.channels.isEmpty { previousTurn = slot.turn }
+        if isWithoutParking || parking.channels.isEmpty { previousTurn = slot.turn }
         return slot
     }
 
@@ -189,7 +195,7 @@ package struct RequestQueue: Sendable {
 
     /// The waiting request with this turn and ID; `nil` if it has been removed.
     package func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? {
-        if !parking.channels.isEmpty, let (channel, index) = parkedPlace(of: turn, id) {
+        if !isWithoutParking, let (channel, index) = parkedPlace(of: turn, id) {
             return parking.lines[channel]?[index].request
         }
         return index(of: turn, id).flatMap { slots[$0].request }
@@ -197,7 +203,7 @@ package struct RequestQueue: Sendable {
 
     /// Removes and returns the waiting request with this turn and ID; `nil` if it has been removed.
     package mutating func remove(_ turn: Turn, id: RequestID) -> QueuedRequest? {
-        if !parking.channels.isEmpty, let request = removeParked(turn, id) { return request }
+        if !isWithoutParking, let request = removeParked(turn, id) { return request }
         guard let index = index(of: turn, id), let request = slots[index].request else { return nil }
         slots[index].request = nil
         countOut(request.cost)

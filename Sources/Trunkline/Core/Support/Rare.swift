@@ -1,0 +1,29 @@
+/// A value that most of its owners never change from its initial state. Until it is changed, it takes the memory of one
+/// reference.
+package struct Rare<Value: EmptyInitializable & Sendable>: Sendable {
+    /// Unchecked Sendable: changed only while one `Rare` refers to it, so as exclusively as the fields of that.
+    private final class Box: @unchecked Sendable {
+        var value: Value
+        init(_ value: Value) { self.value = value }
+    }
+
+    private var box: Box?
+
+    package init() {}
+
+    /// Whether the value has never been changed.
+    @inline(__always)
+    package var isInitial: Bool { box == nil }
+
+    package var value: Value {
+        get { box?.value ?? Value() }
+        _modify {
+            if !isKnownUniquelyReferenced(&box) { box = Box(value) }
+            guard let box else { preconditionFailure("set above") }
+            yield &box.value
+        }
+    }
+}
+
+/// A type with an initial value.
+package protocol EmptyInitializable { init() }
