@@ -59,9 +59,11 @@ extension ClientOptions {
         ///
         /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
-        /// Called with every complete response to a request that was cancelled or timed out before, for example to release
-        /// what the request has created on the server. Default `nil`: such responses are only counted
+        /// Called with the response to a request that was cancelled or timed out before, for example to release what the
+        /// request has created on the server. Default `nil`: such responses are only counted
         /// (`Client.Metrics.lateResponses`).
+        ///
+        /// Of a reply in parts, it gets the last frame. It is not called after the ``quarantine`` of the request.
         ///
         /// Called on the event loop. It must not block, and must not enter its client with `assumeIsolated`. To send
         /// something, yield the response to an `AsyncStream`, or start a task.

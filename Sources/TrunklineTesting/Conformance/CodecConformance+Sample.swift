@@ -120,7 +120,7 @@ extension CodecConformance {
         case sent(Frame)
         /// The server has sent this frame. Without a server side (``hasServerSide``), use bytes.
         case received(Frame)
-        /// The client has received these bytes, of one or more frames.
+        /// The client has received these bytes, of one or more frames. The codec of the server side does not learn of them.
         case receivedBytes([UInt8])
     }
 }

@@ -73,11 +73,12 @@ public struct CodecConformance: Sendable {
     public var joinsParts = false
     /// Whether the wire carries the serials of frames. Default `true`.
     ///
-    /// Set it to `false` if the codec derives them from something else, such as a name in the body. Serials are then not
-    /// compared.
+    /// Set it to `false` if the codec derives them from something else, such as a name in the body. Those that the server
+    /// decodes are then not compared. A response must still have the serial of a request that the client has sent
+    /// (``Sample/init(_:answering:bytes:)``).
     public var transmitsSerials = true
-    /// The received frames that are left out of all comparisons, such as frames that the client must ignore. Default
-    /// `nil`: none.
+    /// The received frames that are left out when samples are compared, such as frames that the client must ignore.
+    /// Default `nil`: none.
     public var ignoredFrames: (@Sendable (Frame) -> Bool)?
     /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
     /// the first link of a client.

@@ -41,7 +41,10 @@ extension ConformanceRun {
             if !refusesLength(sample.receiver) { skip(Self.howToCheckLengths(sample.receiver, limit)) }
             return true
         }
-        guard sample.preamble.isEmpty else { return true }
+        guard sample.preamble.isEmpty else {
+            skip("whether the \(sample.receiver) refuses frames that are too large after a preamble")
+            return true
+        }
         let other = LinkCodec(sample.receiver == .client ? ProtocolCodec(relaxed).serverSide() : relaxed)
         if let bytes = encode(frame, bodySize: limit + 1 - overhead, by: other), bytes.count > limit {
             checkRefusal(of: bytes, header, sample, name)
@@ -96,7 +99,14 @@ extension ConformanceRun {
         let side = sample.receiver
         guard kit.hasServerSide else { return nil }
         let what = "\(name) with \(bytes.count) bytes"
-        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, after: sample.preamble, as: what)
+        let link = feedChecked(
+            [bytes[...]],
+            to: side,
+            sent: sample.answered,
+            after: sample.preamble,
+            keepsAll: true,
+            as: what
+        )
         guard link.fault == nil else { return nil }
         if let refusal = link.refusal {
             violate(.limit, "encode accepted \(what), but decode threw \(refusal)", bytes)

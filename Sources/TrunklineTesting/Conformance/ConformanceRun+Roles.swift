@@ -48,7 +48,6 @@ extension ConformanceRun {
                     stream.bytes
                 )
             case .serial(let range):
-                guard kit.transmitsSerials else { continue }
                 if !range.contains(frame.serial) {
                     let message = "\(stream.name) has serial \(frame.serial), outside \(range)"
                     violate(.matching, message, stream.bytes)
@@ -152,7 +151,7 @@ extension ConformanceRun {
             return nil
         }
         guard side == .client || kit.hasServerSide else { return nil }
-        let link = feedChecked([bytes[...]], to: side, sent: sent, after: preamble, as: what)
+        let link = feedChecked([bytes[...]], to: side, sent: sent, after: preamble, keepsAll: true, as: what)
         if let refusal = link.refusal {
             violate(rule, "the \(side) refused \(what): \(refusal)", bytes)
             return nil

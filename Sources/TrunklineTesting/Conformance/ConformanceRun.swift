@@ -119,12 +119,15 @@ struct ConformanceRun {
     }
 
     /// Feeds `pieces` to `side`, each as one read.
+    ///
+    /// - Parameter keepsAll: Whether frames that the kit is to ignore are kept, because it has sent them itself.
     mutating func feed(
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
         sent: [Frame] = [],
         after preamble: [CodecConformance.Preamble] = [],
         ends: Bool = false,
+        keepsAll: Bool = false,
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
         announce(what(), pieces, to: side)
@@ -133,7 +136,7 @@ struct ConformanceRun {
             limit: kit.maximumFrameSize,
             sent: sent,
             joinsParts: kit.joinsParts,
-            ignoring: kit.ignoredFrames
+            ignoring: keepsAll ? nil : kit.ignoredFrames
         )
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
@@ -147,9 +150,10 @@ struct ConformanceRun {
         sent: [Frame] = [],
         after preamble: [CodecConformance.Preamble] = [],
         ends: Bool = false,
+        keepsAll: Bool = false,
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
-        let link = feed(pieces, to: side, sent: sent, after: preamble, ends: ends, as: what())
+        let link = feed(pieces, to: side, sent: sent, after: preamble, ends: ends, keepsAll: keepsAll, as: what())
         if let fault = link.fault { violate(fault.rule, "\(what()): \(fault.message)", pieces.joined()) }
         return link
     }

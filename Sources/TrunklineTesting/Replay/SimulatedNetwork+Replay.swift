@@ -113,7 +113,7 @@ extension SimulatedNetwork {
         (conditions.latency, conditions.resolutionDelay) = (.zero...(.zero), .zero...(.zero))
         conditions.fragmentation = 0
         setConditions(conditions)
-        let isInOrder = ProtocolCodec(codec).matching.isInOrder
+        let isInOrder = ProtocolCodec(codec).matching == .inOrder
         var servers: [Endpoint: LoopbackServer] = [:]
         for endpoint in script.endpoints {
             prepare(endpoint, script.attempts[endpoint] ?? [])

@@ -26,6 +26,9 @@ public import Trunkline
 public actor LoopbackServer {
     /// Returns the reaction to a request. Called on the server's event loop: it must not block.
     ///
+    /// It is also called for a cancel frame with a serial of its own (`Frame.cancelledSerial`), whose kind is
+    /// ``/Trunkline/Frame/Kind-swift.enum/cancel``: return `.noReply` if the protocol has no answer to that.
+    ///
     /// The handler does not learn which connection the request came on, and neither does a ``ServerExchange``. To test
     /// a protocol whose server keeps state for each connection, start a server for each client. If every new link
     /// begins with the same request, such as a login, the handler can begin a new state with it. Otherwise the test has

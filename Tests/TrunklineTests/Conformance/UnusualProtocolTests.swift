@@ -84,6 +84,8 @@ import TrunklineTesting
         #expect(!check(codec, samples).violations.isEmpty)
         let report = check(codec, samples) { $0.transmitsSerials = false }
         #expect(report.violations.isEmpty, "\(report)")
+        let broken = ModeCodec(matching: .serial(1...9), mistake: .losesSerial)
+        #expect(!check(broken, samples) { $0.transmitsSerials = false }.violations.isEmpty)
     }
 
     @Test func aResponseOnAnotherChannelIsFound() {
@@ -99,7 +101,7 @@ import TrunklineTesting
 
 /// A greeting in lines of text, and then frames of one byte with the length of the body that follows.
 private struct ModeCodec: FrameCodec, SentFrameCodec, ServerSideCodec, ChannelCodec {
-    enum Mistake { case none, losesBytes, sharesState, losesChannel }
+    enum Mistake { case none, losesBytes, sharesState, losesChannel, losesSerial }
 
     final class Shared: @unchecked Sendable {  // what the mistake is about; each check runs on one thread
         var count = 0
@@ -110,6 +112,7 @@ private struct ModeCodec: FrameCodec, SentFrameCodec, ServerSideCodec, ChannelCo
     var mistake = Mistake.none
     var isServer = false
     var isBinary = false
+    var serial: SerialNumber = 0
     let shared = Shared()
 
     init(matching: ResponseMatching = .inOrder, maximum: Int = 300, mistake: Mistake = .none) {
@@ -124,8 +127,11 @@ private struct ModeCodec: FrameCodec, SentFrameCodec, ServerSideCodec, ChannelCo
         return server
     }
 
-    /// The server speaks the other mode from its answer on.
-    mutating func noteSent(_ frame: Frame) { if isServer, frame.body == "OK" { isBinary = true } }
+    /// The server speaks the other mode from its answer on. The client remembers the serial, which is not on the wire.
+    mutating func noteSent(_ frame: Frame) {
+        if isServer, frame.body == "OK" { isBinary = true }
+        if !isServer, mistake != .losesSerial { serial = frame.serial }
+    }
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         let kind: Frame.Kind = isServer ? .request : .response
@@ -147,7 +153,7 @@ private struct ModeCodec: FrameCodec, SentFrameCodec, ServerSideCodec, ChannelCo
             return Frame(kind, type: UInt32(shared.count), body: body)
         }
         if mistake == .losesBytes { _ = input.skip(input.count) }
-        return body.isEmpty ? Frame(.pong) : Frame(kind, body: body)
+        return body.isEmpty ? Frame(.pong) : Frame(kind, serial: serial, body: body)
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {

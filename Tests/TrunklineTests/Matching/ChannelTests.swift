@@ -144,6 +144,56 @@ struct ChannelTests {
         }
     }
 
+    /// The exclusive request waits for those before it, also for one that waits for its channel.
+    @Test func anExclusiveRequestKeepsItsPlaceAmongTheChannels() throws {
+        try simulate(LaneCodec(limit: 1)) { network, server, client in
+            let first = [1, 1, 2].map { client.start(ask("\($0) slow", on: $0), timeout: .seconds(20)) }
+            try await network.clock.sleep(for: .milliseconds(100))
+            let alone = client.start(ask("alone slow", on: 3), timeout: .seconds(20), options: CallOptions(isExclusive: true))
+            let last = client.start(ask("last", on: 4), timeout: .seconds(20))
+            for handle in first + [alone, last] { _ = try await handle.value }
+            let order = await server.journal.requests.map { String($0.body) }
+            #expect(Set(order.prefix(3)) == ["1 slow", "2 slow"] && Array(order.suffix(2)) == ["alone slow", "last"])
+        }
+    }
+
+    /// The server never answers on channel 1. An abandoned request there is no reason to wait for ever.
+    @Test func anExclusiveRequestDoesNotWaitForEverForAnAbandonedOne() throws {
+        let options = ClientOptions { $0.requests.quarantine = .seconds(5) }
+        try simulate(LaneCodec(), options) { network, _, client in
+            let none = client.start(ask("none", on: 1))
+            try await network.clock.sleep(for: .milliseconds(100))
+            none.cancel()
+            let exclusive = CallOptions(isExclusive: true)
+            let body = try await client.send(ask("alone", on: 2), timeout: .seconds(20), options: exclusive).body
+            #expect(body == "alone")
+            #expect(await client.metrics.connection.links == 2)
+        }
+    }
+
+    /// The channel is held for a minute, and requests behind it time out.
+    @Test func requestsThatTimeOutInTheLineOfAChannelAreForgotten() throws {
+        try simulate(LaneCodec(limit: 1)) { network, _, client in
+            let holder = client.start(ask("none", on: 1), timeout: .seconds(100))
+            let first = client.start(ask("first", on: 1), timeout: .seconds(100))
+            for _ in 0..<50 {
+                let results = await client.send(all: (0..<20).map { ask("\($0)", on: 1) }, timeout: .seconds(1))
+                for result in results {
+                    guard case .failure(let error) = result else {
+                        Issue.record("it passed the first")
+                        continue
+                    }
+                    #expect(error.code == .timedOut && error.fate == .notSent)
+                }
+                _ = try await client.send(ask("echo", on: 2))
+            }
+            #expect(await client.metrics.waiting.forTurn == 1)
+            holder.cancel()
+            first.cancel()
+            for handle in [holder, first] { #expect(await failure(of: handle)?.code == .cancelled) }
+        }
+    }
+
     /// Calls on a few channels, some of which are slow, held or full, while calls are cancelled and links break.
     @Test func everyCallReceivesItsOwnResponse() throws {
         for seed in seeds(30) {

@@ -36,8 +36,8 @@ public enum CancelKind: Sendable, Hashable {
     case answered
     /// Nothing. The place of the request is free at once, and its serial is used after all others that are free.
     ///
-    /// A response that the server had sent before it read the cancel frame is discarded, unless every other serial was
-    /// used meanwhile. So a range of many serials is safe.
+    /// A response that the server had sent before it read the cancel frame is discarded for as long as
+    /// `options.requests.quarantine`, unless every other serial was used meanwhile. So a range of many serials is safe.
     case unanswered
     /// Nothing, and the cancel frame has a serial of its own, as an LDAP Abandon has (RFC 4511, section 4.11). Otherwise
     /// as ``unanswered``.
@@ -97,8 +97,9 @@ public protocol PipeliningCodec: FrameCodec {
 public protocol ChannelCodec: FrameCodec {
     /// Returns the channel of `frame`, for example the value of a named field.
     ///
-    /// Called on the codec of the link: for every request and message that is about to be sent, and for every received
-    /// response or part.
+    /// Called on the codec of the link: for every request and message that is about to be sent, sometimes repeatedly, and
+    /// for every received response or part. If the channel of a received frame cannot be known, let `decode` throw: a
+    /// wrong channel gives the response to another request.
     func channel(of frame: Frame) -> UInt64
 
     /// The maximum number of requests in flight on one channel, abandoned ones included. Further requests wait, and those

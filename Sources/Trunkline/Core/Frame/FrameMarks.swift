@@ -43,7 +43,8 @@ extension Frame {
     /// The requests that a received response answers.
     @nonexhaustive
     public enum Answers: Sendable, Hashable {
-        /// The request with the ``Frame/serial`` of the response or, matched in order, the oldest one.
+        /// The request with the ``Frame/serial`` of the response or, matched in order, the oldest one, of its channel if
+        /// there are several.
         case one
         /// Matched by serial: the request with the ``Frame/serial`` of the response and those with earlier serials: a
         /// cumulative acknowledgement.
@@ -54,9 +55,10 @@ extension Frame {
         case through
         /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement.
         case serials([ClosedRange<SerialNumber>])
-        /// Matched in order: this many of the oldest requests.
+        /// Matched in order: this many of the oldest requests, of the channel of the response if there are several.
+        /// `.next(.max)` ends a channel.
         case next(Int)
-        /// Every request of which at least one byte was written.
+        /// Every request of which at least one byte was written, on every channel.
         case all
     }
 
