@@ -13,7 +13,8 @@ extension Dispatcher {
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
-        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss.session, !outlivesSession(id) {
+        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss.session, !outlivesSession(id)
+        {
             end(id, Self.sessionLost(loss.endpoint, error.fate, cause: error), onLink)
             return true
         }

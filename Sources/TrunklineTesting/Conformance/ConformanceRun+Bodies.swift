@@ -38,7 +38,14 @@ extension ConformanceRun {
         var sender = sender
         guard let bytes = try? bytes(of: [frame], by: &sender), bytes.count <= kit.maximumFrameSize else { return }
         let side = sample.receiver
-        let link = feedChecked([bytes[...]], to: side, sent: sample.answered, after: sample.preamble, keepsAll: true, as: name)
+        let link = feedChecked(
+            [bytes[...]],
+            to: side,
+            sent: sample.answered,
+            after: sample.preamble,
+            keepsAll: true,
+            as: name
+        )
         guard link.fault == nil else { return }
         if link.frames.count > 1 || link.frames.count == 1 && (link.left > 0 || link.refusal != nil) {
             let rest = link.refusal.map { "\($0)" } ?? "\(link.left) undecoded bytes"

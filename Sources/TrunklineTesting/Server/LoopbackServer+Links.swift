@@ -108,14 +108,14 @@ extension LoopbackServer: TransportHandler {
             let cancelled = frame.cancelledSerial ?? frame.serial
             link.unfinished.remove(cancelled)
             // When matched in order, a missing response would shift all that follow.
-            if !options.answersCancelled, !link.codec.matching.isInOrder { dropReplies(to: cancelled, on: link) }
+            if !options.answersCancelled, !link.matching.isInOrder { dropReplies(to: cancelled, on: link) }
             if frame.cancelledSerial != nil { perform(handler(frame), for: frame, on: link) }
         default:
             if takeAnswer(frame, on: link) { return }
             // A codec without a separate server side decodes requests as responses.
             var request = frame
             if request.kind != .part { request.kind = .request }
-            let isInOrder = link.codec.matching.isInOrder
+            let isInOrder = link.matching.isInOrder
             if !isInOrder, isRequestPart(request, on: link) { return }
             record.note(request)
             let reaction = nextScripted() ?? handler(request)

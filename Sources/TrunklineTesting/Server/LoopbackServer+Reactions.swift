@@ -10,7 +10,7 @@ extension LoopbackServer {
         keepsTurn: Bool = false,
         exchange: OpenExchange? = nil
     ) {
-        let channel = link.codec.matching == .inOrderByChannel ? link.codec.channel(of: request) : 0
+        let channel = link.matching == .inOrderByChannel ? link.codec.channel(of: request) : 0
         if keepsTurn, link.heldUp.contains(channel) {
             let program = Program(reaction, for: request, on: link.transport.id, channel: channel, keepsTurn: true)
             link.lines[channel, default: Deque()].append(program)
@@ -80,7 +80,7 @@ extension LoopbackServer {
             return false
         case .unknownSerial:
             var frame = reply(Frame(.response), to: program.request, echoing: true, on: link)
-            if case .serial(let range) = link.codec.matching { frame.serial = range.upperBound }
+            if case .serial(let range) = link.matching { frame.serial = range.upperBound }
             emit(frame, program, link)
         case .push(var frame):
             frame.kind = .push

@@ -6,6 +6,7 @@ final class ServerLink {
     /// `transport`, if that is TLS.
     var secured: SecuredTransport? { transport as? SecuredTransport }
     var codec: LinkCodec
+    let matching: ResponseMatching
     var received = ReceiveBuffer()
     /// Frames that arrived before reading stopped, kept until it resumes.
     var backlog = Deque<Frame>()
@@ -71,6 +72,7 @@ final class ServerLink {
     init(_ transport: any Transport, _ codec: LinkCodec) {
         self.transport = transport
         self.codec = codec
+        matching = codec.matching
     }
 
     /// The number of bytes waiting to be written.

@@ -149,7 +149,11 @@ struct ChannelTests {
         try simulate(LaneCodec(limit: 1)) { network, server, client in
             let first = [1, 1, 2].map { client.start(ask("\($0) slow", on: $0), timeout: .seconds(20)) }
             try await network.clock.sleep(for: .milliseconds(100))
-            let alone = client.start(ask("alone slow", on: 3), timeout: .seconds(20), options: CallOptions(isExclusive: true))
+            let alone = client.start(
+                ask("alone slow", on: 3),
+                timeout: .seconds(20),
+                options: CallOptions(isExclusive: true)
+            )
             let last = client.start(ask("last", on: 4), timeout: .seconds(20))
             for handle in first + [alone, last] { _ = try await handle.value }
             let order = await server.journal.requests.map { String($0.body) }

@@ -174,7 +174,13 @@ package struct InFlightTable: Sendable {
     /// Notes that a number has been removed.
     ///
     /// - Parameter wasAbandoned: Whether it was that of an abandoned request.
+    @inline(__always)
     mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false) {
+        if hasChannels || free != nil { noteFreeAmongMany(number, wasAbandoned: wasAbandoned) }
+    }
+
+    @inline(never)
+    private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool) {
         if hasChannels { leaveChannel(number, wasAbandoned: wasAbandoned) }
         if free == nil { return }
         free?.append(number)
@@ -227,32 +233,42 @@ package struct InFlightTable: Sendable {
     /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
         guard let number = number(of: serial) else { return .unknown }
-        switch slots.remove(number) {
-        case .inFlight(let entry)?:
-            if entry.position < unstarted {
-                noteFree(number)
-                dropKept(number)
-                return .request(entry.id, entry.position)
+        guard let slot = slots.remove(number) else { return .unknown }
+        guard case .inFlight(let entry) = slot else { return takeAbandoned(slot, number, before: unstarted) }
+        if entry.position < unstarted {
+            noteFree(number)
+            dropKept(number)
+            return .request(entry.id, entry.position)
+        }
+        slots.insert(slot, for: number)
+        return .unknown
+    }
+
+    /// Takes the response to what is no request in flight, and was removed.
+    @inline(never)
+    private mutating func takeAbandoned(
+        _ slot: Slot,
+        _ number: SerialNumber,
+        before unstarted: OutboundPosition
+    ) -> Answered {
+        switch slot {
+        case .inFlight: return .unknown
+        case .abandoned(let id, let type, _):
+            if isFlushed(number) {
+                slots.insert(slot, for: number)
+            } else {
+                noteFree(number, wasAbandoned: true)
+                abandonedCount -= 1
             }
-            slots.insert(.inFlight(entry), for: number)
-            return .unknown
-        case .abandoned(let id, let type, let until)?:
-            guard !isFlushed(number) else {
-                slots.insert(.abandoned(id, type: type, until: until), for: number)
-                return .late(id, type: type)
-            }
-            noteFree(number, wasAbandoned: true)
-            abandonedCount -= 1
             return .late(id, type: type)
-        case .cancelFrame(let id)?:
-            slots.insert(.cancelFrame(id), for: number)
+        case .cancelFrame:
+            slots.insert(slot, for: number)
             guard let frame = cancellations.frames[number], frame.position < unstarted else { return .unknown }
             endCancelFrame(number)
             return .cancelFrame
-        case .released(let id, let type)?:
-            slots.insert(.released(id, type: type), for: number)
+        case .released(let id, let type):
+            slots.insert(slot, for: number)
             return id.map { .late($0, type: type) } ?? .cancelFrame
-        case nil: return .unknown
         }
     }
 

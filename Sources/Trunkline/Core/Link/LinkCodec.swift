@@ -12,7 +12,7 @@ package struct LinkCodec: Sendable {
     /// Copies of `codec`, until it may change.
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
-    private var channels: (any ChannelCodec)?
+    private var channels: ChannelCopy?
     /// Whether they are up to date. To compare them with `nil` would copy them.
     private var (hasPipelining, hasChecking, hasChannels) = (false, false, false)
 
@@ -84,8 +84,8 @@ package struct LinkCodec: Sendable {
 
     /// The channel of `frame`. To be called only if responses are matched in order by channel.
     package mutating func channel(of frame: Frame) -> UInt64 {
-        if !hasChannels { (channels, hasChannels) = (codec as? any ChannelCodec, true) }
-        return channels?.channel(of: frame) ?? 0
+        if !hasChannels { (channels, hasChannels) = (ChannelCopy(codec as? any ChannelCodec), true) }
+        return channels?.codec?.channel(of: frame) ?? 0
     }
 
     // MARK: Rarely
@@ -182,6 +182,12 @@ package struct LinkCodec: Sendable {
         if hasChecking { (checking, hasChecking) = (nil, false) }
         if hasChannels { (channels, hasChannels) = (nil, false) }
     }
+}
+
+/// A copy of a codec with channels. An object, so that links of other protocols have no room for it.
+private final class ChannelCopy: Sendable {
+    let codec: (any ChannelCodec)?
+    init(_ codec: (any ChannelCodec)?) { self.codec = codec }
 }
 
 /// What is left in a `LinkCodec` while its codec is taken out. Never called.
