@@ -67,7 +67,10 @@ extension ClientOptions {
         ///
         /// Called on the event loop. It must not block, and must not enter its client with `assumeIsolated`. To send
         /// something, yield the response to an `AsyncStream`, or start a task.
-        public var lateResponse: (@Sendable (LateResponse) -> Void)?
+        public var lateResponse: (@Sendable (LateResponse) -> Void)? {
+            get { abandoned.value.lateResponse }
+            set { abandoned.value.lateResponse = newValue }
+        }
         /// How long the client assumes that the server works on an abandoned request, one that was cancelled or timed
         /// out after its first byte was written. Default 60 s.
         ///
@@ -105,9 +108,15 @@ extension ClientOptions {
         ///
         /// While the option is set, the client keeps each request, including its body, until it is answered. See
         /// <doc:Requests#Cancellation-over-a-second-connection>.
-        public var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)?
+        public var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)? {
+            get { abandoned.value.cancelling }
+            set { abandoned.value.cancelling = newValue }
+        }
         /// How long a call of ``cancelling`` may take. Default 2 s.
-        public var cancellingTimeout: Duration = .seconds(2)
+        public var cancellingTimeout: Duration {
+            get { abandoned.value.cancellingTimeout }
+            set { abandoned.value.cancellingTimeout = newValue }
+        }
         /// Whether a request that waits goes to a new session if the server has lost the one for which it was made. Default
         /// true.
         ///
@@ -123,6 +132,15 @@ extension ClientOptions {
         /// reads nothing, `close()` waits 2 s after the last request has ended. Slow observers are waited for as well,
         /// for at most 2 s more.
         public var drainTimeout: Duration = .seconds(30)
+
+        /// What few clients set. Each object that keeps the options would have room for it.
+        private var abandoned = Rare<Abandoned>()
+
+        private struct Abandoned: EmptyInitializable, Sendable {
+            var lateResponse: (@Sendable (LateResponse) -> Void)?
+            var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)?
+            var cancellingTimeout = Duration.seconds(2)
+        }
 
         /// Creates options with the default values.
         public init() {}

@@ -13,9 +13,9 @@ extension Dispatcher {
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
-        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss.session, !outlivesSession(id)
+        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss, !outlivesSession(id)
         {
-            end(id, Self.sessionLost(loss.endpoint, error.fate, cause: error), onLink)
+            end(id, Self.sessionLost(tried.endpoint, error.fate, cause: error), onLink)
             return true
         }
         let now = loop.now
@@ -83,7 +83,7 @@ extension Dispatcher {
     ///   - endpoint: The server that does not know the session.
     ///   - session: The link on which it has said so.
     mutating func endSessionbound(_ endpoint: Endpoint, _ session: SessionID) {
-        retries.sessionLoss = (endpoint, session)
+        retries.sessionLoss = session
         for id in requests.ids where requests.request(id) != nil && !outlivesSession(id) {
             _ = requests.remove(id)
             end(id, Self.sessionLost(endpoint, .notSent))
@@ -108,8 +108,8 @@ extension Dispatcher {
 struct RetryRules {
     /// Pays for retries; `nil` if they are not limited.
     var account: RetryAccount?
-    /// The server that has last said that it does not know the session any more, and the link on which it did.
-    var sessionLoss: (endpoint: Endpoint, session: SessionID)?
+    /// The latest link on which the server has said that it does not know the session of earlier ones any more.
+    var sessionLoss: SessionID?
     /// Draws the back-offs.
     var generator: SeededGenerator
     /// Whether any request has ever had options that end it together with its link.

@@ -144,6 +144,18 @@ struct ChannelTests {
         }
     }
 
+    /// Answers of handlers that run at once have no order, on a channel either.
+    @Test func requestsOfTheServerCannotBeServed() throws {
+        try simulate { _, _, client in
+            do throws(ClientError) {
+                try await client.serve { _ in nil }
+                Issue.record("it serves")
+            } catch {
+                #expect(error.code == .invalidRequest && error.fate == .notSent)
+            }
+        }
+    }
+
     /// The exclusive request waits for those before it, also for one that waits for its channel.
     @Test func anExclusiveRequestKeepsItsPlaceAmongTheChannels() throws {
         try simulate(LaneCodec(limit: 1)) { network, server, client in
