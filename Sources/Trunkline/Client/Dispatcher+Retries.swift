@@ -13,8 +13,7 @@ extension Dispatcher {
             let call = extras.call, waiter.isRepeatable
         else { return false }
         if parts.targets[id]?.isContinued == true { return false }
-        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss, !outlivesSession(id)
-        {
+        if let loss = retries.sessionLoss, let tried = onLink?.link, tried.session < loss, !outlivesSession(id) {
             end(id, Self.sessionLost(tried.endpoint, error.fate, cause: error), onLink)
             return true
         }
