@@ -123,7 +123,7 @@ struct CancelKindTests {
             var iterator = responses.makeAsyncIterator()
             let late = await iterator.next()
             #expect(late?.response.body == "create" && late?.requestType == 5 && late?.isErrorResponse == false)
-            #expect(late?.endpoint == "a:1" && late?.id == 1 && late?.session == 1)
+            #expect(late?.endpoint.description.contains("a:1") == true && late?.id == 1 && late?.session == 1)
             // An answer in time is not late.
             _ = try await client.send(ask("wait"), timeout: .seconds(5))
             #expect(await client.metrics.lateResponses == 1)
