@@ -194,9 +194,9 @@ public struct ClientError: Error, Sendable {
     /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
     /// the response that cannot be decoded if it is `invalidResponse`.
     public var response: Response? { storage.content.response }
-    /// Why the server answered with an error, or ended the link, in its own words, if the codec decodes them
-    /// (``Frame/reason``); otherwise `nil`.
-    public var reason: ServerReason? { response?.frame.reason ?? (cause as? TransportError)?.reason }
+    /// Why the server answered with an error, ended the link, or rejected a request of the handshake, in its own words, if
+    /// the codec decodes them (``Frame/reason``); otherwise `nil`.
+    public var reason: ServerReason? { response?.frame.reason ?? cause.flatMap { ServerReason(statedBy: $0) } }
     /// The underlying error: a ``TransportError``, a ``FrameError``, or an error that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
     /// The request of the handshake that failed, for example a subscription that the server did not restore. `nil` for
@@ -251,5 +251,14 @@ extension ClientError.Fate {
         case .unknown: "fate unknown"
         case .answered: "answered"
         }
+    }
+}
+
+extension ServerReason {
+    /// What a server has said in `error`, or in its cause; `nil` if it has said nothing.
+    init?(statedBy error: any Error) {
+        let reason = (error as? TransportError)?.reason ?? (error as? ClientError)?.reason
+        guard let reason else { return nil }
+        self = reason
     }
 }

@@ -24,6 +24,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     /// The same requests, oldest first, and some that `abandoned` no longer contains.
     private var abandonedInOrder = Deque<RequestID>()
     private let quarantine: Duration
+    private let channels: (any ChannelCodec)?
 
     private static let maximumAbandoned = 4096
     /// The latest lists of endpoints, with the instant from which each was in use; at most 16.
@@ -40,10 +41,11 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         _ options: RecorderOptions,
         of endpoints: [Endpoint],
         quarantine: Duration,
+        channels: (any ChannelCodec)?,
         on loop: any EventLoop
     ) {
         self.options = options
-        self.quarantine = quarantine
+        (self.quarantine, self.channels) = (quarantine, channels)
         self.loop = loop
         start = loop.now
         self.endpoints = [(.distantPast, endpoints)]
@@ -145,13 +147,17 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     /// Whether more than the header of the frame is to be recorded.
     @inline(__always)
     func keepsContent(of head: FrameHead) -> Bool {
-        head.hasFields || head.bodyCount > 0 && options.bodies != .none && options.keepsBody(of: head.type)
+        head.hasExtras || channels != nil
+            || head.bodyCount > 0 && options.bodies != .none && options.keepsBody(of: head.type)
     }
 
-    /// Records the named fields of the frame that was recorded last, and its body, as far as the options allow.
+    /// Records what the frame that was recorded last is matched by, other than its serial, its named fields, and its body, as
+    /// far as the options allow.
     @inline(never)
     func content(of frame: Frame) {
-        var text = "\"fields\":{"
+        let matching = Recording.Marks(of: frame, channel: channels?.channel(of: frame) ?? 0).members
+        if matching.isEmpty, !frame.hasFields, frame.body.isEmpty { return }
+        var text = matching.isEmpty ? "\"fields\":{" : "\(matching),\"fields\":{"
         var separator = ""
         for field in frame.fields {
             text += separator
@@ -170,7 +176,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             text += hex(frame.body)
             text += "\""
         }
-        add(.content, text, orIfTooLong: "\"cut\":true", at: .distantPast)
+        add(.content, text, orIfTooLong: matching.isEmpty ? "\"cut\":true" : "\(matching),\"cut\":true", at: .distantPast)
     }
 
     /// The first bytes, as many as the options allow and as surely fit into a record.
@@ -251,6 +257,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 
     private func add(_ tag: RecordWords.Tag, _ text: String, orIfTooLong substitute: String, at now: Instant) {
         var text = text.utf8.count <= maximumTextSize ? text : substitute
+        if text.utf8.count > maximumTextSize { text = "\"cut\":true" }
         text.withUTF8 { bytes in
             let size = 2 + (bytes.count + 7) / 8
             unsafe ring.append(size) { words in
@@ -395,9 +402,10 @@ extension RecorderOptions: RecorderSettings {
     package func makeRecorder(
         of endpoints: [Endpoint],
         quarantine: Duration,
+        channels: (any ChannelCodec)?,
         on loop: any EventLoop
     ) -> any ClientRecorder {
-        FlightRecorder(self, of: endpoints, quarantine: quarantine, on: loop)
+        FlightRecorder(self, of: endpoints, quarantine: quarantine, channels: channels, on: loop)
     }
 }
 

@@ -9,6 +9,7 @@ final class ServerProcess {
     private let arguments: [String]
     /// The file that exists when the server is ready.
     private let sign: String
+    private let stopSignal: Int32
     let directory: URL
     let socketPath: String
 
@@ -35,16 +36,19 @@ final class ServerProcess {
     /// Starts `program`, and waits at most ten seconds until it listens at its socket, or until the file `sign` exists
     /// in the same directory.
     ///
-    /// `arguments` may create files in the directory of the socket.
+    /// `arguments` may create files in the directory of the socket. `stopSignal` ends the program; a child process
+    /// inherits the signal mask of the thread that started it, so others than `SIGKILL` are for programs that set the mask.
     init(
         _ program: String,
         sign: String = "s",
+        stopSignal: Int32 = SIGKILL,
         arguments: (_ socketPath: String) async throws -> [String]
     ) async throws {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("trunkline-\(UUID().uuidString.prefix(8))")
         socketPath = directory.appendingPathComponent("s").path
         self.sign = directory.appendingPathComponent(sign).path
+        self.stopSignal = stopSignal
         self.program = program
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         do {
@@ -112,19 +116,18 @@ final class ServerProcess {
     /// Kills the process and waits until it has ended. Its directory remains, without the socket.
     func kill() async {
         let process = process
-        Self.kill(process)
+        killProcess()
         try? await elsewhere { while process.isRunning { Thread.sleep(forTimeInterval: 0.001) } }
         for file in [socketPath, sign] { try? FileManager.default.removeItem(atPath: file) }
     }
 
-    /// Not SIGTERM: the child inherits the signal mask of the thread that started it, which blocks that signal.
-    private static func kill(_ process: Process) {
-        if process.isRunning { Foundation.kill(process.processIdentifier, SIGKILL) }
+    private func killProcess() {
+        if process.isRunning { Foundation.kill(process.processIdentifier, stopSignal) }
     }
 
     /// Kills the process, and removes its directory.
     func stop() {
-        Self.kill(process)
+        killProcess()
         try? FileManager.default.removeItem(at: directory)
     }
 

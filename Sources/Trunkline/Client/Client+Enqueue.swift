@@ -54,6 +54,34 @@ extension Client {
         try await enqueueIntercepted(frame, options)
     }
 
+    /// Accepts an answer to each of several pushes for sending, in their order, and returns, usually immediately. Each answer
+    /// is accepted as by ``Client/enqueue(_:answering:timeout:)``, and has the same timeout, from this call on.
+    ///
+    /// ```swift
+    /// try await client.enqueue(answering: messages) { Request(type: 0x40, body: $0.body.prefix(2)) }
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - pushes: The pushes to answer.
+    ///   - timeout: The time from this call until an answer is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - answer: Returns the answer to a push, or `nil` for none. Called for all of them before the first is accepted.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`, as `enqueue` does: for the first answer that is not
+    ///   accepted. The answers before it were accepted, and those after it were not.
+    public nonisolated func enqueue(
+        answering pushes: [PushMessage],
+        timeout: Timeout = .default,
+        _ answer: (PushMessage) -> Request?
+    ) async throws(ClientError) {
+        var answers: [(frame: Frame, options: ResolvedOptions)] = []
+        for push in pushes {
+            if let request = answer(push) { answers.append(try self.answer(request, push, timeout)) }
+        }
+        for (frame, options) in answers {
+            if Task.isCancelled { throw .cancelledUnsent }
+            try await enqueueIntercepted(frame, options)
+        }
+    }
+
     /// Accepts one-way messages for sending, in order, and returns, usually immediately. Each message is accepted as by
     /// ``Client/enqueue(_:timeout:)``, and has the same timeout, from this call on.
     ///

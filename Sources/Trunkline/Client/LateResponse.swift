@@ -8,6 +8,8 @@ public struct LateResponse: Sendable {
     public let response: Response
     /// Whether the server has rejected the request.
     public var isErrorResponse: Bool { response.frame.isErrorResponse }
+    /// Why the server has rejected the request, in its own words; `nil` if it has not, or if the codec does not say.
+    public var reason: ServerReason? { response.frame.reason }
     /// The link on which it was received, as in ``ConnectionState/ready(_:session:)``.
     public let session: SessionID
     /// The server.

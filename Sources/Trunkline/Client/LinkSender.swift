@@ -37,6 +37,42 @@ public struct LinkSender: RequestSender {
         client.start(request, timeout: timeout, options: bound(options))
     }
 
+    /// Sends a request on this link and returns a stream of the reply. See
+    /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
+    public func stream(
+        _ request: Request,
+        timeout: Timeout = .default,
+        partTimeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) -> ReplyStream<Response> {
+        client.stream(
+            request,
+            timeout: timeout,
+            partTimeout: partTimeout,
+            options: bound(options),
+            buffering: buffering
+        )
+    }
+
+    /// Starts a request on this link that is sent in pieces. See
+    /// ``Client/open(_:timeout:partTimeout:options:buffering:)``.
+    public func open(
+        _ request: Request,
+        timeout: Timeout = .default,
+        partTimeout: Timeout = .default,
+        options: CallOptions = CallOptions(),
+        buffering: ReplyBuffering = ReplyBuffering()
+    ) -> OpenRequest {
+        client.open(
+            request,
+            timeout: timeout,
+            partTimeout: partTimeout,
+            options: bound(options),
+            buffering: buffering
+        )
+    }
+
     /// Accepts a one-way message for this link and returns, usually immediately. See ``Client/enqueue(_:timeout:)``. If the
     /// link has ended, the message is dropped, and counts as one that has failed.
     public func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {

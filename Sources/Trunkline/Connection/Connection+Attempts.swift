@@ -164,6 +164,8 @@ extension Connection {
         let cause = DisconnectCause(error)
         let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal
+        // A farewell has been counted already.
+        if let reason = (error as? ClientError)?.response?.frame.reason { counts.linkEndReasons.count(reason.label) }
         let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)
         report(
             phase,
@@ -253,7 +255,15 @@ extension Connection {
         counts.links += 1
         observation?.add(
             .links,
-            .linkReady(ClientEvent.ReadyLink(link, since: startedAt, waiting: port.waitingCount, at: loop.now))
+            .linkReady(
+                ClientEvent.ReadyLink(
+                    link,
+                    since: startedAt,
+                    waiting: port.waitingCount,
+                    hasLostSession: memory.hasLostSession,
+                    at: loop.now
+                )
+            )
         )
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
@@ -293,7 +303,7 @@ extension Connection: DialerDelegate {
 }
 
 extension ClientEvent.ReadyLink {
-    fileprivate init(_ link: Link, since startedAt: Instant?, waiting: Int, at now: Instant) {
+    fileprivate init(_ link: Link, since startedAt: Instant?, waiting: Int, hasLostSession: Bool, at now: Instant) {
         self.init(
             endpoint: link.endpoint,
             address: link.path.remote?.description,
@@ -301,7 +311,8 @@ extension ClientEvent.ReadyLink {
             attempt: link.attempt,
             duration: now.since(startedAt ?? link.establishedAt),
             tlsVersion: link.secured?.session?.version,
-            waiting: waiting
+            waiting: waiting,
+            hasLostSession: hasLostSession
         )
     }
 }

@@ -96,7 +96,8 @@ extension Connection {
                 departure: departure
             )
         case .drained:
-            report(link, draining?.cause ?? .closedLocally, nil, remains, requestsLost: 0, departure: departure)
+            let farewell = link.farewell.map { TransportError.endedByServer($0) }
+            report(link, draining?.cause ?? .closedLocally, farewell, remains, requestsLost: 0, departure: departure)
         case .closed:
             // Others have been reported already.
             if draining != nil { report(link, .closedLocally, nil, remains, requestsLost: 0, departure: departure) }

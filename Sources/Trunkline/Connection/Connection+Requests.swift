@@ -42,7 +42,7 @@ extension Connection {
             var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
             if !queue.exclusives.isEmpty {
                 // All in their order: see `RequestQueue.popFirst(channel:mayGo:)`.
-                queue.beginParking(on: ready.session)
+                if rules.isByChannel { queue.beginParking(on: ready.session) }
                 awaitsAlone = false
                 if !ready.state.machine.isHeld { (most, isAlone) = limited(most, queue, on: ready) }
             } else if awaitsAlone {

@@ -43,8 +43,9 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
     /// `close()` or a planned change.
     public let error: (any Error)?
-    /// Why the server ended the link, in its own words, if it said so (``Frame/reason``); otherwise `nil`.
-    public var reason: ServerReason? { (error as? TransportError)?.reason }
+    /// Why the server ended the link, or rejected a request of the handshake, in its own words, if it said so
+    /// (``Frame/reason``); otherwise `nil`.
+    public var reason: ServerReason? { error.flatMap { ServerReason(statedBy: $0) } }
     /// The session of the link. If no link was established, the one that it would have had.
     public let session: SessionID
     /// The number of the attempt, counted from 1. Each attempt that fails, or whose link does no work (see

@@ -292,6 +292,7 @@ extension Link.State {
         taken.responses += answered.requests.count
         for late in answered.late { noteLate(late.id, type: late.type, frame, rules, &taken) }
         if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
+        if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
             taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))

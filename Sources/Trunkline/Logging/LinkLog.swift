@@ -134,13 +134,13 @@ struct LinkLog: Sendable {
     ) {
         defer { (current, hadLink, withoutLinkSince, failedAttempts) = (ready, true, nil, 0) }
         if let replaced {
-            let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.tls(ready))"
+            let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.notes(ready))"
             return sheet.add(.info, "link.replaced", at: now, text, readyFields(ready))
         }
         guard var episode else {
             let event = hadLink ? "link.ready" : "client.ready"
             let text =
-                "ready \(hadLink ? "again " : "")on \(Self.place(ready)) after \(ready.duration.text)\(Self.tls(ready))"
+                "ready \(hadLink ? "again " : "")on \(Self.place(ready)) after \(ready.duration.text)\(Self.notes(ready))"
             return sheet.add(.info, event, at: now, text, readyFields(ready))
         }
         defer { self.episode = episode }
@@ -159,7 +159,7 @@ struct LinkLog: Sendable {
         let gap = outage.map { "; there was no link for \(LogText.time($0))" } ?? ""
         let waited = ready.waiting == 0 ? "" : "; \(LogText.count(ready.waiting, "request")) waited"
         let text =
-            "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(waited)\(Self.tls(ready))"
+            "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(waited)\(Self.notes(ready))"
         var fields = readyFields(ready)
         if let outage { fields.append(("outage", .seconds(outage.inSeconds))) }
         if ready.waiting > 0 { fields.append(("waiting", .integer(Int64(ready.waiting)))) }
@@ -175,7 +175,9 @@ struct LinkLog: Sendable {
         return "\(ready.endpoint) (\(address)session \(ready.session))"
     }
 
-    private static func tls(_ ready: Ready) -> String { ready.tlsVersion.map { "; \($0)" } ?? "" }
+    private static func notes(_ ready: Ready) -> String {
+        (ready.tlsVersion.map { "; \($0)" } ?? "") + (ready.hasLostSession ? "; the server had lost the session" : "")
+    }
 
     private func readyFields(_ ready: Ready) -> LogSheet.Fields {
         var fields: LogSheet.Fields = [("endpoint", .text("\(ready.endpoint)"))]
@@ -185,6 +187,7 @@ struct LinkLog: Sendable {
             ("duration", .seconds(ready.duration.inSeconds)), ("failed_attempts", .integer(Int64(failedAttempts))),
         ]
         if let version = ready.tlsVersion { fields.append(("tls", .text(version))) }
+        if ready.hasLostSession { fields.append(("session_lost", .flag(true))) }
         return fields
     }
 
@@ -451,6 +454,8 @@ extension DisconnectReport {
         ]
         if let departure { fields.append(("reason", .text(departure))) }
         if let error { fields.append(("error", .text(LogText.of(error)))) }
+        if let refusal = error as? HandshakeRefusal { fields.append(("refused", .text("\(refusal.kind)"))) }
+        if let reason { fields.append(("server_reason", .text(reason.label))) }
         if let advice { fields.append(("advice", .text(advice))) }
         if let next {
             fields.append(("next_delay", .seconds(next.delay.inSeconds)))

@@ -111,6 +111,9 @@ public struct ClientEvent: Sendable {
         public let tlsVersion: String?
         /// The number of requests that waited for a link.
         public internal(set) var waiting = 0
+        /// Whether the handshake has said that the server had lost the session of the protocol
+        /// (``Handshaker/sessionWasLost()``).
+        public internal(set) var hasLostSession = false
     }
 
     /// What happened. `id` is the number of the request among all requests of the client.
@@ -410,6 +413,7 @@ extension ClientEvent.ReadyLink {
         ]
         if let tlsVersion { fields.append(("tls", .text(tlsVersion))) }
         if waiting > 0 { fields.append(("waiting", .integer(Int64(waiting)))) }
+        if hasLostSession { fields.append(("session_lost", .flag(true))) }
         return fields
     }
 }

@@ -46,9 +46,15 @@ package protocol ClientRecorder: AnyObject, Sendable {
 
 /// The settings from which each client makes its recorder.
 package protocol RecorderSettings: Sendable {
-    ///
-    /// - Parameter quarantine: How long the serial of an abandoned request is held.
-    func makeRecorder(of endpoints: [Endpoint], quarantine: Duration, on loop: any EventLoop) -> any ClientRecorder
+    /// - Parameters:
+    ///   - quarantine: How long the serial of an abandoned request is held.
+    ///   - channels: Tells the channel of a frame, if responses are matched by channel.
+    func makeRecorder(
+        of endpoints: [Endpoint],
+        quarantine: Duration,
+        channels: (any ChannelCodec)?,
+        on loop: any EventLoop
+    ) -> any ClientRecorder
 }
 
 /// A client that has a recorder.

@@ -54,9 +54,9 @@ extension Client {
     /// The first piece is sent by this call, as a frame of kind `part`. The request is not sent again after a second
     /// piece has been put on the link, whatever its retry policy.
     ///
-    /// The protocol must have serials, a cancel frame and parts of requests. Without the first two, a request that is cancelled between two pieces
-    /// would never end for the server. In other protocols, every call of the returned value fails with
-    /// `invalidRequest`, fate `notSent`.
+    /// The protocol must have serials and parts of requests, and either a cancel frame or a codec that lets an abandoned
+    /// request end its link (``UploadCodec``): otherwise a request that is cancelled between two pieces would never end for
+    /// the server. In other protocols, every call of the returned value fails with `invalidRequest`, fate `notSent`.
     ///
     /// - Parameters:
     ///   - request: The first piece.
@@ -182,6 +182,10 @@ extension ClientError {
     /// Without serials and a cancel frame, a request that is cancelled between two pieces would never end for the
     /// server.
     fileprivate static var notInPieces: ClientError {
-        ClientError(.invalidRequest, .notSent, "requests in pieces need a protocol with serials and a cancel frame")
+        ClientError(
+            .invalidRequest,
+            .notSent,
+            "requests in pieces need a protocol with serials, and a cancel frame or an UploadCodec"
+        )
     }
 }

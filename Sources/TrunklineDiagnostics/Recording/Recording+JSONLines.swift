@@ -176,6 +176,7 @@ extension Recording.Entry {
             if header.endsLink { text += ",\"ends_link\":true" }
             if header.isOneWay { text += ",\"one_way\":true" }
             if header.isCut { text += ",\"cut\":true" }
+            if header.marks != Recording.Marks() { text += ",\(header.marks.members)" }
             if !header.fields.isEmpty {
                 text += ",\"fields\":{\(header.fields.map(\.json).joined(separator: ","))}"
             }

@@ -29,7 +29,7 @@ extension Recording {
             guard let id = exchange.request.id, outcomes[id] != nil else { continue }
             if oneWay.contains(id) {
                 outcomes[id] = .written
-            } else if let last = exchange.replies.last?.header, last.kind == .response {
+            } else if let last = exchange.lastReply, last.kind == .response {
                 outcomes[id] = .answered(status: last.status, isError: last.isErrorResponse)
             }
         }
@@ -47,84 +47,6 @@ extension Recording {
             else { return nil }
             return (RequestID(UInt64(bitPattern: id)), code, fate)
         }
-    }
-
-    /// A request that was sent, and what the server sent in reply to it.
-    package struct Exchange: Sendable {
-        package let time: Duration
-        package let request: Header
-        package var replies: [(time: Duration, header: Header)] = []
-        /// Whether the request had been sent before the oldest entry.
-        package var isOfBeginning = false
-    }
-
-    /// The requests that were sent, in order, with their replies; and the frames that the server sent unasked. If no
-    /// request has a serial, responses are matched in order. Requests that had been sent before the oldest entry come
-    /// first, with its time.
-    package var exchanges: (matched: [Exchange], unasked: [(time: Duration, header: Header)]) {
-        var matched: [Exchange] = []
-        var unasked: [(time: Duration, header: Header)] = []
-        let posted = Set(
-            entries.compactMap { entry in
-                if case .call(let call) = entry.content, call.isOneWay { call.id } else { nil }
-            }
-        )
-        /// The places in `matched` of the requests that are not answered, oldest first.
-        var open: [OpenRequests: Deque<Int>] = [:]
-        for request in beginning.requests {
-            guard let header = request.header else { continue }
-            open[OpenRequests(header), default: Deque()].append(matched.count)
-            matched.append(Exchange(time: entries.first?.time ?? .zero, request: header, isOfBeginning: true))
-        }
-        for entry in entries {
-            switch entry.content {
-            case .sent(let header) where header.kind == .request:
-                let key = OpenRequests(header)
-                // The number of a request that was never answered may be used again.
-                if header.serial != 0 { open[key] = nil }
-                let isPosted = header.id.map { posted.contains($0) } ?? false
-                if !header.isOneWay, !isPosted { open[key, default: Deque()].append(matched.count) }
-                matched.append(Exchange(time: entry.time, request: header))
-            case .received(let header) where header.kind == .response || header.kind == .part:
-                let key = OpenRequests(header)
-                guard let place = open[key]?.first else {
-                    unasked.append((entry.time, header))
-                    continue
-                }
-                matched[place].replies.append((entry.time, header))
-                if header.kind == .response { _ = open[key]?.popFirst() }
-            case .received(let header) where header.kind != .pong: unasked.append((entry.time, header))
-            default: break
-            }
-        }
-        return (matched, unasked)
-    }
-
-    /// The requests of a link that have the same serial number. There are several only if they are matched in order.
-    private struct OpenRequests: Hashable {
-        let session: SessionID
-        let serial: SerialNumber
-
-        init(_ header: Header) { (session, serial) = (header.session, header.serial) }
-    }
-}
-
-extension Recording.Beginning.Request {
-    /// The header of the frame, as far as it is known; `nil` if the request was on no link.
-    fileprivate var header: Recording.Header? {
-        guard let session, abandonedFor == nil else { return nil }
-        return Recording.Header(
-            session: session,
-            id: id,
-            kind: .request,
-            type: type,
-            serial: serial,
-            status: 0,
-            isErrorResponse: false,
-            isMalformed: false,
-            endsLink: false,
-            bodyCount: 0
-        )
     }
 }
 
@@ -172,6 +94,8 @@ extension Recording.Header {
                 }
             }
         )
+        (frame.answers, frame.answeredTypes) = (marks.answers, marks.answeredTypes)
+        frame.isFateUnknown = marks.isFateUnknown
         return frame
     }
 }

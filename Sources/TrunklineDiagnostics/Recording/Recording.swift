@@ -88,6 +88,13 @@ public struct Recording: Sendable, Hashable {
         public internal(set) var body: Bytes?
         /// Whether ``fields`` and ``body`` are missing because they did not fit into a record.
         public internal(set) var isCut = false
+        /// What the codec says of a response, and the channel.
+        var marks = Marks()
+
+        /// The requests that a response answers.
+        public var answers: Frame.Answers { marks.answers }
+        /// The channel of the frame; 0 if responses are not matched by channel.
+        public var channel: UInt64 { marks.channel }
     }
 
     /// A named field of a frame.
@@ -252,6 +259,7 @@ extension Recording.Content {
     func with(_ object: JSONValue) throws(RecordingMistake) -> Recording.Content {
         func complete(_ header: Recording.Header) throws(RecordingMistake) -> Recording.Header {
             var header = header
+            header.marks = try Recording.Marks(object)
             let fields = try object.member("fields", "an object") { fields -> [(name: String, value: JSONValue)]? in
                 if case .object(let members) = fields { members } else { nil }
             }

@@ -86,8 +86,13 @@ final class ReplayExchanges: Sendable {
         var reactions: [Reaction] = []
         for reply in exchange.replies {
             var frame = reply.header.frame(&padding)
-            frame.serial = 0
-            let reaction: Reaction = frame.kind == .part ? .part(frame) : .reply(frame)
+            let reaction: Reaction
+            switch reply.header.answers {
+            case .all, .serials: reaction = .frame(frame)
+            default:
+                frame.serial = 0
+                reaction = frame.kind == .part ? .part(frame) : .reply(frame)
+            }
             let due = max(begin, now + time.delay(until: reply.time, since: exchange.time))
             reactions.append(.after(due - begin, reaction))
             begin = due

@@ -76,6 +76,7 @@ extension SimulatedNetwork {
     /// - Call options other than the timeout: `waitsForReady`, caches, retry policies of calls that were not sent again.
     ///   The back-off before the third and later tries is drawn anew.
     /// - Subscriptions, which are single requests in a recording, and requests of `open`, which are left out.
+    /// - Requests of the server: the client refuses them.
     /// - Sockets that take no bytes: requests that waited because of `options.outbound.highWatermark` may be sent.
     /// - Calls of ``/Trunkline/Client/switchEndpoint(to:)`` and ``/Trunkline/Client/renewLink()``.
     /// - What happened before the oldest entry, except the above: earlier failures of endpoints, for example.
@@ -120,10 +121,14 @@ extension SimulatedNetwork {
             let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [], isInOrder: isInOrder)
             let options = LoopbackServer.Options { $0.answersCancelled = true }
             let linkCodec = LinkCodec(codec)
+            // The type of the latest request with each serial.
+            let types = Lock<[SerialNumber: UInt32]>([:])
             servers[endpoint] = try await startServer(at: endpoint, speaking: codec, options: options) { request in
                 if request.kind == .cancel {
-                    return linkCodec.cancelKind(ofType: request.type).isAnswered ? .reply(Frame(.response)) : .noReply
+                    let type = types.withLock { $0[request.cancelledSerial ?? request.serial] } ?? request.type
+                    return linkCodec.cancelKind(ofType: type).isAnswered ? .reply(Frame(.response)) : .noReply
                 }
+                types.withLock { $0[request.serial] = request.type }
                 guard let exchange = exchanges.next(for: request) else { return .noReply }
                 return .sequence(padding.withLock { exchanges.reactions(exchange, time, &$0) })
             }

@@ -2,7 +2,8 @@ public import Trunkline
 
 /// Requests of the server to its clients.
 extension LoopbackServer {
-    /// Sends a request to the client of the latest connection and returns the client's answer.
+    /// Sends a request to the client of the latest connection and returns the client's answer. If no client is
+    /// connected, waits for one, at most 10 s.
     ///
     /// ```swift
     /// let answer = try await server.request(Frame(.request, type: 7, body: "who are you?"))
@@ -21,10 +22,20 @@ extension LoopbackServer {
     ///   if it ends first; `FrameError` if the codec cannot encode the request, or if a request with its serial has no
     ///   answer yet.
     public func request(_ frame: Frame) async throws -> Frame {
-        guard let link = sortedLinks.last(where: { !$0.isEnding }) else {
+        try await call(frame, on: latestConnection())
+    }
+
+    /// A client is connected before the server has accepted the connection, so its test may be faster than the server.
+    private func latestConnection() async throws -> UInt64 {
+        if let link = sortedLinks.last(where: { !$0.isEnding }) { return link.transport.id }
+        do {
+            try await wait { $0.connectionCount > 0 }
+        } catch {
+            if error.reason == .cancelled { throw CancellationError() }
             throw TransportError(.closedByPeer, "no client is connected")
         }
-        return try await call(frame, on: link.transport.id)
+        guard let link = sortedLinks.last(where: { !$0.isEnding }) else { throw Self.connectionEnded }
+        return link.transport.id
     }
 
     /// Sends a request on the connection `id` and returns the answer.

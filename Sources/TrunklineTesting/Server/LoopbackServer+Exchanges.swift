@@ -87,6 +87,17 @@ extension LoopbackServer {
         if link.unfinished.count > 65_536 { finish(link) }
     }
 
+    /// The complete request with `serial` was cancelled, and is answered nevertheless. The next request with this serial is
+    /// another one.
+    func freeSerial(of serial: SerialNumber, on link: ServerLink) {
+        guard let open = link.exchanges[serial], open.isComplete else { return }
+        link.exchanges[serial] = nil
+        open.isAddressed = false
+        let readers = exchange(&open.readers, with: [])
+        for reader in readers { reader.continuation.resume(returning: .success(nil)) }
+        empty(open, on: link)
+    }
+
     private func empty(_ open: OpenExchange, on link: ServerLink) {
         open.inbox.removeAll()
         open.inboxBytes = 0

@@ -108,7 +108,11 @@ extension LoopbackServer: TransportHandler {
             let cancelled = frame.cancelledSerial ?? frame.serial
             link.unfinished.remove(cancelled)
             // When matched in order, a missing response would shift all that follow.
-            if !options.answersCancelled, !link.matching.isInOrder { dropReplies(to: cancelled, on: link) }
+            if !options.answersCancelled, !link.matching.isInOrder {
+                dropReplies(to: cancelled, on: link)
+            } else {
+                freeSerial(of: cancelled, on: link)
+            }
             if frame.cancelledSerial != nil { perform(handler(frame), for: frame, on: link) }
         default:
             if takeAnswer(frame, on: link) { return }

@@ -82,7 +82,7 @@ final class OpenExchange: @unchecked Sendable {
     let link: UInt64
     let request: Frame
     /// Whether further frames with the request's serial are routed to the exchange.
-    let isAddressed: Bool
+    var isAddressed: Bool
     var state = State.open
     /// The program that runs the body.
     var program: Program?

@@ -183,6 +183,17 @@ import Testing
         #expect(table.takeAnswered(2, before: .max).text == "unknown")
     }
 
+    /// Two serials are free after it.
+    @Test func aResponseThatAnswersOnlyACancelFrameIsKnown() {
+        var table = InFlightTable(matching: .serial(1...9))
+        #expect(table.insert(number: 1, type: 7) == 1)
+        _ = table.abandon(1, until: at(60))
+        #expect(table.noteCancelFrame(for: 1, .flush, at: 2, holdingUntil: at(60)) == .own(2))
+        let answered = table.takeAnswered(.serials([2...2]), 0, types: nil, before: .max)
+        #expect(!answered.isEmpty && answered.hasCancelFrame && answered.requests.isEmpty && answered.late.isEmpty)
+        #expect(table.heldCount == 0)
+    }
+
     @Test func theQuarantineEndsForACancelFrameThatIsNotAnswered() {
         for kind in [CancelKind.flush, .answeredRequest] {
             var table = InFlightTable(matching: .serial(1...9))

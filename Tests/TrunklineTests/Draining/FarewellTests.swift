@@ -67,9 +67,27 @@ struct FarewellTests {
             try await expectBody("slow", of: slow)
             try await expectEcho(by: client)
             _ = try await left.value
-            #expect(await reports.next()?.cause == .goAway)
+            let report = await reports.next()
+            #expect(report?.cause == .goAway && report?.reason == ServerReason("SHUTDOWN", code: 1))
+            #expect(report?.requestsLost == 0)
             #expect(await servers[1].journal.requestCount == 1)
             #expect(await client.metrics.connection.linkEndReasons == ["SHUTDOWN": 1])
+        }
+    }
+
+    /// A response of the handshake is an error, and no farewell.
+    @Test func aRejectedHandshakeHasTheReasonOfTheServer() throws {
+        let options = ClientOptions { options in
+            options.reconnecting.maximumAttempts = 2
+            options.handshake.perform = { _ = try await $0.send(Request(body: "!error * 530 NOT_ALLOWED no user")) }
+        }
+        try simulate(options) { _, _, client in
+            var reports = client.disconnects.makeAsyncIterator()
+            let error = await failure(of: client.start(ask("echo")))
+            let reason = ServerReason("NOT_ALLOWED", code: 530, text: "no user")
+            #expect(error?.code == .unavailable && error?.fate == .notSent && error?.reason == reason)
+            #expect(await reports.next()?.reason == reason)
+            #expect(await client.metrics.connection.linkEndReasons == ["NOT_ALLOWED": 2])
         }
     }
 

@@ -142,6 +142,23 @@ struct SessionTests {
 
     // MARK: A session that is lost
 
+    @Test func theLogAndTheEventSayThatASessionIsLost() throws {
+        let log = LogCollector()
+        let options = Self.options { $0.logging = log.logging() }
+        try simulate(options) { service, client, sessions in
+            try await client.connect()
+            for forgets in [false, true] {
+                if forgets { sessions.forget() }
+                service.network.reset("db")
+                _ = try await client.send(ask("a"))
+                try await service.pass(.seconds(20))
+            }
+        }
+        let ready = log.records.filter { $0.event == "link.ready" }
+        #expect(ready.map { $0.message.contains("the server had lost the session") } == [false, true])
+        #expect(ready.map { $0.fields.contains { $0 == ("session_lost", .flag(true)) } } == [false, true])
+    }
+
     @Test func requestsThatWaitGoToANewSessionOrFail() throws {
         for fails in [false, true] {
             try simulate(Self.options { $0.requests.outlivesSession = !fails }) { service, client, sessions in

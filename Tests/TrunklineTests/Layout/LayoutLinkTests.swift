@@ -86,6 +86,63 @@ struct LayoutLinkTests {
     }
 
     /// Regression: the client drained the link because of a frame that the closure had rejected.
+    /// A layout that tells cancellations by its kind field only.
+    @Test func aKindFieldThatListsCancellationsSendsThem() throws {
+        let layout = FrameLayout {
+            Field.kind(UInt8.self, [.request: 0, .response: 1, .cancel: 3])
+            Field.serial(UInt32.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        try simulate(speaking: layout, handler: { $0.body == "wait" ? .noReply : .echo }) { service, client in
+            let handle = client.start(Request(body: "wait"))
+            let request = try await service.server.waitForRequest()
+            handle.cancel()
+            let cancel = try await service.server.waitForCancel(of: request.serial)
+            #expect(cancel.kind == .cancel && cancel.serial == request.serial)
+            let reply = try await client.send(Request(body: "echo"))
+            #expect(reply.body == "echo")
+        }
+    }
+
+    /// The words of an error, an acknowledgement of several requests, and a farewell, which no role declares.
+    @Test func aRuleCompletesReceivedFrames() throws {
+        let layout = FrameLayout {
+            Field.type(UInt8.self)
+            Field.serial(UInt8.self)
+            Field.status(UInt8.self)
+            Field.length(UInt8.self, counting: .body)
+            Field.body
+        }
+        .reading { frame in
+            if frame.isErrorResponse { frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body)) }
+            if frame.type == 2 { frame.answers = .through }
+            if frame.type == 3 {
+                frame.kind = .goAway
+                frame.markLinkEnding(.now)
+                frame.reason = ServerReason("GOODBYE")
+            }
+        }
+        .roles { $0.serials = 1... }
+        let handler: LoopbackServer.Handler = { request in
+            switch request.body {
+            case "fail": .reply(Frame(.response, type: 1, status: 7, body: "no room"))
+            case "ack": .reply(Frame(.response, type: 2))
+            case "bye": .reply(Frame(.response, type: 3))
+            default: .noReply
+            }
+        }
+        try simulate(speaking: layout, handler: handler) { _, client in
+            func error(_ body: Bytes) async -> ClientError? {
+                await failure { () throws(ClientError) in try await client.send(Request(type: 1, body: body)) }
+            }
+            #expect(await error("fail")?.reason == ServerReason(code: 7, text: "no room"))
+            let results = await client.send(all: ["a", "b", "ack"].map { Request(type: 1, body: $0) })
+            #expect(results.allSatisfy { (try? $0.get().type) == 2 })
+            #expect(await error("bye")?.reason == ServerReason("GOODBYE"))
+        }
+    }
+
     @Test func aFrameThatTheClosureRejectsIsNeitherGoAwayNorPing() throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)

@@ -10,23 +10,12 @@ struct ChannelTests {
         _ options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
     ) throws {
-        let network = SimulatedNetwork(seed: 1)
-        try network.runBlocking {
-            let server = try await network.serve(at: "a:1", speaking: codec) { LaneCodec.answer(to: $0) }
-            let client = network.client(of: ["a:1"], speaking: codec, options: options)
-            try await body(network, server, client)
-            #expect(await client.diagnostics.audit() == [])
-            await client.close()
-            await server.stop()
+        try TrunklineTests.simulate(speaking: codec, options: options, handler: { LaneCodec.answer(to: $0) }) {
+            try await body($0.network, $0.server, $1)
         }
-        #expect(network.openLinks == 0)
     }
 
-    private func ask(_ text: String, on channel: UInt64) -> Request {
-        var request = Request(body: Bytes(text))
-        request["channel"] = channel
-        return request
-    }
+    private func ask(_ text: String, on channel: UInt64) -> Request { LaneCodec.ask(text, on: channel) }
 
     @Test func aSlowChannelDoesNotHoldUpTheOthers() throws {
         try simulate { network, _, client in
@@ -269,47 +258,5 @@ struct ChannelTests {
             }
             #expect(network.openLinks == 0, "seed \(seed)")
         }
-    }
-}
-
-/// Lines that begin with the number of their channel.
-private struct LaneCodec: FrameCodec, ChannelCodec, PipeliningCodec, ServerSideCodec {
-    var limit = Int.max
-    var isServer = false
-
-    var matching: ResponseMatching { .inOrderByChannel }
-    func channel(of frame: Frame) -> UInt64 { frame["channel"] ?? 0 }
-    var maximumInFlightPerChannel: Int { limit }
-    func mayPipeline(behind request: Frame) -> Bool { !String(request.body).hasPrefix("hold") }
-
-    func serverSide() -> any FrameCodec {
-        var server = self
-        server.isServer = true
-        return server
-    }
-
-    static func answer(to request: Frame) -> Reaction {
-        let text = String(request.body)
-        if text.hasPrefix("none") || text == "message" { return .noReply }
-        if text.hasSuffix("slow") { return .after(.seconds(1), .echo) }
-        if text.hasSuffix("soon") { return .after(.milliseconds(20), .echo) }
-        return .echo
-    }
-
-    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        guard let end = input.firstOffset(of: 0x0A), let line = input.readBytes(end), input.skip(1) else { return nil }
-        let words = String(line).split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        guard words.count == 2, let channel = UInt64(words[0]) else { throw FrameError(.malformed, "\(line)") }
-        var frame = Frame(isServer ? .request : .response, body: Bytes(String(words[1])))
-        frame["channel"] = channel
-        if !isServer, words[1] == "fail" {
-            frame.isErrorResponse = true
-            (frame.answers, frame.isFateUnknown) = (.next(.max), true)
-        }
-        return frame
-    }
-
-    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        output.append("\(channel(of: frame)) \(String(frame.body))\n".utf8)
     }
 }

@@ -9,16 +9,9 @@ struct HoldingRequestTests {
         _ options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
     ) throws {
-        let network = SimulatedNetwork(seed: 1)
-        try network.runBlocking {
-            let server = try await network.serve(at: "a:1", speaking: WordsCodec()) { WordsCodec.answer(to: $0) }
-            let client = network.client(of: ["a:1"], speaking: WordsCodec(), options: options)
-            try await body(network, server, client)
-            #expect(await client.diagnostics.audit() == [])
-            await client.close()
-            await server.stop()
+        try TrunklineTests.simulate(speaking: WordsCodec(), options: options, handler: { WordsCodec.answer(to: $0) }) {
+            try await body($0.network, $0.server, $1)
         }
-        #expect(network.openLinks == 0)
     }
 
     private func ask(_ text: String) -> Request { Request(body: Bytes(text)) }

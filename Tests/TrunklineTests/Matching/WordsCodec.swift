@@ -110,6 +110,17 @@ struct WordsCodec: FrameCodec, ServerSideCodec, ClosingCodec, PipeliningCodec, H
         guard frame.body.count < maximumLine else { throw FrameError(exceedingLimit: "\(maximumLine) bytes") }
         switch frame.kind {
         case .part: output.append("part \(frame.serial) \(String(frame.body))\n".utf8)
+        case .response where frame.isFateUnknown: output.append("broken 0 none\n".utf8)
+        case .response where frame.answers != .one:
+            let words =
+                switch frame.answers {
+                case .through: "through \(frame.serial)"
+                case .serials(let ranges):
+                    "set " + ranges.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
+                case .next(let count): "next \(count)"
+                default: "all 0"
+                }
+            output.append("\(words)\(frame.answeredTypes?.first.map { " \($0)" } ?? "")\n".utf8)
         case .request, .response: output.append("ask \(frame.type) \(frame.serial) \(String(frame.body))\n".utf8)
         default: output.append("\(frame.kind) \(String(frame.body))\n".utf8)
         }

@@ -26,6 +26,31 @@ struct PushAnswerTests {
         }
     }
 
+    @Test func manyPushesAreAnsweredInOrder() throws {
+        try simulate { service, client in
+            let first = try await push(from: service.server, to: client)
+            let pushes = Array(repeating: first, count: 300)
+            let count = Lock(0)
+            try await client.enqueue(answering: pushes) { push in
+                let number = count.withLock { count in
+                    count += 1
+                    return count
+                }
+                return number % 3 == 0 ? nil : ask("\(String(push.body)) \(number)")
+            }
+            try await service.server.waitForRequests(200)
+            let expected = (1...300).filter { $0 % 3 != 0 }.map { Bytes("news \($0)") }
+            #expect(await service.server.received.map(\.body) == expected)
+            // None was received from a server: nothing is accepted.
+            let error = await failure { () throws(ClientError) in
+                try await client.enqueue(answering: [first, PushMessage(type: 2)]) { _ in ask("x") }
+            }
+            #expect(error?.code == .invalidArgument && error?.fate == .notSent)
+            try await expectEcho("echo", by: client)
+            #expect(await service.server.journal.requestCount == 201)
+        }
+    }
+
     /// SMPP's `deliver_sm`: the server sends a request with its own serial, and the answer is marked as a response.
     @Test func aRequestOfTheServerIsAnsweredWithItsSerialAndAResponseMark() throws {
         let smpp = FrameLayout {

@@ -68,6 +68,57 @@ import TrunklineTesting
         )
     }
 
+    /// Each of them answers several requests, and the last one leaves their fate open.
+    @Test(arguments: ["!through *", "!set 1-3,5-6", "!all 0", "!broken 7 LOST"])
+    func responsesToSeveralRequestsAreReplayed(_ last: Bytes) throws {
+        let options = ClientOptions { $0.requests.timeout = .seconds(2) }
+        let replay = try replay(speaking: WordsCodec(), options: options, handler: { WordsCodec.answer(to: $0) }) {
+            _ = await $1.send(all: (0..<5).map { ask("\($0)") } + [ask(last)])
+            _ = try await $1.send(ask("echo"))
+        }
+        #expect(replay.differences == [])
+        let outcomes = replay.original.outcomes.values
+        let isSelective = last.firstIndex(of: "set") != nil
+        let lost = Recording.Outcome.failed(code: "interrupted", fate: "unknown")
+        let late = Recording.Outcome.failed(code: "timedOut", fate: "unknown")
+        let isLost = last == "!broken 7 LOST"
+        let answered = outcomes.count { $0 == .answered(status: 0, isError: false) }
+        #expect(answered == (isLost ? 1 : isSelective ? 6 : 7))
+        #expect(outcomes.count { $0 == lost } == (isLost ? 6 : 0))
+        #expect(outcomes.count { $0 == late } == (isSelective ? 1 : 0))
+    }
+
+    /// Matched in order: one response for the two oldest requests.
+    @Test func aResponseToTheNextRequestsIsReplayed() throws {
+        let codec = WordsCodec(isInOrder: true)
+        let replay = try replay(speaking: codec, handler: { WordsCodec.answer(to: $0) }) { _, client in
+            for _ in 0..<3 {
+                let results = await client.send(all: [ask("a"), ask("!next 2"), ask("echo")])
+                #expect(results.allSatisfy { (try? $0.get()) != nil })
+            }
+        }
+        #expect(replay.differences == [])
+        #expect(replay.original.outcomes.values.count { $0 == .answered(status: 0, isError: false) } == 9)
+    }
+
+    /// A slow channel between others, and an error that ends everything on a channel.
+    @Test func channelsAreReplayed() throws {
+        let replay = try replay(speaking: LaneCodec(), handler: { LaneCodec.answer(to: $0) }) { service, client in
+            let slow = client.start(LaneCodec.ask("slow", on: 1))
+            for number in 0..<5 { _ = try await client.send(LaneCodec.ask("\(number)", on: 2)) }
+            let lost = (0..<3).map { client.start(LaneCodec.ask("none \($0)", on: 7)) }
+            try await service.network.clock.sleep(for: .milliseconds(100))
+            _ = try? await client.send(LaneCodec.ask("fail", on: 7))
+            for handle in lost { #expect(await failure(of: handle)?.code == .interrupted) }
+            _ = try await slow.value
+        }
+        #expect(replay.differences == [])
+        let outcomes = replay.original.outcomes
+        #expect(outcomes.values.count { $0 == .answered(status: 0, isError: false) } == 6)
+        #expect(outcomes.values.count { $0 == .failed(code: "interrupted", fate: "unknown") } == 4)
+        #expect(replay.recording.received.map(\.channel).prefix(5) == [2, 2, 2, 2, 2])
+    }
+
     @Test func aHalfOpenLinkIsReplayed() throws {
         let options = ClientOptions {
             $0.liveness.interval = .seconds(5)

@@ -75,6 +75,32 @@ struct LinkSenderTests {
         }
     }
 
+    /// Requests are sent in the order of the calls, whatever the calls are.
+    @Test func aStreamIsSentByItsCall() throws {
+        try TrunklineTests.simulate(handler: { $0.kind == .part ? .perform(join) : .echo }) { service, client in
+            try await client.withLink { link in
+                for round in 0..<10 {
+                    let stream = link.stream(ask("stream \(round)"))
+                    let handle = link.start(ask("start \(round)"))
+                    let upload = link.open(piece("piece \(round)"))
+                    _ = try await link.send(ask("send \(round)"))
+                    try await upload.finish(whole("end"))
+                    for try await _ in stream {}
+                    for try await _ in upload.responses {}
+                    _ = try await handle.value
+                }
+                service.network.reset("db")
+                let lost = await failure { () throws(ClientError) in
+                    for try await _ in link.stream(ask("late")) {}
+                }
+                #expect(lost?.code == .connectionLost && lost?.fate == .notSent)
+            }
+            let names = await service.server.received.map { String($0.body) }
+            let expected = (0..<10).flatMap { round in ["stream", "start", "piece", "send"].map { "\($0) \(round)" } }
+            #expect(names.filter { $0 != "end" } == expected)
+        }
+    }
+
     @Test func aSequenceFailsWhenItsLinkEnds() throws {
         try simulate({ $0.requests.retry = .idempotent(tries: 5) }) { service, client, handles in
             try await client.withLink { link in

@@ -22,6 +22,30 @@ struct PerformReactionTests {
         }
     }
 
+    /// The body of a cancelled request runs on. Its serial belongs to the next request.
+    @Test func aCancelledRequestThatIsAnsweredKeepsNoSerial() throws {
+        let patient = LoopbackServer.Options { $0.answersCancelled = true }
+        let network = Lock<SimulatedNetwork?>(nil)
+        let handler: LoopbackServer.Handler = { request in
+            guard request.body == "slow" else { return .echo }
+            return .perform { exchange in
+                try await network.withLock { $0 }?.clock.sleep(for: .seconds(9))
+                try await exchange.reply("late")
+            }
+        }
+        let options = ClientOptions { $0.requests.quarantine = .milliseconds(50) }
+        let layout = standardLayout(serials: 50...50)
+        try simulate(speaking: layout, server: patient, options: options, handler: handler) { service, client in
+            network.withLock { $0 = service.network }
+            let error = await failure(of: client.start(whole("slow"), timeout: .milliseconds(50)))
+            #expect(error?.code == .timedOut)
+            try await service.network.clock.sleep(for: .milliseconds(100))
+            let body = try await client.send(whole("quick"), timeout: .seconds(1)).body
+            #expect(body == "quick")
+            #expect(await service.server.journal.requestCount == 2)
+        }
+    }
+
     @Test func theReactionsAfterAClosureFollowIt() throws {
         let handler: LoopbackServer.Handler = { _ in
             .sequence([.perform { try await $0.part("1") }, .after(.seconds(1), .part("2")), .reply("3")])

@@ -7,8 +7,8 @@ package struct FrameHead: Sendable {
     package var isErrorResponse: Bool
     package var isMalformed: Bool
     package var endsLink: Bool
-    /// Whether the frame has named fields.
-    package var hasFields: Bool
+    /// Whether the frame has named fields or marks.
+    package var hasExtras: Bool
     package var bodyCount: Int
 
     /// Reads single properties: passing the frame itself would copy it.
@@ -21,7 +21,7 @@ package struct FrameHead: Sendable {
         isErrorResponse = frame.isErrorResponse
         isMalformed = frame.malformedReason != nil
         endsLink = frame.linkEnding != nil
-        hasFields = frame.hasFields
+        hasExtras = frame.namedFields != nil
         bodyCount = frame.body.count
     }
 }

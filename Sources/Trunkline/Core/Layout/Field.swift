@@ -225,8 +225,10 @@ public struct Field: Sendable, Hashable {
     /// - Parameters:
     ///   - value: The type of the integer.
     ///   - numbers: The numbers of the kinds, each different. A layout for requests must list `.request` and one for
-    ///     responses `.response`. A kind that is not listed is sent with the number of the most similar kind (a ping or
-    ///     cancellation as a request; a pong, part, push or goAway as a response), so a role must mark it.
+    ///     responses `.response`. If `.cancel` is listed, the client sends cancellations; if `.ping` is listed, it sends
+    ///     pings only with a role `ping` or `heartbeat`. A kind that is not listed is sent with the number of the most
+    ///     similar kind (a ping or cancellation as a request; a pong, part, push or goAway as a response), so a role must
+    ///     mark it.
     ///   - order: The order of the bytes.
     public static func kind<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,

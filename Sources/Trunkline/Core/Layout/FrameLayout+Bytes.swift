@@ -145,6 +145,7 @@ extension FrameLayout {
             }
         case .cancel:
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
+            if outbound.shape.kind?.lists(.cancel) == true { return frame.type }
         case .response:
             // The client would read the response as a part, and its caller would wait in vain.
             if isServerSide, !roles.hasMarks, let part = roles.part, part.contains(frame.type) {

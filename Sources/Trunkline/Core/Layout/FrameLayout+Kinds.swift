@@ -35,6 +35,7 @@ extension FrameLayout {
         } catch {
             return try malformed(frame, error)
         }
+        complete(&frame)
         return frame
     }
 

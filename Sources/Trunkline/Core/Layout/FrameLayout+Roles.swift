@@ -28,6 +28,7 @@ extension FrameLayout {
         declared.bodies = self.declared.bodies
         var layout = self
         layout.roles = try CheckedRoles(declared, request: request.shape, response: response.shape)
+        if hasReading { layout.roles.hasMarks = true }
         layout.declared = declared
         if declared.heartbeat != nil { try layout.checkHeartbeat() }
         return layout

@@ -38,6 +38,7 @@ public struct FrameLayout: Sendable {
         var isServerSide = false
         var pushKey: (@Sendable (Frame) -> PushKey?)?
         var refusal: (@Sendable (Frame, ServingRefusal) -> Frame?)?
+        var reading: FrameReading.Rule?
         var maximumFrameSize: Int
     }
 
@@ -197,6 +198,34 @@ public struct FrameLayout: Sendable {
     /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
     public func pushKey(of push: Frame) -> PushKey? { content.pushKey?(push) }
 
+    // MARK: Reading
+
+    /// Returns a copy of this layout in which `rule` completes received frames, after the roles. It replaces an earlier
+    /// rule.
+    ///
+    /// `rule` is called for every frame that the client receives, except malformed ones. It sets what no role can:
+    /// ``Frame/reason``, ``Frame/answers``, ``Frame/isFateUnknown``, ``Frame/markLinkEnding(_:)``. It may also change the
+    /// kind. It is called on the event loop, so it must not block.
+    ///
+    /// ```swift
+    /// layout.reading { frame in
+    ///     if frame.isErrorResponse { frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body)) }
+    /// }
+    /// ```
+    public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> FrameLayout {
+        var layout = self
+        layout.change { $0.reading = rule }
+        layout.roles.hasMarks = true
+        return layout
+    }
+
+    var hasReading: Bool { content.reading != nil }
+
+    /// Applies the rule of `reading` to a received frame.
+    func complete(_ frame: inout Frame) {
+        if !isServerSide, frame.malformedReason == nil { content.reading?(&frame) }
+    }
+
     // MARK: Requests of the server
 
     /// Returns a copy of this layout in which `refusal` returns the response to a request of the server that the client
@@ -231,10 +260,12 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
 
-    /// Returns a frame of the role `cancel`, or `nil` if the layout has no such role or no serial field.
+    /// Returns a frame of the role `cancel`, or of type 0 if only the kind field lists cancellations. Returns `nil` if the
+    /// layout has neither, or no serial field.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
-        guard let cancel = roles.cancel, outbound.shape.serial != nil else { return nil }
-        return Frame(.cancel, type: cancel, serial: serial)
+        guard outbound.shape.serial != nil else { return nil }
+        if let cancel = roles.cancel { return Frame(.cancel, type: cancel, serial: serial) }
+        return outbound.shape.kind?.lists(.cancel) == true ? Frame(.cancel, serial: serial) : nil
     }
 
     /// Returns whether `frame` has the type of the role `window`.

@@ -27,7 +27,10 @@ extension InFlightTable {
         /// The abandoned ones among them. The response must be discarded.
         package var late: [Late] = []
 
-        package var isEmpty: Bool { requests.isEmpty && late.isEmpty }
+        /// Whether cancel frames are among them, so that serials are free.
+        package var hasCancelFrame = false
+
+        package var isEmpty: Bool { requests.isEmpty && late.isEmpty && !hasCancelFrame }
     }
 
     /// Takes a complete response that answers several requests, and removes them.
@@ -85,6 +88,7 @@ extension InFlightTable {
                 return false
             }
             endCancelFrame(number)
+            answered.hasCancelFrame = true
         case .released?: return false
         case nil: return false
         }

@@ -109,9 +109,9 @@ extension InFlightTable {
     /// there is none.
     package mutating func awaitedChannelsUntil() -> Instant? {
         guard abandonedCount > 0 else { return nil }
-        let channels = channels
+        let awaited = channels.awaited
         var earliest: Instant?
-        for channel in channels.awaited {
+        for channel in awaited {
             guard let line = channels.lines[channel], line.abandonedCount > 0 else { continue }
             var until = line.holder?.abandonedUntil
             if until == nil, line.count >= channels.limit, let oldest = first(onChannel: channel),
