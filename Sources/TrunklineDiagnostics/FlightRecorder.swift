@@ -176,7 +176,12 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             text += hex(frame.body)
             text += "\""
         }
-        add(.content, text, orIfTooLong: matching.isEmpty ? "\"cut\":true" : "\(matching),\"cut\":true", at: .distantPast)
+        add(
+            .content,
+            text,
+            orIfTooLong: matching.isEmpty ? "\"cut\":true" : "\(matching),\"cut\":true",
+            at: .distantPast
+        )
     }
 
     /// The first bytes, as many as the options allow and as surely fit into a record.

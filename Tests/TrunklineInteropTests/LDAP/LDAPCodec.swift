@@ -121,7 +121,8 @@ extension Request {
 
 /// The elements of ASN.1, as LDAP encodes them (RFC 4511, section 5.1): a tag of a byte, a length, a content.
 private enum BER {
-    static func header(of input: ReceiveBuffer, at offset: Int = 0) throws(FrameError) -> (headerSize: Int, size: Int)? {
+    static func header(of input: ReceiveBuffer, at offset: Int = 0) throws(FrameError) -> (headerSize: Int, size: Int)?
+    {
         guard let first = input.byte(at: offset + 1) else { return nil }
         var (headerSize, length) = (2, UInt64(first))
         if first >= 0x80 {
@@ -135,7 +136,8 @@ private enum BER {
     }
 
     static func read(from input: inout ReceiveBuffer) throws(FrameError) -> (tag: UInt8, content: Bytes) {
-        guard let (headerSize, size) = try header(of: input), let tag = input.byte(at: 0), let bytes = input.readBytes(size)
+        guard let (headerSize, size) = try header(of: input), let tag = input.byte(at: 0),
+            let bytes = input.readBytes(size)
         else {
             throw FrameError(.illegalLength, "an element is longer than its message")
         }

@@ -25,7 +25,8 @@ struct SlapdTests {
             change(&options)
         }
         let codec = LDAPCodec(kind: kind)
-        try await Trunkline.withClient(to: .unix(path: server.socketPath), speaking: codec, options: options) { client in
+        try await Trunkline.withClient(to: .unix(path: server.socketPath), speaking: codec, options: options) {
+            client in
             try await body(client)
             #expect(await client.diagnostics.audit() == [])
         }
@@ -36,7 +37,8 @@ struct SlapdTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<count {
                 group.addTask {
-                    for try await part in client.stream(.watch(Slapd.base), timeout: .never) where part.body == Slapd.base {
+                    for try await part in client.stream(.watch(Slapd.base), timeout: .never)
+                    where part.body == Slapd.base {
                         return
                     }
                 }
@@ -47,7 +49,9 @@ struct SlapdTests {
 
     /// RFC 4511, section 4.11: "there is no response defined for the Abandon operation".
     @Test func abandonedSearchesHoldNothing() async throws {
-        try await withClient { $0.requests.maximumInFlight = 4 } _: { client in
+        try await withClient {
+            $0.requests.maximumInFlight = 4
+        } _: { client in
             for _ in 0..<25 { try await cancelSearches(4, client) }
             _ = try await client.send(.add("seen", below: "dc=example"))
             let entries = try await client.send(.search(below: Slapd.base)).body
@@ -96,11 +100,16 @@ struct SlapdTests {
                             let isRight = (caller + round) % 2 == 0
                             // A refused bind makes the link anonymous, and reading is allowed to everyone.
                             do throws(ClientError) {
-                                let bind = Request.bind(as: Slapd.administrator, password: isRight ? Slapd.password : "wrong")
+                                let bind = Request.bind(
+                                    as: Slapd.administrator,
+                                    password: isRight ? Slapd.password : "wrong"
+                                )
                                 _ = try await client.send(bind, options: exclusive)
                                 #expect(isRight)
                             } catch {
-                                #expect(!isRight && error.code == .rejected && error.reason?.name == "invalidCredentials")
+                                #expect(
+                                    !isRight && error.code == .rejected && error.reason?.name == "invalidCredentials"
+                                )
                             }
                         }
                     }

@@ -59,7 +59,9 @@ struct PostgresTests {
 
     @Test func aQueryIsCancelledOnTheServer() async throws {
         let (responses, continuation) = AsyncStream.makeStream(of: LateResponse.self)
-        try await withClient { $0.requests.lateResponse = { continuation.yield($0) } } _: { client in
+        try await withClient {
+            $0.requests.lateResponse = { continuation.yield($0) }
+        } _: { client in
             try await client.connect()
             let handle = client.start(query("select pg_sleep(1000)"))
             while handle.session == nil { try await Task.sleep(for: .milliseconds(5)) }
@@ -178,7 +180,9 @@ private struct Postgres {
                 let initialize = Process()
                 initialize.executableURL = URL(fileURLWithPath: ServerProcess.find(program) ?? program)
                 initialize.arguments =
-                    user + ["\(programs)/initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8"]
+                    user + [
+                        "\(programs)/initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8",
+                    ]
                 initialize.currentDirectoryURL = directory
                 initialize.standardOutput = FileHandle.nullDevice
                 initialize.standardError = FileHandle.nullDevice

@@ -2,7 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Servers that say why they end a link, at once or when its requests have been answered.
+/// Servers that say why they end a link, at once or when its requests have been answered: `connection.close` of AMQP 0-9-1,
+/// which the client answers with `close-ok`, or the reply 421 of SMTP (RFC 5321, section 3.8).
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FarewellTests {
     private func simulate(

@@ -115,7 +115,9 @@ struct LayoutLinkTests {
             Field.body
         }
         .reading { frame in
-            if frame.isErrorResponse { frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body)) }
+            if frame.isErrorResponse {
+                frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body))
+            }
             if frame.type == 2 { frame.answers = .through }
             if frame.type == 3 {
                 frame.kind = .goAway

@@ -2,7 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Cancel frames that are requests of their own, and those after which nothing comes.
+/// Cancel frames that are requests of their own, and those after which nothing comes: Abandon and Cancel of LDAP (RFC 4511,
+/// section 4.11; RFC 3909), and Tflush of 9P. By `flush(5)` of Plan 9, "the server must answer the flush message", the
+/// request may be answered before that, and its tag may be used again when the answer to the flush has come.
 @Suite(.simulated, .timeLimit(.seeded))
 struct CancelKindTests {
     private func simulate(

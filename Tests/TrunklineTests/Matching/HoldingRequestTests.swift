@@ -2,7 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Requests that nothing may follow, in a protocol with serials.
+/// Requests that nothing may follow, in a protocol with serials, as IDLE of IMAP: "the client MUST NOT send a command while
+/// the server is waiting for the DONE" (RFC 2177, section 3).
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct HoldingRequestTests {
     private func simulate(
@@ -60,6 +61,7 @@ struct HoldingRequestTests {
 
     // MARK: What the handshake negotiates
 
+    /// As `connection.tune` of AMQP 0-9-1: the server proposes the heartbeat and the largest frame.
     @Test func theHandshakeSetsTheLimitsOfItsLink() throws {
         let options = ClientOptions { options in
             options.liveness.interval = .seconds(1000)
@@ -99,6 +101,7 @@ struct HoldingRequestTests {
 
     // MARK: Uploads without a cancel frame, and answers to pushes
 
+    /// As an HTTP/1.1 request whose body is not sent to its end: the connection must be closed (RFC 9112, section 8).
     @Test func abandoningAnUploadEndsItsLink() throws {
         try simulate { network, server, client in
             _ = try await client.send(ask("echo"))

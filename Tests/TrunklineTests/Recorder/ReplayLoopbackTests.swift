@@ -112,6 +112,7 @@ struct ReplayLoopbackTests {
         let (options, dumps) = recorded(on: [.reset], bytes: bytes) { $0.handshake.perform = Self.logIn }
         let handler: LoopbackServer.Handler = { request in
             if request.type == 0x411 { return .reply("welcome") }
+            if request.body == "held" { return .noReply }
             let number = Array(request.body).last ?? 0
             return .after(.milliseconds(Int(number % 10)), .echo)
         }
@@ -119,7 +120,11 @@ struct ReplayLoopbackTests {
             try await withClient(to: server.endpoint, speaking: .standard, options: options) { client in
                 let load = load(client, count: 300)
                 try await server.wait(within: patience) { $0.requestCount > 3000 }
+                // On a busy machine, everything else may have been answered.
+                let held = client.start(ask("held"), timeout: .never)
+                _ = try await server.waitForRequest(within: patience) { $0.body == "held" }
                 await server.disconnectAll(reset: true)
+                #expect(await failure(of: held)?.code == .connectionLost)
                 let dump = try await first(of: dumps)
                 // The outcomes that the loss causes are in the dump. In a small one they have overwritten the calls.
                 let isLost = dump.outcomes.values.contains(.failed(code: "connectionLost", fate: "unknown"))
