@@ -257,7 +257,8 @@ extension ClientError.Fate {
 extension ServerReason {
     /// What a server has said in `error`, or in its cause; `nil` if it has said nothing.
     init?(statedBy error: any Error) {
-        let reason = (error as? TransportError)?.reason ?? (error as? ClientError)?.reason
+        let refusal = error as? HandshakeRefusal
+        let reason = (error as? TransportError)?.reason ?? (error as? ClientError)?.reason ?? refusal?.serverReason
         guard let reason else { return nil }
         self = reason
     }

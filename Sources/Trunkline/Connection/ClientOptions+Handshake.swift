@@ -68,6 +68,9 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     public var isPermanent: Bool
     /// The reason, as a human-readable text.
     public var reason: String
+    /// What the server has said, for ``ClientError/reason``, ``DisconnectReport/reason`` and the metrics by name; `nil` by
+    /// default.
+    public var serverReason: ServerReason?
     /// The minimum time before the next attempt at this endpoint, as the server requested it; `nil` if it requested
     /// none. Honored up to one hour while other endpoints can be used, otherwise up to
     /// `reconnecting.maximumRetryAfter` (60 s).
@@ -85,6 +88,23 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
         self.kind = kind ?? (isPermanent ? .credentials : .other)
         self.isPermanent = isPermanent
         self.retryAfter = retryAfter
+    }
+
+    /// Creates a refusal for what the server has said, such as the ``ClientError/reason`` of a rejected request.
+    ///
+    /// - Parameters:
+    ///   - reason: What the server has said. Its description is the text of the refusal.
+    ///   - isPermanent: Whether the failure is permanent. Default true.
+    ///   - kind: What the server refused. By default `credentials` if the failure is permanent, and otherwise `other`.
+    ///   - retryAfter: The minimum time before the next attempt at this endpoint, or `nil`.
+    public init(
+        saying reason: ServerReason,
+        isPermanent: Bool = true,
+        kind: Kind? = nil,
+        retryAfter: Duration? = nil
+    ) {
+        self.init("\(reason)", isPermanent: isPermanent, kind: kind, retryAfter: retryAfter)
+        serverReason = reason
     }
 
     /// The reason, in one line. Control and format characters are escaped.

@@ -165,7 +165,9 @@ extension Connection {
         let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal
         // A farewell has been counted already.
-        if let reason = (error as? ClientError)?.response?.frame.reason { counts.linkEndReasons.count(reason.label) }
+        if !(error is TransportError), let reason = ServerReason(statedBy: error) {
+            counts.linkEndReasons.count(reason.label)
+        }
         let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)
         report(
             phase,
@@ -269,6 +271,7 @@ extension Connection {
         history.linkIsReady()
         link.maximumInFlight = min(link.negotiated.maximumInFlight ?? .max, max(1, options.requests.maximumInFlight))
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
+        timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
         startLiveness(link)
         if link.secured != nil { noteCertificates(of: link) }
         updateReading()

@@ -54,7 +54,10 @@ extension Connection {
         ending.lifecycle = .closing
         ending.deadline = loop.now.advanced(by: options.requests.drainTimeout)
         guard let ready else { return finishClosing() }
-        if let closingFrame = ready.state.codec.closingFrame() { ready.state.machine.send(closingFrame) }
+        if let closingFrame = ready.state.codec.closingFrame() {
+            ready.state.machine.send(closingFrame)
+            ending.awaitsAnswer = ready.state.codec.closingIsAnswered
+        }
         guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
             return finishClosing()
         }
@@ -62,6 +65,20 @@ extension Connection {
         armClosing()
         publishState()
         scheduleFlush()
+    }
+
+    /// Everything is written on the link that is closing.
+    func closingIsWritten() {
+        guard ending.awaitsAnswer else { return finishClosing() }
+        guard let ready else { return }
+        // The server has as long from now on as for bytes that it does not take.
+        ending.left = ready.left
+        armClosing()
+    }
+
+    /// The server has ended the link, or a frame of it says so.
+    func closingIsAnswered() {
+        if lifecycle == .closing { finishClosing() }
     }
 
     /// Arms the timer for the next check of progress, or for the deadline.
@@ -73,12 +90,13 @@ extension Connection {
         guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
-        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes || ending.awaitsAnswer else {
             return finishClosing()
         }
         let left = ready.left
         // If the queue is empty, TLS holds whole frames whose calls have returned because they count as written.
-        let isWanted = ready.state.machine.count > 0 || ready.state.machine.outbound.isEmpty
+        let isWanted =
+            ready.state.machine.count > 0 || ready.state.machine.outbound.isEmpty && ready.isHoldingBytes
         guard isWanted || left.isLess(than: ending.left) else { return finishClosing() }
         ending.left = left
         armClosing()
@@ -132,6 +150,8 @@ struct Ending {
     var deadline = Instant.distantFuture
     /// The bytes that were not written at the latest check.
     var left = Link.Left()
+    /// Whether the server answers the final frame.
+    var awaitsAnswer = false
     var waiters: [Continuation<Void>] = []
 }
 

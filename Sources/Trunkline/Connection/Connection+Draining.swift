@@ -41,6 +41,7 @@ extension Connection {
                 isAnyDrained = true
                 if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }
             }
+            // The final frame, or its answer.
             if !link.isDrained, link.finalReads == nil { watchRest(link) }
         }
         guard isAnyDrained else { return }
@@ -68,6 +69,7 @@ extension Connection {
             let closingFrame = link.state.codec.closingFrame(answering: farewell)
         else { return }
         link.state.machine.send(closingFrame)
+        link.draining?.awaitsAnswer = farewell == nil && link.state.codec.closingIsAnswered
         var result = Link.WriteResult()
         write(link, &result)
         noteUnencodable(result.refused)
@@ -79,6 +81,10 @@ extension Connection {
     /// (RFC 9112 §9.6 requires the client to close, too).
     func endDraining(_ session: SessionID, _ farewell: Frame) {
         guard let link = links[session], let draining = link.draining else { return }
+        if draining.awaitsAnswer, link.isWritten {
+            end(link, .drained)
+            return
+        }
         if !draining.hasSentClosingFrame { sendClosingFrame(link, answering: farewell) }
         end(link, .endedByServer)
     }

@@ -22,7 +22,9 @@ extension Connection {
         let cause = link.explained(cause)
         switch link.phase {
         case .handshaking: handshakeLost(session, cause)
+        case .ready where lifecycle == .closing && ending.awaitsAnswer && link.isWritten: closingIsAnswered()
         case .ready: loseReady(link, cause)
+        case .draining where link.draining?.awaitsAnswer == true && link.isWritten: end(link, .drained)
         case .draining: end(link, .lost(cause))
         case .closed: break
         }

@@ -316,6 +316,7 @@ extension Connection {
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
                 if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
+            case .ignored: break
             case .part where link.state.expectedID(for: frame, rules, at: loop.now) != nil:
                 takeReply(frame, link)
             case .push, .part, .goAway, .request, .cancel:

@@ -152,7 +152,7 @@ extension Connection {
         if link.isHoldingBytes {
             link.transport.awaitsWritable = true
         } else {
-            finishClosing()
+            closingIsWritten()
         }
     }
 

@@ -273,6 +273,7 @@ extension Connection {
             endDraining(session, finalFrame)
         }
         if let violation = taken.violation { lose(session, violation) }
+        if taken.finalFrame != nil { closingIsAnswered() }
     }
 
     /// Notes why the server ends the link, in its own words, if it says so.
@@ -302,6 +303,7 @@ extension Connection {
             if frames[index].endsLink { noteFarewell(frames[index].reason, link) }
         }
         port.append(.pushes(frames))
+        if frames.contains(where: { $0.linkEnding == .now }) { closingIsAnswered() }
     }
 
     /// Answers the pings among the frames, and removes the answers to the client's own pings.

@@ -17,7 +17,7 @@ final class ConnectionTimers {
 
     private let loop: any EventLoop
     /// How late the checks of liveness may be: see `LoopTimer.grid`.
-    private let livenessGrid: Duration
+    private var livenessGrid: Duration
     private var timers: [ConnectionTimer?] = []
     /// The instant for which the liveness timer is armed.
     var livenessArmed: Instant?
@@ -35,6 +35,16 @@ final class ConnectionTimers {
         let timer = ConnectionTimer(name, of: connection, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
         timers[name.rawValue] = timer
         loop.arm(timer.timer, at: deadline)
+    }
+
+    /// Sets how late the checks of liveness may be on the link that begins to be used now.
+    func setLivenessGrid(_ grid: Duration) {
+        guard grid != livenessGrid else { return }
+        livenessGrid = grid
+        guard !timers.isEmpty, let timer = timers[Name.liveness.rawValue] else { return }
+        loop.arm(timer.timer, at: nil)
+        timers[Name.liveness.rawValue] = nil
+        livenessArmed = nil
     }
 
     func isArmed(_ name: Name) -> Bool { timers.isEmpty ? false : timers[name.rawValue]?.timer.deadline != nil }

@@ -270,6 +270,7 @@ extension Link.State {
                 if hasToWrite { taken.hasToWrite = true }
                 if meaning == .answer { taken.hasPong = true }
             case .goAway: break  // noted above
+            case .ignored: break
             case .push: break  // handled above
             // In order, answers that are ready in another order would go to the wrong requests of the server.
             case .request where rules.isInOrder, .cancel where rules.isInOrder: taken.events.append(.unexpected)

@@ -179,6 +179,8 @@ final class Link {
         let departure: String?
         /// Whether the codec's `closingFrame` was queued, or it has none.
         var hasSentClosingFrame = false
+        /// Whether the server answers that frame.
+        var awaitsAnswer = false
         /// What is left to write, if nothing is in flight any more.
         var rest: Rest?
         /// Whether the socket has taken none of `rest` within its time, so that the link closes without it.
@@ -265,10 +267,14 @@ final class Link {
     /// Whether no request is in flight on the link, in either direction.
     var hasNothingInFlight: Bool { state.machine.count == 0 && openCalls == 0 }
 
+    /// Whether nothing is in flight on the link, and nothing left to write.
+    var isWritten: Bool { hasNothingInFlight && state.machine.outbound.isEmpty && !isHoldingBytes }
+
     /// Whether the link is draining, with nothing in flight and nothing left that can be written.
     var isDrained: Bool {
         guard let draining else { return false }
-        return hasNothingInFlight && (state.machine.outbound.isEmpty || draining.isStalled)
+        guard hasNothingInFlight else { return false }
+        return state.machine.outbound.isEmpty && !draining.awaitsAnswer || draining.isStalled
     }
 }
 

@@ -184,7 +184,8 @@ struct RequestLedger {
     /// A request was answered with an error of the server.
     mutating func rejected(_ id: RequestID, type: UInt32, _ frame: Frame) {
         if let reason = frame.reason { rejections.count(reason.label) }
-        guard let observation, observation.wants(.failures) else { return }
+        // One that leaves the outcome open is a failure: see `failed`.
+        guard let observation, observation.wants(.failures), !frame.isFateUnknown else { return }
         rejected.append(.requestRejected(id: id, type: type, status: frame.status, frame.reason))
     }
 

@@ -86,7 +86,7 @@ private struct Matcher {
 
     mutating func receive(_ header: Recording.Header, at time: Duration) {
         switch header.kind {
-        case .pong: break
+        case .pong, .ignored: break
         case .response where header.answers != .one:
             let answered = takePlaces(answeredBy: header)
             guard let last = answered.last else { return unasked.append((time, header)) }

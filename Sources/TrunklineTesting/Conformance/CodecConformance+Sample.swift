@@ -19,6 +19,8 @@ extension CodecConformance {
         var vector: [UInt8]?
         /// Whether the end of the connection completes the last frame.
         var endsWithConnection = false
+        /// Whether it comes once on a link, with nothing after it.
+        var isAlone = false
 
         /// Creates a sample of one frame.
         ///
@@ -110,6 +112,14 @@ extension CodecConformance {
         public func after(_ preamble: [Preamble]) -> Sample {
             var sample = self
             sample.preamble = preamble
+            return sample
+        }
+
+        /// Returns the sample as one that can come only once on a link, such as the acknowledgement of everything before it,
+        /// or the frame that closes a channel. It is not merged in one buffer with itself, or with other samples.
+        public func alone() -> Sample {
+            var sample = self
+            sample.isAlone = true
             return sample
         }
     }

@@ -77,9 +77,12 @@ public struct CodecConformance: Sendable {
     /// decodes are then not compared. A response must still have the serial of a request that the client has sent
     /// (``Sample/init(_:answering:bytes:)``).
     public var transmitsSerials = true
-    /// The received frames that are left out when samples are compared, such as frames that the client must ignore.
-    /// Default `nil`: none.
+    /// The received frames that are left out when samples are compared, apart from those of the kind `ignored`. Default
+    /// `nil`: none.
     public var ignoredFrames: (@Sendable (Frame) -> Bool)?
+
+    /// Whether the client ignores a frame inside a sample.
+    func isIgnored(_ frame: Frame) -> Bool { frame.kind == .ignored || ignoredFrames?(frame) == true }
     /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
     /// the first link of a client.
     ///

@@ -57,7 +57,7 @@ extension ConformanceRun {
             return violate(rule, "the \(side) refused \(name) after \(link.frames.count) frames: \(refusal)", bytes)
         }
         guard link.fault == nil else { return }
-        let expected = frames?.filter { kit.ignoredFrames?($0) != true }
+        let expected = frames?.filter { !kit.isIgnored($0) }
         if let expected, let difference = difference(of: link.frames, from: expected, received: side) {
             return violate(rule, "\(name), decoded by the \(side): \(difference)", bytes)
         }
@@ -84,7 +84,8 @@ extension ConformanceRun {
                 bytes: bytes,
                 frames: link.frames,
                 ends: link.ends,
-                endsWithConnection: ends
+                endsWithConnection: ends,
+                isAlone: sample.isAlone
             )
         )
     }

@@ -131,12 +131,14 @@ struct ConformanceRun {
         as what: @autoclosure () -> String
     ) -> ConformanceLink {
         announce(what(), pieces, to: side)
+        let kit = kit
+        let isIgnored: @Sendable (Frame) -> Bool = { kit.isIgnored($0) }
         var link = ConformanceLink(
             codec(of: side, after: preamble),
             limit: kit.maximumFrameSize,
             sent: sent,
             joinsParts: kit.joinsParts,
-            ignoring: keepsAll ? nil : kit.ignoredFrames
+            ignoring: keepsAll ? nil : isIgnored
         )
         for piece in pieces { link.receive(piece) }
         if ends { link.end() }
@@ -173,9 +175,10 @@ struct ConformanceStream {
     let ends: [Int]
     /// Whether the end of the connection completes the last frame.
     let endsWithConnection: Bool
+    let isAlone: Bool
 
     /// Whether other frames can follow.
-    var canBeFollowed: Bool { !endsWithConnection && !frames.contains(where: \.endsLink) }
+    var canBeFollowed: Bool { !isAlone && !endsWithConnection && !frames.contains(where: \.endsLink) }
 
     /// The frames that are complete within the first `count` bytes.
     func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }

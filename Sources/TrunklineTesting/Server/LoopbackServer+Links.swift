@@ -103,6 +103,7 @@ extension LoopbackServer: TransportHandler {
     private func handle(_ frame: Frame, on link: ServerLink) {
         switch frame.kind {
         case .ping, .pong: heartbeatReceived(frame, on: link)
+        case .ignored: break
         case .cancel:
             record.note(frame)
             let cancelled = frame.cancelledSerial ?? frame.serial

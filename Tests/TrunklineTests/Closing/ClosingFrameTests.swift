@@ -42,6 +42,95 @@ struct ClosingFrameTests {
         #expect(network.openLinks == 0)
     }
 
+    // MARK: A server that answers
+
+    /// As in AMQP: `close` is answered with `close-ok` when everything before it has been worked off. A server that sees the
+    /// end of the connection earlier may drop the rest.
+    private struct AnsweringCodec: FrameCodec, ClosingCodec, ServerSideCodec {
+        var layout = FrameLayout.standard
+        var matching: ResponseMatching { layout.matching }
+        var closingIsAnswered: Bool { true }
+
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            var frame = try layout.decode(&input)
+            if frame?.kind == .push, frame?.body == "close-ok" { frame?.markLinkEnding(.now) }
+            return frame
+        }
+
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try layout.encode(frame, into: &output)
+        }
+
+        func closingFrame() -> Frame? { Frame(.request, type: 0x4FF, body: "close") }
+        func serverSide() -> any FrameCodec { layout.serverSide() }
+    }
+
+    private func simulateAnswers(
+        _ answer: @escaping @Sendable (Frame) -> Reaction,
+        _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
+    ) throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            let codec = AnsweringCodec()
+            let server = try await network.serve(at: "a:1", speaking: codec) { request in
+                request.body == "close" ? .after(.milliseconds(300), answer(request)) : .echo
+            }
+            let client = network.client(of: ["a:1"], speaking: codec)
+            try await expectEcho("a", by: client)
+            try await body(network, server, client)
+            await client.closeNow()
+            try await network.clock.sleep(for: .seconds(2))
+            #expect(await server.connectionCount == 0)
+            await server.stop()
+        }
+        #expect(network.openLinks == 0)
+    }
+
+    private static let closeOK = Reaction.push(Frame(.push, type: 2, body: "close-ok"))
+
+    @Test func closingWaitsForTheAnswer() throws {
+        for answer in [Self.closeOK, .close] {
+            try simulateAnswers({ _ in answer }) { network, server, client in
+                var reports = client.disconnects.makeAsyncIterator()
+                let begin = network.clock.now
+                async let isClosed: Void = client.close()
+                try await network.clock.sleep(for: .milliseconds(200))
+                #expect(await server.connectionCount == 1)
+                await isClosed
+                let duration = begin.duration(to: network.clock.now)
+                #expect(duration >= .milliseconds(300) && duration < .seconds(1))
+                let report = await reports.next()
+                #expect(report?.cause == .closedLocally && report?.requestsLost == 0)
+            }
+        }
+    }
+
+    @Test func aServerThatDoesNotAnswerDelaysClosingBriefly() throws {
+        try simulateAnswers({ _ in .noReply }) { network, _, client in
+            let begin = network.clock.now
+            await client.close()
+            let duration = begin.duration(to: network.clock.now)
+            #expect(duration >= .seconds(2) && duration < .seconds(5))
+        }
+    }
+
+    @Test func aDrainingLinkWaitsForTheAnswer() throws {
+        for answer in [Self.closeOK, .close, .noReply] {
+            try simulateAnswers({ _ in answer }) { network, server, client in
+                var reports = client.disconnects.makeAsyncIterator()
+                await client.renewLink()
+                try await network.clock.sleep(for: .milliseconds(200))
+                #expect(await server.connectionCount == 2)
+                try await network.clock.sleep(for: .seconds(5))
+                #expect(await server.connectionCount == 1)
+                let report = await reports.next()
+                #expect(report?.cause == .closedLocally && report?.requestsLost == 0 && report?.error == nil)
+                try await expectEcho("b", by: client)
+                #expect(await client.metrics.connection.links == 2)
+            }
+        }
+    }
+
     @Test func closingSendsTheClosingFrameLast() throws {
         try simulate { network, server, _, client in
             let slow = client.start(ask("slow"))

@@ -114,6 +114,22 @@ struct FarewellTests {
         }
     }
 
+    /// The closure says what the server has said.
+    @Test func aRefusalHasTheReasonOfTheServer() throws {
+        let reason = ServerReason("NO_SUCH_USER", code: 530)
+        let options = ClientOptions { options in
+            options.handshake.perform = { _ in throw HandshakeRefusal(saying: reason, kind: .permission) }
+        }
+        try simulate(options) { _, _, client in
+            var reports = client.disconnects.makeAsyncIterator()
+            let error = await failure(of: client.start(ask("echo")))
+            #expect(error?.code == .unavailable && error?.reason == reason)
+            let report = await reports.next()
+            #expect(report?.reason == reason && report?.isPermanent == true)
+            #expect(await client.metrics.connection.linkEndReasons == ["NO_SUCH_USER": 2])
+        }
+    }
+
     @Test func aConnectionWithoutAClientReportsTheReason() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {

@@ -103,7 +103,7 @@ public struct DelimitedCodec: FrameCodec {
     ///
     /// `rule` is called for every frame that the client receives, except heartbeats. At first, the frame is a
     /// `response` and not an error response. The rule may change any property (`kind`, `isErrorResponse`, `status`,
-    /// `type`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a frame, set its kind to `pong`.
+    /// `type`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a frame, set its kind to `ignored`.
     /// The rule also receives frames that are too long; they stay malformed. It is called on the event loop, so it must
     /// not block.
     ///

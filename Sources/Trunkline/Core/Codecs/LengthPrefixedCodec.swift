@@ -221,7 +221,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     /// `rule` is called for every frame that the client receives, except heartbeats. At first, the frame is a
     /// `response`, or a `push` if its serial number is not one of the client's. The rule may change any property
     /// (`kind`, `isErrorResponse`, `status`) and call ``Frame/markMalformed(_:)`` for an invalid frame. To ignore a
-    /// frame, set its kind to `pong`. The rule is called on the event loop, so it must not block.
+    /// frame, set its kind to `ignored`. The rule is called on the event loop, so it must not block.
     ///
     /// A test server also applies the rule to the frames that it sends. It cannot send a frame to which the rule gives
     /// another kind.

@@ -273,8 +273,8 @@ public protocol HeartbeatCodec: FrameCodec {
 public protocol ClosingCodec: FrameCodec {
     /// Returns the final frame that is sent before an orderly close, or `nil` to send none.
     ///
-    /// It is sent by `close()`, and when a draining link has no more requests in flight. The client does not wait for
-    /// the server's answer.
+    /// It is sent by `close()`, and when a draining link has no more requests in flight. The client waits for the
+    /// server's answer if ``closingIsAnswered`` says that there is one.
     ///
     /// It is not sent:
     /// - by `closeNow()` and `suspend()`;
@@ -287,6 +287,15 @@ public protocol ClosingCodec: FrameCodec {
     ///
     /// The client writes it as far as the socket takes it at once, and closes.
     func closingFrame(answering farewell: Frame) -> Frame?
+
+    /// Whether the server answers the final frame, or closes the connection, when it has worked off everything before it;
+    /// `false` by default.
+    ///
+    /// If `true`, the client does not end its direction before it has received the end of the connection or a frame that
+    /// ends the link (``Frame/markLinkEnding(_:)``), or has waited for 2 s. A server that sees the end of the connection
+    /// earlier may drop what it has received and not processed: RabbitMQ does that with messages that were published before
+    /// AMQP's `connection.close`.
+    var closingIsAnswered: Bool { get }
 }
 
 /// A codec of a protocol in which a `goAway` frame carries a retry delay.
@@ -384,6 +393,9 @@ extension ResponseCheckingCodec {
 extension ClosingCodec {
     /// ``closingFrame()``: the farewell of the server is answered as if this side had begun to close.
     public func closingFrame(answering farewell: Frame) -> Frame? { closingFrame() }
+
+    /// `false`
+    public var closingIsAnswered: Bool { false }
 }
 
 extension HeartbeatCodec {

@@ -27,13 +27,16 @@ public struct Frame: Sendable, Hashable {
         case push
         /// A ping, which the peer may answer with a `pong`.
         case ping
-        /// The answer to a `ping`. A codec also uses this kind for frames that the client should ignore.
+        /// The answer to a `ping`.
         case pong
         /// A message that cancels the request with the same serial.
         case cancel
         /// An announcement that the server is about to close the link. The client establishes the next link and stops
         /// using this one; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
         case goAway
+        /// A received frame that the client ignores, for example a piece of something that the codec joins. It shows that the
+        /// server is alive, and answers nothing.
+        case ignored
     }
 
     /// The kind of the frame.

@@ -164,6 +164,7 @@ extension FrameLayout {
             if declared.goAway != nil {
                 throw FrameError(.unknownType, "only the server sends goAway frames (the role closing is the client's)")
             }
+        case .ignored: break
         }
         throw FrameError(.unknownType, "the layout has no role for \(frame.kind) frames")
     }

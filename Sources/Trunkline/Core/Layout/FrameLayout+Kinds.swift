@@ -154,7 +154,7 @@ extension FrameLayout {
     private func check(_ frame: borrowing Frame) throws(FrameError) {
         switch frame.kind {
         case .request, .response, .part: break
-        case .push, .ping, .pong, .cancel, .goAway: return
+        case .push, .ping, .pong, .cancel, .goAway, .ignored: return
         }
         // A frame to send may already have its marks.
         let type = frame.type & ~roles.typeBits

@@ -32,7 +32,7 @@ struct LayoutShape: Sendable {
             return switch kind {
             case .request, .ping, .cancel: numbers[.request]
             case .part: numbers[isFromServer ? .response : .request]
-            case .response, .push, .pong: numbers[.response]
+            case .response, .push, .pong, .ignored: numbers[.response]
             // If pushes are listed, a frame of the kind response is not a goAway, whatever its mark.
             case .goAway: numbers[.push] ?? numbers[.response]
             }

@@ -121,6 +121,9 @@ package struct LinkCodec: Sendable {
         return farewell.map { closing.closingFrame(answering: $0) } ?? closing.closingFrame()
     }
 
+    /// Whether the server answers the final frame.
+    package var closingIsAnswered: Bool { (codec as? any ClosingCodec)?.closingIsAnswered ?? false }
+
     /// The retry delay that `goAway` carries; `nil` for none.
     package func retryAfter(in goAway: Frame) -> Duration? { (codec as? any GoAwayCodec)?.retryAfter(in: goAway) }
 
