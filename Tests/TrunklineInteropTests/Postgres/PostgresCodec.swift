@@ -56,7 +56,7 @@ struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec {
         case "C", "I", "N", "S", "T": break
         default: throw FrameError(.unknownType, "a message of type \(type)")
         }
-        return Frame(.pong)
+        return Frame(.ignored)
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
