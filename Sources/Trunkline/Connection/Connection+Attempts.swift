@@ -157,6 +157,7 @@ extension Connection {
         }
         let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
         let wasSilent = handshaking?.handshake?.hasHeard == false
+        let hadFarewell = handshaking?.farewell != nil
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
@@ -165,7 +166,7 @@ extension Connection {
         let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal
         // A farewell has been counted already.
-        if !(error is TransportError), let reason = ServerReason(statedBy: error) {
+        if !hadFarewell, !(error is TransportError), let reason = ServerReason(statedBy: error) {
             counts.linkEndReasons.count(reason.label)
         }
         let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)

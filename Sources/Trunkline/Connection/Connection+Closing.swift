@@ -70,15 +70,16 @@ extension Connection {
     /// Everything is written on the link that is closing.
     func closingIsWritten() {
         guard ending.awaitsAnswer else { return finishClosing() }
-        guard let ready else { return }
-        // The server has as long from now on as for bytes that it does not take.
-        ending.left = ready.left
-        armClosing()
+        // Once: what is written later, such as a pong, does not give the server more time.
+        guard ending.answerDeadline == nil else { return }
+        let deadline = min(ending.deadline, loop.now.advanced(by: Self.stallLimit))
+        ending.answerDeadline = deadline
+        arm(at: deadline)
     }
 
-    /// The server has ended the link, or a frame of it says so.
+    /// The server has ended the ready link, or a frame of that link says so.
     func closingIsAnswered() {
-        if lifecycle == .closing { finishClosing() }
+        if lifecycle == .closing, ending.awaitsAnswer { finishClosing() }
     }
 
     /// Arms the timer for the next check of progress, or for the deadline.
@@ -90,7 +91,10 @@ extension Connection {
         guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
         flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
-        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes || ending.awaitsAnswer else {
+        if let deadline = ending.answerDeadline {
+            return loop.turnTime < deadline ? arm(at: deadline) : finishClosing()
+        }
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
             return finishClosing()
         }
         let left = ready.left
@@ -119,6 +123,7 @@ extension Connection {
     func finishClosing() {
         guard lifecycle < .closed else { return }
         deliverHeldToReaders()
+        guard lifecycle < .closed else { return }  // a frame that was held has ended the link
         reportEndOfAttempt()
         reportEndOfReady()
         ending.lifecycle = .closed
@@ -152,6 +157,8 @@ struct Ending {
     var left = Link.Left()
     /// Whether the server answers the final frame.
     var awaitsAnswer = false
+    /// How long its answer is awaited; `nil` before everything is written.
+    var answerDeadline: Instant?
     var waiters: [Continuation<Void>] = []
 }
 

@@ -69,10 +69,11 @@ extension Connection {
             let closingFrame = link.state.codec.closingFrame(answering: farewell)
         else { return }
         link.state.machine.send(closingFrame)
-        link.draining?.awaitsAnswer = farewell == nil && link.state.codec.closingIsAnswered
         var result = Link.WriteResult()
         write(link, &result)
         noteUnencodable(result.refused)
+        let isSent = result.refused.isEmpty && result.failure == nil && link.finalReads == nil
+        link.draining?.awaitsAnswer = isSent && farewell == nil && link.state.codec.closingIsAnswered
         // The peer can no longer receive anything.
         if result.failure != nil || link.finalReads != nil { link.state.machine.dropOutbound() }
     }

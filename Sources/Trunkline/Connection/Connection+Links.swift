@@ -75,7 +75,14 @@ extension Connection {
                 link.hasDelivered = true
                 machine.linkDelivered()
             }
-            if port.isPaused || !link.state.held.frames.isEmpty { frames = hold(frames, link) }
+            if port.isPaused || !link.state.held.frames.isEmpty {
+                // The answer to the final frame may be held, too.
+                let isAnswer = lifecycle == .closing && frames.contains { $0.linkEnding == .now }
+                frames = hold(frames, link)
+                if !frames.isEmpty { take(&frames, link) }
+                if isAnswer { closingIsAnswered() }
+                return
+            }
             if !frames.isEmpty { take(&frames, link) }
         } else {
             take(&frames, link)

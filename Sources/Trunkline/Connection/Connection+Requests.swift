@@ -273,7 +273,7 @@ extension Connection {
             endDraining(session, finalFrame)
         }
         if let violation = taken.violation { lose(session, violation) }
-        if taken.finalFrame != nil { closingIsAnswered() }
+        if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
     }
 
     /// Notes why the server ends the link, in its own words, if it says so.
@@ -303,7 +303,12 @@ extension Connection {
             if frames[index].endsLink { noteFarewell(frames[index].reason, link) }
         }
         port.append(.pushes(frames))
-        if frames.contains(where: { $0.linkEnding == .now }) { closingIsAnswered() }
+        guard let finalFrame = frames.first(where: { $0.linkEnding == .now }) else { return }
+        if link.isReady {
+            closingIsAnswered()
+        } else if link.draining?.awaitsAnswer == true {
+            endDraining(link.session, finalFrame)
+        }
     }
 
     /// Answers the pings among the frames, and removes the answers to the client's own pings.

@@ -69,7 +69,7 @@ extension Frame.Answers {
             self = .through
         } else if value.text == "all" {
             self = .all
-        } else if let count = value.integer(Int.self) {
+        } else if let count = value.integer(Int.self), count > 0 {
             self = .next(count)
         } else if case .list(let elements) = value {
             let ranges = elements.compactMap { ClosedRange($0) }

@@ -288,11 +288,11 @@ public protocol ClosingCodec: FrameCodec {
     /// The client writes it as far as the socket takes it at once, and closes.
     func closingFrame(answering farewell: Frame) -> Frame?
 
-    /// Whether the server answers the final frame, or closes the connection, when it has worked off everything before it;
+    /// Whether the server answers the final frame, or closes the connection, when it has processed everything before it;
     /// `false` by default.
     ///
     /// If `true`, the client does not end its direction before it has received the end of the connection or a frame that
-    /// ends the link (``Frame/markLinkEnding(_:)``), or has waited for 2 s. A server that sees the end of the connection
+    /// ends the link at once (``Frame/LinkEnding/now``), or has waited for 2 s. A server that sees the end of the connection
     /// earlier may drop what it has received and not processed: RabbitMQ does that with messages that were published before
     /// AMQP's `connection.close`.
     var closingIsAnswered: Bool { get }
