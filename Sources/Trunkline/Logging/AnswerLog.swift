@@ -145,7 +145,7 @@ struct AnswerLog: Sendable {
                 let count = LogText.count(topic.count, "response")
                 let text =
                     "\(count) came\(topic.span(now)) that no request was waiting for (\(topic.list));"
-                    + " the latest: \(latest). The server answers twice, or with a wrong number"
+                    + " the latest: \(latest). The server answers twice, or with a wrong serial number"
                 return (isUnusual ? .warning : .info, text)
             },
             counting: unknown.count
