@@ -156,7 +156,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     @inline(never)
     func content(of frame: Frame) {
         let matching = Recording.Marks(of: frame, channel: channels?.channel(of: frame) ?? 0).members
-        if matching.isEmpty, !frame.hasFields, frame.body.isEmpty { return }
+        let keepsBody = !frame.body.isEmpty && options.keepsBody(of: frame.type)
+        if matching.isEmpty, !frame.hasFields, !keepsBody { return }
         var text = matching.isEmpty ? "\"fields\":{" : "\(matching),\"fields\":{"
         var separator = ""
         for field in frame.fields {
@@ -171,7 +172,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             }
         }
         text += "}"
-        if !frame.body.isEmpty, options.keepsBody(of: frame.type) {
+        if keepsBody {
             text += ",\"body\":\""
             text += hex(frame.body)
             text += "\""

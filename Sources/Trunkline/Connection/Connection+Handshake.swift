@@ -175,6 +175,7 @@ extension Connection {
         if isFull {
             message += "; before that, \(unaskedCount) frames arrived that were not requested"
         }
+        if let farewell = link.farewell { message += "; before that, the server said: \(farewell)" }
         attemptFailed(session, TransportError(.timedOut, message))
     }
 

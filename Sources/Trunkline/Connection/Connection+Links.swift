@@ -156,6 +156,8 @@ extension Connection {
         if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The bytes are encrypted and wait for the socket.
+        // The final frame is the last one. If it could not be encoded, nothing answers it.
+        if result.refused.last.map({ $0.item.id == nil }) ?? false { ending.awaitsAnswer = false }
         if link.isHoldingBytes {
             link.transport.awaitsWritable = true
         } else {

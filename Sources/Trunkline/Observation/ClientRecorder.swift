@@ -46,6 +46,8 @@ package protocol ClientRecorder: AnyObject, Sendable {
 
 /// The settings from which each client makes its recorder.
 package protocol RecorderSettings: Sendable {
+    /// Makes the recorder of a new client.
+    ///
     /// - Parameters:
     ///   - quarantine: How long the serial of an abandoned request is held.
     ///   - channels: Tells the channel of a frame, if responses are matched by channel.

@@ -7,11 +7,11 @@ extension Recording {
         package let request: Header
         package fileprivate(set) var replies: [(time: Duration, header: Header)] = []
         /// The response that answered the request as one of several. It is among the replies of another exchange.
-        fileprivate var sharedResponse: Header?
+        fileprivate var sharedResponse: (time: Duration, header: Header)?
         /// Whether the request had been sent before the oldest entry.
         package fileprivate(set) var isOfBeginning = false
 
-        var lastReply: Header? { sharedResponse ?? replies.last?.header }
+        package var lastReply: (time: Duration, header: Header)? { sharedResponse ?? replies.last }
     }
 
     /// The requests that were sent, in order, with their replies; and the frames that the server sent unasked. If no
@@ -50,8 +50,8 @@ private struct Matcher {
     /// same channel.
     private struct Key: Hashable {
         let session: SessionID
-        let serial: SerialNumber
-        let channel: UInt64
+        var serial: SerialNumber
+        var channel: UInt64
 
         init(_ header: Recording.Header) {
             (session, serial) = (header.session, header.serial)
@@ -90,7 +90,7 @@ private struct Matcher {
         case .response where header.answers != .one:
             let answered = takePlaces(answeredBy: header)
             guard let last = answered.last else { return unasked.append((time, header)) }
-            for place in answered { exchanges[place].sharedResponse = header }
+            for place in answered { exchanges[place].sharedResponse = (time, header) }
             // The server repeats it when it has received the request to which it belongs.
             let place = if case .next = header.answers { answered[0] } else { last }
             exchanges[place].replies.append((time, header))
@@ -127,6 +127,10 @@ private struct Matcher {
             guard let place = latest[Key(header)] else { return [] }
             limit = place
         } else if case .serials(let serials) = header.answers {
+            let count = serials.reduce(0.0) { $0 + Double($1.upperBound - $1.lowerBound) + 1 }
+            if count <= Double(placesOfSession[header.session]?.count ?? 0) {
+                return takePlaces(of: serials, answeredBy: header)
+            }
             ranges = serials
         }
         var (answered, kept): ([Int], [Int]) = ([], [])
@@ -141,6 +145,26 @@ private struct Matcher {
         for place in kept.reversed() { placesOfSession[header.session]?.prepend(place) }
         for place in answered { isOpen[place] = false }
         return answered
+    }
+
+    /// Does what `takePlaces(answeredBy:)` does, for serials that are fewer than the requests of the link.
+    private mutating func takePlaces(
+        of ranges: [ClosedRange<SerialNumber>],
+        answeredBy header: Recording.Header
+    ) -> [Int] {
+        let types = header.marks.answeredTypes
+        var (key, answered): (Key, [Int]) = (Key(header), [])
+        key.channel = 0
+        for range in ranges {
+            for serial in range {
+                key.serial = serial
+                guard serial != 0, let place = firstOpenPlace(of: key) else { continue }
+                guard types?.contains(exchanges[place].request.type) ?? true else { continue }
+                isOpen[place] = false
+                answered.append(place)
+            }
+        }
+        return answered.sorted()
     }
 }
 

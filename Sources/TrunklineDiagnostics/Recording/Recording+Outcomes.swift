@@ -29,7 +29,7 @@ extension Recording {
             guard let id = exchange.request.id, outcomes[id] != nil else { continue }
             if oneWay.contains(id) {
                 outcomes[id] = .written
-            } else if let last = exchange.lastReply, last.kind == .response {
+            } else if let last = exchange.lastReply?.header, last.kind == .response {
                 outcomes[id] = .answered(status: last.status, isError: last.isErrorResponse)
             }
         }

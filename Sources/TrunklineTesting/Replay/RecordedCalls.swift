@@ -47,7 +47,7 @@ struct RecordedCalls {
             }
         }
         for exchange in recording.exchanges.matched {
-            guard let id = exchange.request.id, let last = exchange.replies.last, last.header.kind == .response else {
+            guard let id = exchange.request.id, let last = exchange.lastReply, last.header.kind == .response else {
                 continue
             }
             answers[id] = last.time

@@ -92,8 +92,9 @@ extension LoopbackServer {
         of serial: SerialNumber? = nil,
         within limit: Duration = .seconds(10)
     ) async throws(WaitError) -> Frame {
-        let isMeant = { @Sendable (frame: Frame) in frame.kind == .cancel && (serial == nil || frame.serial == serial) }
-        return try await waitForFrame(within: limit, where: isMeant)
+        try await waitForFrame(within: limit) { frame in
+            frame.kind == .cancel && (serial == nil || (frame.cancelledSerial ?? frame.serial) == serial)
+        }
     }
 
     /// Waits for a request that satisfies `predicate`, and returns the first one. If the journal already contains such

@@ -10,6 +10,8 @@ import Testing
             var queue = RequestQueue()
             var (model, turns) = ([(id: RequestID, channel: UInt64)](), [RequestID: Int]())
             var (last, session) = (UInt64(0), SessionID(1))
+            // Nothing has left the channels of a new link yet.
+            var isNew = true
             for _ in 0..<300 {
                 switch Int.random(in: 0..<10, using: &random) {
                 case 0...3:
@@ -21,7 +23,10 @@ import Testing
                     let open: Set<UInt64> = Set((1...4).filter { _ in Bool.random(using: &random) })
                     queue.beginParking(on: session)
                     var popped: QueuedRequest?
-                    for channel in open.sorted() where popped == nil { popped = queue.popParked(channel) { _ in true } }
+                    for channel in open.sorted() where popped == nil && !isNew {
+                        popped = queue.popParked(channel) { _ in true }
+                    }
+                    isNew = false
                     if popped == nil {
                         popped = queue.popFirst(
                             channel: { UInt64($0.type) },
@@ -42,7 +47,7 @@ import Testing
                     #expect(queue.remove(turns[victim.id]!, id: victim.id)?.id == victim.id, "seed \(seed)")
                     #expect(queue.remove(turns[victim.id]!, id: victim.id) == nil, "seed \(seed)")
                     model.removeAll { $0.id == victim.id }
-                case 8: session = SessionID(session.number + 1)
+                case 8: (session, isNew) = (SessionID(session.number + 1), true)
                 default: #expect(queue.waiting.map(\.id) == model.map(\.id), "seed \(seed)")
                 }
                 #expect(queue.waitingCount == model.count, "seed \(seed)")
@@ -64,6 +69,20 @@ import Testing
         #expect(queue.waiting(turn, id: 9)?.id == 9)
         queue.beginParking(on: 2)
         #expect(queue.popFirst(channel: { _ in 1 }, mayGo: { _, _ in true })?.id == 9)
+    }
+
+    /// Regression: the place of a request that had been cancelled stayed in the line of its channel. On the next link the
+    /// requests behind it waited for a channel that was free.
+    @Test func aCancelledRequestDoesNotHoldItsChannelOnTheNextLink() {
+        var queue = RequestQueue()
+        let turns = (1...2).map { queue.append(request($0, 1)) }
+        queue.beginParking(on: 1)
+        #expect(queue.popFirst(channel: { _ in 1 }, mayGo: { _, _ in false }) == nil)
+        #expect(queue.remove(turns[1], id: 2)?.id == 2)
+        #expect(queue.popParked(1) { _ in true }?.id == 1)
+        queue.append(request(3, 1))
+        queue.beginParking(on: 2)
+        #expect(queue.popFirst(channel: { _ in 1 }, mayGo: { _, _ in true })?.id == 3)
     }
 
     private func request(_ id: UInt64, _ channel: UInt64) -> QueuedRequest {

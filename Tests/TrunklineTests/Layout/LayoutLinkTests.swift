@@ -85,7 +85,6 @@ struct LayoutLinkTests {
         }
     }
 
-    /// Regression: the client drained the link because of a frame that the closure had rejected.
     /// A layout that tells cancellations by its kind field only.
     @Test func aKindFieldThatListsCancellationsSendsThem() throws {
         let layout = FrameLayout {

@@ -49,7 +49,8 @@ extension FrameLayout {
     /// Returns a copy of this layout in which a successful response to a request of one of `types` must have a body.
     ///
     /// A received response without a body is malformed (``Frame/malformedReason`` `missingBody`), so only its request
-    /// fails. A test server cannot send such a response. Use this method if other frames may have an empty body;
+    /// fails. It is checked before the rule of ``FrameLayout/reading(_:)`` is applied. A test server cannot send such a
+    /// response. Use this method if other frames may have an empty body;
     /// ``Field/body(sizes:)`` limits the bodies of all frames. Types that do not fit the layout stop the program.
     public func requiringBody(
         inResponsesTo types: some RangeExpression<UInt32>,

@@ -24,16 +24,12 @@ extension RequestQueue {
 
     /// Removes and returns the first request that waits for `channel`; `nil` if none does.
     package mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
-        while let slot = parking.lines[channel]?.first {
-            if let request = slot.request, !mayGo(request) { return nil }
-            _ = parking.lines[channel]?.popFirst()
-            if parking.lines[channel]?.isEmpty == true { parking.lines[channel] = nil }
-            guard let request = slot.request else { continue }
-            parking.channels[request.id] = nil
-            countOut(request.cost)
-            return request
-        }
-        return nil
+        guard let request = parking.lines[channel]?.first?.request, mayGo(request) else { return nil }
+        _ = parking.lines[channel]?.popFirst()
+        dropLeft(ofLine: channel)
+        parking.channels[request.id] = nil
+        countOut(request.cost)
+        return request
     }
 
     /// Removes and returns the first request whose channel takes it. Parks those before it, unless a request must go out
@@ -99,16 +95,22 @@ extension RequestQueue {
         parking.lines[place.channel]?[place.index].request = nil
         parking.channels[id] = nil
         countOut(request.cost)
-        while let first = parking.lines[place.channel]?.first, first.request == nil {
-            _ = parking.lines[place.channel]?.popFirst()
-        }
+        dropLeft(ofLine: place.channel)
         // Otherwise those that have left would stay behind one that waits for ever.
         parking.removedCount += 1
         if parking.removedCount > parking.channels.count + 64 {
             parking.removedCount = 0
             for channel in parking.lines.keys { parking.lines[channel]?.removeAll { $0.request == nil } }
         }
-        if parking.lines[place.channel]?.isEmpty == true { parking.lines[place.channel] = nil }
         return request
+    }
+
+    /// Removes the empty slots at the head of a line, so that each line has a request. A request is parked behind a line
+    /// even if its channel is free, and an empty one would never move.
+    private mutating func dropLeft(ofLine channel: UInt64) {
+        while let first = parking.lines[channel]?.first, first.request == nil {
+            _ = parking.lines[channel]?.popFirst()
+        }
+        if parking.lines[channel]?.isEmpty == true { parking.lines[channel] = nil }
     }
 }

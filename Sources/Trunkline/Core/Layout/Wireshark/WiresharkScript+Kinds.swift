@@ -25,7 +25,9 @@ extension WiresharkScript {
         }
         if !isRequest {
             lines += answers(shape)
-            if declared.kind != nil { lines.append("-- A closure of the program may return another kind.") }
+            if declared.kind != nil || layout.hasReading {
+                lines.append("-- A closure of the program may return another kind.")
+            }
         }
         for symbol in ["n", "v"]
         where lines.contains(where: { $0.contains("+ \(symbol)") || $0.contains("(\(symbol)") }) {
