@@ -27,7 +27,16 @@ struct LDAPCodec: FrameCodec, CancellingCodec, ClosingCodec {
         guard let message = try BER.header(of: input) else { return nil }
         input.await(message.size)
         guard input.count >= message.size, let bytes = input.readBytes(message.size) else { return nil }
-        var fields = ReceiveBuffer(Bytes(bytes.dropFirst(message.headerSize)))
+        do throws(FrameError) {
+            return try frame(bytes, headerSize: message.headerSize)
+        } catch {
+            let hex = bytes.map { String($0, radix: 16) }.joined(separator: " ")
+            throw FrameError(error.code, "\(error.message): \(hex)")
+        }
+    }
+
+    private func frame(_ bytes: Bytes, headerSize: Int) throws(FrameError) -> Frame {
+        var fields = ReceiveBuffer(Bytes(bytes.dropFirst(headerSize)))
         let id = try BER.integer(try BER.read(from: &fields).content)
         let (tag, content) = try BER.read(from: &fields)
         var frame = Frame(.response, type: UInt32(tag), serial: id)
