@@ -294,7 +294,8 @@ public protocol ClosingCodec: FrameCodec {
     /// If `true`, the client does not end its direction before it has received the end of the connection or a frame that
     /// ends the link at once (``Frame/LinkEnding/now``), or has waited for 2 s. A server that sees the end of the connection
     /// earlier may drop what it has received and not processed: RabbitMQ does that with messages that were published before
-    /// AMQP's `connection.close`.
+    /// AMQP's `connection.close`. It answers, and waits for the client to end the connection: so the codec marks the answer,
+    /// `connection.close-ok`, as a frame that ends the link at once.
     var closingIsAnswered: Bool { get }
 }
 
