@@ -155,9 +155,9 @@ extension Connection {
         }
         if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
         guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
-        // The bytes are encrypted and wait for the socket.
         // The final frame is the last one. If it could not be encoded, nothing answers it.
-        if result.refused.last.map({ $0.item.id == nil }) ?? false { ending.awaitsAnswer = false }
+        if let last = result.refused.last, last.item.id == nil { ending.awaitsAnswer = false }
+        // The bytes are encrypted and wait for the socket.
         if link.isHoldingBytes {
             link.transport.awaitsWritable = true
         } else {

@@ -50,8 +50,12 @@ private struct Matcher {
     /// same channel.
     private struct Key: Hashable {
         let session: SessionID
-        var serial: SerialNumber
-        var channel: UInt64
+        let serial: SerialNumber
+        let channel: UInt64
+
+        init(_ session: SessionID, _ serial: SerialNumber) {
+            (self.session, self.serial, channel) = (session, serial, 0)
+        }
 
         init(_ header: Recording.Header) {
             (session, serial) = (header.session, header.serial)
@@ -153,12 +157,10 @@ private struct Matcher {
         answeredBy header: Recording.Header
     ) -> [Int] {
         let types = header.marks.answeredTypes
-        var (key, answered): (Key, [Int]) = (Key(header), [])
-        key.channel = 0
+        var answered: [Int] = []
         for range in ranges {
             for serial in range {
-                key.serial = serial
-                guard serial != 0, let place = firstOpenPlace(of: key) else { continue }
+                guard serial != 0, let place = firstOpenPlace(of: Key(header.session, serial)) else { continue }
                 guard types?.contains(exchanges[place].request.type) ?? true else { continue }
                 isOpen[place] = false
                 answered.append(place)

@@ -48,6 +48,8 @@ struct ClosingFrameTests {
     /// end of the connection earlier may drop the rest.
     private struct AnsweringCodec: FrameCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard
+        /// Whether the final frame can be encoded.
+        var canClose = true
         var matching: ResponseMatching { layout.matching }
         var closingIsAnswered: Bool { true }
 
@@ -58,6 +60,7 @@ struct ClosingFrameTests {
         }
 
         mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            guard canClose || frame.type != 0x4FF else { throw FrameError(.malformed, "not today") }
             try layout.encode(frame, into: &output)
         }
 
@@ -66,12 +69,13 @@ struct ClosingFrameTests {
     }
 
     private func simulateAnswers(
+        canClose: Bool = true,
         _ answer: @escaping @Sendable (Frame) -> Reaction,
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void
     ) throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
-            let codec = AnsweringCodec()
+            let codec = AnsweringCodec(canClose: canClose)
             let server = try await network.serve(at: "a:1", speaking: codec) { request in
                 request.body == "close" ? .after(.milliseconds(300), answer(request)) : .echo
             }
@@ -111,6 +115,16 @@ struct ClosingFrameTests {
             await client.close()
             let duration = begin.duration(to: network.clock.now)
             #expect(duration >= .seconds(2) && duration < .seconds(5))
+        }
+    }
+
+    /// Regression: closing waited 2 s for the answer to a frame that was never sent.
+    @Test func aFinalFrameThatCannotBeEncodedIsNotWaitedFor() throws {
+        try simulateAnswers(canClose: false, { _ in .noReply }) { network, _, client in
+            let begin = network.clock.now
+            await client.close()
+            #expect(begin.duration(to: network.clock.now) < .milliseconds(500))
+            #expect(await client.metrics.connection.unencodableFrames == 1)
         }
     }
 
