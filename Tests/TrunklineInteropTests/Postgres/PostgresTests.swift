@@ -28,7 +28,7 @@ struct PostgresTests {
     private func withClient(
         of database: String = "postgres",
         _ change: (inout ClientOptions) -> Void = { _ in },
-        _ body: nonisolated(nonsending) (Client) async throws -> Void
+        _ body: nonisolated(nonsending) (Client, Postgres) async throws -> Void
     ) async throws {
         let postgres = try await Postgres()
         let options = ClientOptions { options in
@@ -44,7 +44,7 @@ struct PostgresTests {
         }
         let client = Client(to: postgres.endpoint, speaking: PostgresCodec(), options: options)
         do {
-            try await body(client)
+            try await body(client, postgres)
         } catch {
             await client.close()
             await postgres.stop()
@@ -57,14 +57,29 @@ struct PostgresTests {
 
     private func query(_ text: String) -> Request { PostgresCodec.Message.query(Bytes(text)) }
 
+    /// Waits until the server executes `pg_sleep`.
+    private func untilAQuerySleeps(on postgres: Postgres) async throws {
+        let options = ClientOptions { options in
+            options.handshake.perform = { _ = try await $0.send(PostgresCodec.startup(database: "postgres")) }
+            options.handshake.timeout = .seconds(60)
+        }
+        try await Trunkline.withClient(to: postgres.endpoint, speaking: PostgresCodec(), options: options) { client in
+            let sleeping = query("select count(*) from pg_stat_activity where wait_event = 'PgSleep'")
+            while try await client.send(sleeping, timeout: .seconds(120)).body != "1" {
+                try await Task.sleep(for: .milliseconds(5))
+            }
+        }
+    }
+
     @Test func aQueryIsCancelledOnTheServer() async throws {
         let (responses, continuation) = AsyncStream.makeStream(of: LateResponse.self)
         try await withClient {
             $0.requests.lateResponse = { continuation.yield($0) }
-        } _: { client in
-            try await client.connect()
+        } _: { client, postgres in
             let handle = client.start(query("select pg_sleep(1000)"))
-            while handle.session == nil { try await Task.sleep(for: .milliseconds(5)) }
+            // A query that was not written yet is not sent, and the server forgets the signal if it came before the
+            // query.
+            try await untilAQuerySleeps(on: postgres)
             handle.cancel()
             await #expect(throws: ClientError.self) { try await handle.value }
             let answer = try await client.send(query("select 7")).body
@@ -84,7 +99,7 @@ struct PostgresTests {
             options.requests.lateResponse = { late in
                 if late.reason?.name == "57014" { cancelled.withLock { $0 += 1 } }
             }
-        } _: { client in
+        } _: { client, _ in
             await withTaskGroup { group in
                 for caller in 0..<8 {
                     group.addTask {
@@ -116,7 +131,7 @@ struct PostgresTests {
     }
 
     @Test func errorsHaveTheirNameAndText() async throws {
-        try await withClient { client in
+        try await withClient { client, _ in
             let error = await #expect(throws: ClientError.self) { try await client.send(query("select 1/0")) }
             #expect(error?.code == .rejected && error?.fate == .answered)
             #expect(error?.reason == ServerReason("22012", text: "division by zero"))
@@ -126,7 +141,7 @@ struct PostgresTests {
 
     /// "FATAL" is a farewell: the server says why it closes the connection.
     @Test func aTerminatedSessionSaysWhy() async throws {
-        try await withClient { client in
+        try await withClient { client, _ in
             let error = await #expect(throws: ClientError.self) {
                 try await client.send(query("select pg_terminate_backend(pg_backend_pid()), pg_sleep(60)"))
             }
@@ -141,7 +156,7 @@ struct PostgresTests {
     @Test func aRefusedLoginSaysWhy() async throws {
         try await withClient(of: "nowhere") {
             $0.reconnecting.maximumAttempts = 1
-        } _: { client in
+        } _: { client, _ in
             var reason: ServerReason?
             repeat {
                 let error = await #expect(throws: ClientError.self) { try await client.send(query("select 7")) }
