@@ -10,6 +10,8 @@ final class ServerProcess {
     /// The file that exists when the server is ready.
     private let sign: String
     private let stopSignal: Int32
+    /// The TCP port of 127.0.0.1 at which it accepts connections when it is ready, instead of the sign.
+    private let port: UInt16?
     let directory: URL
     let socketPath: String
 
@@ -36,12 +38,13 @@ final class ServerProcess {
     /// Starts `program`, and waits at most ten seconds until it listens at its socket, or until the file `sign` exists
     /// in the same directory.
     ///
-    /// `arguments` may create files in the directory of the socket. `stopSignal` ends the program; a child process
+    /// `port` is that of a server without a socket in that directory. `arguments` may create files in the directory. `stopSignal` ends the program; a child process
     /// inherits the signal mask of the thread that started it, so others than `SIGKILL` are for programs that set the mask.
     init(
         _ program: String,
         sign: String = "s",
         stopSignal: Int32 = SIGKILL,
+        port: UInt16? = nil,
         arguments: (_ socketPath: String) async throws -> [String]
     ) async throws {
         directory = FileManager.default.temporaryDirectory
@@ -49,6 +52,7 @@ final class ServerProcess {
         socketPath = directory.appendingPathComponent("s").path
         self.sign = directory.appendingPathComponent(sign).path
         self.stopSignal = stopSignal
+        self.port = port
         self.program = program
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         do {
@@ -71,7 +75,7 @@ final class ServerProcess {
     /// Starts the server again at the same socket, after `kill`.
     func start() async throws {
         guard let path = Self.find(program) else { throw NotStarted(description: "\(program) is not installed") }
-        let (program, arguments, sign) = (program, arguments, sign)
+        let (program, arguments, sign, port) = (program, arguments, sign, port)
         process = try await elsewhere {
             let process = Process()
             process.executableURL = URL(fileURLWithPath: path)
@@ -79,10 +83,10 @@ final class ServerProcess {
             process.standardInput = FileHandle.nullDevice
             try process.run()
             let deadline = Date().addingTimeInterval(10)
-            while !Self.isThere(sign) {
+            while !(port.map { Self.accepts($0) } ?? Self.isThere(sign)) {
                 guard process.isRunning, Date() < deadline else {
                     Foundation.kill(process.processIdentifier, SIGKILL)
-                    throw NotStarted(description: "\(program) did not make \(sign)")
+                    throw NotStarted(description: "\(program) did not make \(port.map { "a connection at port \($0)" } ?? sign)")
                 }
                 Thread.sleep(forTimeInterval: 0.01)
             }
@@ -103,6 +107,20 @@ final class ServerProcess {
         return unsafe withUnsafePointer(to: &address) {
             unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+            }
+        }
+    }
+
+    private static func accepts(_ port: UInt16) -> Bool {
+        let descriptor = streamSocket(AF_INET)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        address.sin_port = port.bigEndian
+        return unsafe withUnsafePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
             }
         }
     }

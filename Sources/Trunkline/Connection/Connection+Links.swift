@@ -237,7 +237,7 @@ extension Connection: TransportHandler {
     private func heard(_ id: UInt64, _ event: TransportEvent) {
         guard let link = links.link(ofTransport: id) else { return }
         switch event {
-        case .securing: return
+        case .securing, .opening: return
         // The dialer has heard of the socket's connection, so this is TLS that the handshake has started (`startTLS`).
         case .connected: upgraded(link)
         case .connectFailed(let error): upgradeFailed(link, error)

@@ -38,6 +38,7 @@ extension DisconnectCause {
             // That TLS was in use is a detail: the connection was cut off.
             case .tls(.truncated): .closedByServer
             case .tls: .tls
+            case .proxy: .proxy
             case .invalidAddress, .system: .system
             }
     }
@@ -46,7 +47,11 @@ extension DisconnectCause {
 extension TransportError {
     /// Whether the failure is permanent.
     var isPermanent: Bool {
-        if case .tls(let failure) = code { failure.isPermanent } else { isMisconfiguration }
+        switch code {
+        case .tls(let failure): failure.isPermanent
+        case .proxy(let failure): failure.isPermanent
+        default: isMisconfiguration
+        }
     }
 
     /// Whether the address is known to be invalid without calling the system. An address that the system rejects may

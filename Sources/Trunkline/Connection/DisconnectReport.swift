@@ -142,7 +142,7 @@ extension DisconnectCause {
         switch self {
         case .closedByServer, .goAway, .refused, .handshakeRefused: .server
         case .protocolViolation, .limitExceeded, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
-        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .system: .network
+        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .proxy, .system: .network
         }
     }
 
@@ -158,7 +158,7 @@ extension DisconnectCause {
     /// Whether the network of this host may be the reason, rather than something that the server sent.
     var mayBeOurNetwork: Bool {
         switch self {
-        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .system: true
+        case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .proxy, .system: true
         case .refused, .closedByServer, .goAway, .unanswered, .exhausted, .protocolViolation, .limitExceeded, .tls,
             .handshakeRefused, .closedLocally:
             false

@@ -47,6 +47,24 @@ extension ClientOptions {
         /// stops reading for longer.
         public var userTimeout: Duration? = .seconds(30)
 
+        /// The proxy through which links reach their servers. Default `nil`: they connect directly.
+        ///
+        /// If a link cannot be established through it, the attempt fails with
+        /// ``TransportError/Code-swift.enum/proxy(_:)``, which says why, and the cause ``DisconnectCause/proxy``. If the
+        /// proxy refuses the credentials or does not allow the connection, the failure is permanent: callers receive
+        /// `unavailable` at once.
+        ///
+        /// Look-ups, `attemptDelay`, `sourceAddress` and the options of the socket apply to the connection to the proxy,
+        /// and `timeout` to everything together. Reports and ``ClientDiagnostics/path`` have the addresses of that connection.
+        public var proxy: Proxy?
+        /// The version of the header of the PROXY protocol that each link sends first, before TLS, or `nil`, the default,
+        /// for none.
+        ///
+        /// The header tells a load balancer or a server that expects one the addresses of the link. If the link goes
+        /// through ``proxy``, or to a Unix domain socket, these are unknown: the header says so. A server that does not
+        /// expect a header usually closes the connection.
+        public var proxyHeader: ProxyHeader?
+
         /// Creates options with the default values.
         public init() {}
     }

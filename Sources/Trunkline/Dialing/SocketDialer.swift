@@ -1,10 +1,13 @@
 /// Dials TCP and Unix domain sockets of its event loop, real or simulated ones: looks up the name of the endpoint and
-/// lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of `AddressRace`.
+/// lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of `AddressRace`. With a proxy
+/// these are the name and the addresses of the proxy.
 ///
 /// Safe to share between threads: after its creation it is used on its loop only.
 final class SocketDialer: Dialer, @unchecked Sendable {
     private let endpoint: Endpoint
     private let connecting: ClientOptions.Connecting
+    /// The proxy, if the endpoint is reached through one.
+    private let proxy: Proxy?
     private let tls: ClientOptions.TLS
     private let memory: DialMemory
     private let loop: any EventLoop
@@ -37,6 +40,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     ) {
         self.endpoint = endpoint
         (connecting, tls) = (options.connecting, options.tls)
+        proxy = options.connecting.proxy(for: endpoint)
         (self.memory, self.loop, self.recorder) = (memory, loop, recorder)
         startedAt = loop.now
         deadline = startedAt.advanced(by: options.connecting.timeout)
@@ -137,16 +141,22 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// Begins to connect to `address`, one of the addresses of the endpoint.
+    /// Begins to connect to `address`, one of the addresses of the endpoint or of its proxy.
     private func connect(to address: SocketAddress) throws(TransportError) -> any Transport {
-        let socketOptions = connecting.socketOptions
-        guard endpoint.isSecured else { return loop.connect(to: address, options: socketOptions, handler: self) }
+        let exchanges = try connecting.exchanges(with: endpoint, through: proxy)
+        let connect = { [loop, connecting] (handler: any TransportHandler) -> any Transport in
+            loop.connect(to: address, options: connecting.socketOptions, handler: handler)
+        }
+        let open = { [loop] (handler: any TransportHandler) -> any Transport in
+            exchanges.isEmpty
+                ? connect(handler)
+                : OpeningTransport(exchanges, on: loop, handler: handler, connecting: connect)
+        }
+        guard endpoint.isSecured else { return open(self) }
         guard let engine = try memory.loadedTLS?.makeEngine(for: endpoint) else {
             throw TransportError(.tls(.configuration), "the TLS settings are not loaded")
         }
-        return SecuredTransport(engine, on: loop, handler: self) { [loop] handler in
-            loop.connect(to: address, options: socketOptions, handler: handler)
-        }
+        return SecuredTransport(engine, on: loop, handler: self, connecting: open)
     }
 
     // MARK: Names
@@ -167,7 +177,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
         policy.avoided = memory.silentAddresses(at: loop.now)
         race = Race(policy)
-        switch endpoint.target {
+        switch proxy?.target ?? endpoint.target {
         // The system would end the text at the NUL byte and connect to another place.
         case .unix(let text) where text.hasZeroByte, .host(let text, _) where text.hasZeroByte:
             let message = "connecting to \(endpoint): the host or path contains a NUL byte"
@@ -239,14 +249,16 @@ final class SocketDialer: Dialer, @unchecked Sendable {
                     let transport = try connect(to: address)
                     race?.add(Race.Racer(id: id, address: address, transport: transport))
                 } catch {
-                    progress.phase = .securing  // before there is a socket, only TLS can fail
+                    if case .tls = error.code { progress.phase = .securing }
                     fail(error)
                 }
             case .arm(let instant): loop.arm(timer, at: min(instant ?? .distantFuture, deadline))
             case .close(let id): race?.take(id)?.transport.close()
             case .won(let id): if let winner = race?.take(id) { connected(winner) }
             case .fail:
-                if let rules = race?.rules { fail(rules.error(connectingTo: endpoint.description)) }
+                guard let rules = race?.rules else { return }
+                let error = rules.error(connectingTo: name)
+                fail(error.code == .nameResolutionFailed ? unreachable(error) : error)
             }
         }
     }
@@ -260,6 +272,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
         switch event {
         // The other sockets stay in the race meanwhile.
+        case .opening: race?.rules.attemptConnected(racer, awaiting: .proxy)
         case .securing:
             race?.rules.attemptConnected(racer)
             progress.phase = .securing
@@ -267,9 +280,20 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         case .connectFailed(let error):
             let failed = race?.take(racer)
             failed?.transport.close()
-            perform(race?.rules.attemptFailed(racer, error.naming(failed?.address), at: loop.now))
+            let isConnected = race?.rules.connected[racer] != nil
+            let named = isConnected ? error.naming(failed?.address, endpoint, proxy) : unreachable(error)
+            perform(race?.rules.attemptFailed(racer, named, at: loop.now))
         case .readable, .writable: break  // only links use these
         }
+    }
+
+    /// What is connected to, for messages.
+    private var name: String { proxy.map { "\(endpoint) through \($0)" } ?? endpoint.description }
+
+    /// The error if no connection was established: it is that of the proxy, if there is one.
+    private func unreachable(_ error: TransportError) -> TransportError {
+        guard let proxy else { return error }
+        return TransportError(.proxy(.unreachable), errno: error.errno, "\(proxy) cannot be reached: \(error.message)")
     }
 
     // MARK: The timer
@@ -281,7 +305,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             return perform(race?.rules.timerFired(at: now))
         }
         if mustReadFirst(at: now) { return loop.arm(timer, at: loop.nextTurn) }
-        let (name, timeout) = (endpoint.description, connecting.timeout)
+        let (name, timeout) = (name, connecting.timeout)
         let error = race?.rules.timeoutError(connectingTo: name, after: timeout, obstacle: race?.obstacle)
         fail(error ?? TransportError(.timedOut, "connecting to \(name): deadline exceeded"))
     }
@@ -305,8 +329,12 @@ extension SocketDialer: TransportHandler {
 }
 
 extension TransportError {
-    /// The error with the address, if it is a failure of TLS, which names only the server.
-    fileprivate func naming(_ address: SocketAddress?) -> TransportError {
+    /// The error with the address, if it is a failure of TLS, which names only the server, and with the server and the
+    /// proxy, if it is a failure of the proxy.
+    fileprivate func naming(_ address: SocketAddress?, _ endpoint: Endpoint, _ proxy: Proxy?) -> TransportError {
+        if case .proxy = code, let proxy {
+            return TransportError(code, errno: errno, "connecting to \(endpoint) through \(proxy): \(message)")
+        }
         guard case .tls = code, let address, !message.contains("\(address)") else { return self }
         return TransportError(code, errno: errno, "\(message) (\(address))")
     }
@@ -323,6 +351,27 @@ extension SocketDialer: TimerTarget {
 extension ClientOptions.Connecting {
     /// `sourceAddress`, if it is an address.
     var source: SocketAddress? { sourceAddress.flatMap { literalAddress($0, port: 0) } }
+
+    /// The proxy through which links reach `endpoint`; `nil` for none.
+    fileprivate func proxy(for endpoint: Endpoint) -> Proxy? {
+        guard let proxy, case .host(let host, let port) = endpoint.target, proxy.isUsed(for: host, port: port) else {
+            return nil
+        }
+        return proxy
+    }
+
+    /// What is exchanged on a connection to `endpoint`, or to `proxy`, before it is used.
+    fileprivate func exchanges(
+        with endpoint: Endpoint,
+        through proxy: Proxy?
+    ) throws(TransportError) -> [any OpeningExchange] {
+        var exchanges: [any OpeningExchange] = []
+        if let proxy, case .host(let host, let port) = endpoint.target {
+            exchanges.append(try proxy.exchange(connectingTo: host, port: port))
+        }
+        if let proxyHeader { exchanges.append(ProxyHeaderExchange(proxyHeader, isProxied: proxy != nil)) }
+        return exchanges
+    }
 
     fileprivate var socketOptions: SocketOptions {
         var socketOptions = SocketOptions()

@@ -210,6 +210,8 @@ package enum WriteOutcome: Equatable, Sendable {
 }
 
 package enum TransportEvent: Sendable {
+    /// The socket is connected, and what a proxy expects is exchanged first.
+    case opening
     /// The socket is connected and the TLS handshake begins.
     case securing
     /// The transport is ready for use.

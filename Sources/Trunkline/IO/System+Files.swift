@@ -135,3 +135,9 @@ package func createFile(at path: String, with bytes: [UInt8]) throws(TransportEr
 private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {
     unsafe read(descriptor, memory.baseAddress, memory.count)
 }
+
+/// Returns the value of a variable of this process's environment; `nil` if it is not set.
+func environmentVariable(_ name: String) -> String? {
+    guard let value = unsafe getenv(name) else { return nil }
+    return unsafe String(cString: value)
+}

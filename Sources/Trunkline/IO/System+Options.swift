@@ -64,7 +64,8 @@ func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) ->
 
 /// Returns the options that are set on the socket of `transport`, or `nil` if it is not an open system socket.
 package func appliedOptions(of transport: any Transport) -> SocketOptions? {
-    let socket = (transport as? SecuredTransport)?.socket ?? transport
+    var socket = (transport as? SecuredTransport)?.socket ?? transport
+    socket = (socket as? OpeningTransport)?.socket ?? socket
     guard let descriptor = (socket as? SocketTransport)?.openDescriptor else { return nil }
     var options = SocketOptions()
     options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0

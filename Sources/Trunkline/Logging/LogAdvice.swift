@@ -22,6 +22,7 @@ extension DisconnectCause {
         case .limitExceeded:
             "the server sent more than a limit of this client allows, or does not speak this protocol"
         case .tls: "TLS failed"
+        case .proxy: "the proxy cannot be reached, or did not connect to the server"
         case .handshakeRefused: "the handshake of the protocol failed"
         case .closedLocally: "the client ended the link itself"
         case .system: "the system reported an error"
@@ -155,10 +156,20 @@ extension HandshakeRefusal.Kind {
 extension TransportError {
     fileprivate var advice: String? {
         guard isPermanent else { return nil }
-        guard case .tls(let failure) = code else {
-            return "check the endpoint and options.connecting.sourceAddress"
+        switch code {
+        case .tls(let failure): return failure.advice
+        case .proxy(.authenticationRequired), .proxy(.credentialsRefused):
+            return "check the user name and the password of options.connecting.proxy"
+        case .proxy(.notAllowed): return "let the proxy allow connections to this host and port"
+        case .proxy: return "check options.connecting.proxy, and what the proxy supports"
+        default: return "check the endpoint and options.connecting.sourceAddress"
         }
-        return switch failure {
+    }
+}
+
+extension TLSFailure {
+    fileprivate var advice: String? {
+        switch self {
         case .libraryMissing: "install the package"
         case .configuration: "check options.tls and the files that it names"
         case .untrusted: "check options.tls.roots, and that the server sends its intermediate certificates"

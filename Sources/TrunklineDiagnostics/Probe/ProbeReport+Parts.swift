@@ -337,6 +337,7 @@ extension TransportError.Code {
         case .invalidAddress: "invalid_address"
         case .system: "system"
         case .tls(let failure): "tls_\(failure.name)"
+        case .proxy: "proxy"
         }
     }
 }

@@ -60,7 +60,7 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
         default: break
         }
         switch event {
-        case .securing: connected = loop.now
+        case .securing, .opening: connected = loop.now
         case .connected:
             let now = loop.now
             if connected == nil { connected = now }

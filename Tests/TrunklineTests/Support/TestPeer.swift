@@ -119,6 +119,7 @@ actor TestPeer: TransportHandler {
     private func handle(_ event: TransportEvent) {
         switch event {
         case .securing: events.append("securing")
+        case .opening: events.append("opening")
         case .connected: events.append("connected")
         case .connectFailed(let error):
             events.append("connectFailed")

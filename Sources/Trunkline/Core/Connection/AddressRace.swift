@@ -71,6 +71,12 @@ package struct AddressRace: Sendable {
         }
     }
 
+    /// What a connected socket waits for before it is usable.
+    package enum Awaited: String, Sendable {
+        case proxy = "the proxy has not answered"
+        case tls = "TLS handshake not completed"
+    }
+
     package let policy: Policy
     package private(set) var phase = Phase.resolving
     /// The failures so far, in the order in which they happened.
@@ -79,8 +85,8 @@ package struct AddressRace: Sendable {
     package private(set) var passedOver: [Failure] = []
     /// The attempts in progress, in the order in which they started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress, start: Instant)] = []
-    /// The running attempts whose socket is connected and whose TLS handshake is not complete.
-    package private(set) var connected: Set<AttemptID> = []
+    /// The running attempts whose socket is connected, and what they wait for.
+    package private(set) var connected: [AttemptID: Awaited] = [:]
     /// The addresses that have not been tried, by family. A Unix domain socket counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
     /// Every address that the race has taken, in that order. No address is tried twice.
@@ -129,9 +135,9 @@ package struct AddressRace: Sendable {
     /// How many times as long as the winner an address must have been silent to be taken for one that does not answer.
     private static let silenceOfDead = 10
 
-    /// Records that the attempt's socket is connected and its TLS handshake begins. This affects only the message of
+    /// Records that the attempt's socket is connected and waits for something else. This affects only the message of
     /// `timeoutError(connectingTo:after:)`.
-    package mutating func attemptConnected(_ id: AttemptID) { connected.insert(id) }
+    package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) { connected[id] = awaited }
 
     /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
@@ -140,7 +146,7 @@ package struct AddressRace: Sendable {
         passedOver = failures.filter { $0.address != nil }
         // An address that is only slower, or whose TLS handshake has begun, is not dead.
         let needed = now.since(winner.start)
-        for loser in losers where loser.id < id && !connected.contains(loser.id) {
+        for loser in losers where loser.id < id && connected[loser.id] == nil {
             let silence = now.since(loser.start)
             guard silence >= .milliseconds(100), silence >= needed * Self.silenceOfDead else { continue }
             let error = TransportError(.timedOut, "no answer from \(loser.address) in \(silence.text)")
@@ -293,9 +299,8 @@ package struct AddressRace: Sendable {
         }
         if running.isEmpty { return error(connectingTo: name) }
         let silent = running.map { attempt in
-            connected.contains(attempt.id)
-                ? "connected to \(attempt.address), TLS handshake not completed"
-                : "no answer from \(attempt.address)"
+            connected[attempt.id].map { "connected to \(attempt.address), \($0.rawValue)" }
+                ?? "no answer from \(attempt.address)"
         }
         let details = list(silent + reportedErrors.map(\.message))
         let message = "connecting to \(name): no link within \(timeout)" + (details.isEmpty ? "" : ": " + details)
@@ -330,7 +335,7 @@ extension TransportError.Code {
     /// The lower the rank, the more the code says about the server.
     fileprivate var rank: Int {
         switch self {
-        case .tls: 0
+        case .tls, .proxy: 0
         case .refused: 1
         case .reset: 2
         case .closedByPeer, .closedLocally: 3

@@ -38,6 +38,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case limitExceeded
     /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
     case tls
+    /// The proxy (``ClientOptions/Connecting-swift.struct/proxy``) could not be reached, or did not connect to the server.
+    case proxy
     /// The handshake (``ClientOptions/Handshake-swift.struct``) failed: the server refused it, or its closure threw an
     /// error.
     case handshakeRefused

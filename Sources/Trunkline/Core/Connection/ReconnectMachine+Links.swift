@@ -56,7 +56,8 @@ extension ReconnectMachine {
         if hasRoute {
             ring.failed(attempt.endpoint, at: now, isPermanent: isPermanent && !policy.retriesPermanentCauses)
         }
-        let isRefusedLogin = isPermanent && cause == .handshakeRefused
+        // A proxy may lock an account that fails too often, as a server may.
+        let isRefusedLogin = isPermanent && (cause == .handshakeRefused || cause == .proxy)
         if isRefusedLogin, retryAfter == nil {
             let pause = min(max(.zero, policy.refusalPause), .century)
             ring.hold(attempt.endpoint, until: now.advanced(by: pause * (1 + 0.1 * generator.nextUnit())))

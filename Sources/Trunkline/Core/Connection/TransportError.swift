@@ -30,6 +30,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         case invalidAddress
         /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
         case tls(TLSFailure)
+        /// The link could not be established through the proxy (``ClientOptions/Connecting-swift.struct/proxy``).
+        case proxy(ProxyFailure)
         /// Any other system error. For example, every local port is in use, or a file cannot be read.
         case system
     }

@@ -138,7 +138,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         case (.connected, _):
             handler?.transport(id, did: .securing)
             if socket != nil { begin() }  // the owner may have closed it
-        case (.connectFailed, _), (.securing, _): handler?.transport(id, did: event)
+        case (.connectFailed, _), (.securing, _), (.opening, _): handler?.transport(id, did: event)
         case (.readable, .handshaking): advance()
         case (.writable, .handshaking): flush()
         case (.readable, _): if isReading { handler?.transport(id, did: .readable) }

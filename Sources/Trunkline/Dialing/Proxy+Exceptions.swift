@@ -1,0 +1,69 @@
+extension Proxy {
+    /// The proxy itself.
+    var target: Endpoint.Target { .host(host, port: port) }
+
+    /// Returns what is exchanged with the proxy so that it connects to `host`.
+    func exchange(connectingTo host: String, port: UInt16) throws(TransportError) -> any OpeningExchange {
+        switch kind {
+        case .socks5: try SOCKS5Exchange(to: host, literalBytes(host), port: port, as: credentials)
+        case .http: try HTTPConnectExchange(to: host, port: port, as: credentials)
+        }
+    }
+
+    /// Whether links to the server at `host` and `port` go through the proxy.
+    package func isUsed(for host: String, port: UInt16) -> Bool {
+        let name = host.lowercased().trimmingDot
+        return !exceptions.contains { Self.matches($0.lowercased(), name, port) }
+    }
+
+    /// Whether an exception in lower case matches a host, a name or an address, and a port.
+    private static func matches(_ exception: String, _ name: String, _ port: UInt16) -> Bool {
+        let exception = exception.filter { $0 != " " }
+        if exception == "*" { return true }
+        let address = literalBytes(name)
+        if let (network, length) = range(exception) {
+            return address.map { $0.count == network.count && shares($0, network, length) } ?? false
+        }
+        guard let (pattern, only) = split(exception), only ?? port == port else { return false }
+        if let wanted = literalBytes(pattern) { return wanted == address }
+        guard address == nil else { return false }
+        var domain = pattern.trimmingDot
+        if domain.hasPrefix("*.") { domain.removeFirst() }
+        if domain.hasPrefix(".") { domain.removeFirst() }
+        return !domain.isEmpty && (name == domain || name.hasSuffix(".\(domain)"))
+    }
+
+    /// The network of `address/length`, and the number of its bits; `nil` if the text is none.
+    private static func range(_ text: String) -> (network: [UInt8], length: Int)? {
+        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 2, let network = literalBytes(String(parts[0])), let length = Int(parts[1]),
+            0...8 * network.count ~= length
+        else { return nil }
+        return (network, length)
+    }
+
+    /// Whether the first `length` bits are equal.
+    private static func shares(_ address: [UInt8], _ network: [UInt8], _ length: Int) -> Bool {
+        let (bytes, bits) = length.quotientAndRemainder(dividingBy: 8)
+        guard address.prefix(bytes) == network.prefix(bytes) else { return false }
+        return bits == 0 || (address[bytes] ^ network[bytes]) >> UInt8(8 - bits) == 0
+    }
+
+    /// The name or address of an exception, without brackets, and its port; `nil` if the port is invalid.
+    private static func split(_ text: String) -> (host: String, port: UInt16?)? {
+        guard let colon = text.lastIndex(of: ":"), literalBytes(text) == nil, !text.hasSuffix("]") else {
+            return (unbracketed(text[...]), nil)
+        }
+        guard let port = UInt16(text[text.index(after: colon)...]) else { return nil }
+        return (unbracketed(text[..<colon]), port)
+    }
+
+    private static func unbracketed(_ text: Substring) -> String {
+        String(text.hasPrefix("[") && text.hasSuffix("]") ? text.dropFirst().dropLast() : text)
+    }
+}
+
+extension String {
+    /// The text without a dot at its end, as a name of the DNS may have one.
+    fileprivate var trimmingDot: String { hasSuffix(".") ? String(dropLast()) : self }
+}

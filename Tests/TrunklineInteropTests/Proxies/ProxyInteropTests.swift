@@ -1,0 +1,143 @@
+import Foundation
+import Testing
+import Trunkline
+import TrunklineTesting
+
+/// Links through real proxies: microsocks, tinyproxy and Squid.
+@Suite(.tags(.realThreads), .serialized) struct ProxyInteropTests {
+    private static let user = (username: "edge", password: "se:cret")
+
+    private static func socks(_ port: UInt16, _ username: String?, _ password: String) -> Proxy {
+        .socks5("127.0.0.1", port: port, username: username, password: password)
+    }
+
+    private static func http(_ port: UInt16, _ username: String?, _ password: String) -> Proxy {
+        .http("127.0.0.1", port: port, username: username, password: password)
+    }
+
+    @Test(
+        .enabled(if: ServerProcess.isAvailable("microsocks"), "microsocks is not installed"),
+        .timeLimit(.minutes(2)),
+        arguments: [false, true]
+    ) func microsocks(withPassword: Bool) async throws {
+        let login = withPassword ? ["-u", Self.user.username, "-P", Self.user.password] : []
+        try await check(Self.socks, withPassword, refused: .refused) { port in
+            try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"] + login }
+        }
+    }
+
+    @Test(
+        .enabled(if: ServerProcess.isAvailable("tinyproxy"), "tinyproxy is not installed"),
+        .timeLimit(.minutes(2)),
+        arguments: [false, true]
+    ) func tinyproxy(withPassword: Bool) async throws {
+        try await check(Self.http, withPassword, refused: .other(500)) { port in
+            let login = withPassword ? "BasicAuth \(Self.user.username) \(Self.user.password)\n" : ""
+            let text = "Port \(port)\nListen 127.0.0.1\nAllow 127.0.0.1\nTimeout 600\nMaxClients 100\nLogLevel Critical\n\(login)"
+            return try await ServerProcess("tinyproxy", port: port) { socketPath in
+                let file = URL(fileURLWithPath: socketPath).deletingLastPathComponent().appendingPathComponent("c")
+                try text.write(to: file, atomically: true, encoding: .utf8)
+                return ["-d", "-c", file.path]
+            }
+        }
+    }
+
+    @Test(
+        .enabled(if: ServerProcess.isAvailable("squid"), "squid is not installed"),
+        .timeLimit(.minutes(2))
+    ) func squid() async throws {
+        try await check(Self.http, false, refused: .hostUnreachable, forbidden: "127.0.0.1:1") { port in
+            try await ServerProcess("squid", port: port) { socketPath in
+                let directory = URL(fileURLWithPath: socketPath).deletingLastPathComponent()
+                try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: directory.path)
+                let text = """
+                    http_port 127.0.0.1:\(port)
+                    acl forbidden port 1
+                    http_access deny forbidden
+                    http_access allow localhost
+                    http_access deny all
+                    cache deny all
+                    pid_filename \(directory.path)/pid
+                    cache_log \(directory.path)/log
+                    access_log none
+                    coredump_dir \(directory.path)
+                    netdb_filename none
+                    shutdown_lifetime 0 seconds
+
+                    """
+                let file = directory.appendingPathComponent("squid.conf")
+                try text.write(to: file, atomically: true, encoding: .utf8)
+                return ["-N", "-f", file.path]
+            }
+        }
+    }
+
+    /// Calls through the proxy in plaintext and over TLS; a wrong login; a server that is not there; a proxy that is killed
+    /// and comes back.
+    private func check(
+        _ proxy: (_ port: UInt16, _ username: String?, _ password: String) -> Proxy,
+        _ withPassword: Bool,
+        refused: ProxyFailure,
+        forbidden: Endpoint? = nil,
+        _ start: (UInt16) async throws -> ServerProcess
+    ) async throws {
+        let (process, port) = try await ServerProcess.atFreePort { port in (try await start(port), port) }
+        defer { process.stop() }
+        let user = Self.user
+        let usual = proxy(port, withPassword ? user.username : nil, user.password)
+        let authority = try TestAuthority()
+        var secured = LoopbackServer.Options()
+        secured.tls = .init(try authority.identity(for: "127.0.0.1"))
+        for serverOptions in [LoopbackServer.Options(), secured] {
+            try await withLoopbackServer(speaking: .standard, options: serverOptions) { server in
+                var options = ClientOptions { $0.connecting.proxy = usual }
+                options.tls.roots = .only(authority.root)
+                try await withClient(to: server.endpoint, speaking: .standard, options: options) { client in
+                    let results = await client.send(all: (0..<2000).map { Request(type: 0x410, body: Bytes("\($0)")) })
+                    for (index, result) in results.enumerated() {
+                        let body = try result.get().body
+                        #expect(body == Bytes("\(index)"))
+                    }
+                    #expect(await server.journal.connectionCount == 1)
+                    // The proxy dies.
+                    await process.kill()
+                    let error = await failure(of: client)
+                    #expect(error.map { Self.isUnreachable($0) } == true, "\(String(describing: error))")
+                    try await process.start()
+                    let reply = try await client.send(Request(type: 0x410, body: "again"), timeout: .seconds(30))
+                    #expect(reply.body == "again")
+                }
+            }
+        }
+        if withPassword {
+            for (name, expected) in [(nil, ProxyFailure.authenticationRequired), (user.username, .credentialsRefused)] {
+                #expect(await cause("127.0.0.1:9", through: proxy(port, name, "wrong")) == .proxy(expected))
+            }
+        }
+        let free = try freePort()
+        #expect(await cause(.host("127.0.0.1", port: free), through: usual) == .proxy(refused))
+        if let forbidden { #expect(await cause(forbidden, through: usual) == .proxy(.notAllowed)) }
+    }
+
+    private func failure(of client: Client) async -> ClientError? {
+        do throws(ClientError) {
+            _ = try await client.send(Request(type: 0x410, body: "x"), timeout: .seconds(2))
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private static func isUnreachable(_ error: ClientError) -> Bool {
+        error.code == .connectionLost || (error.cause as? TransportError)?.code == .proxy(.unreachable)
+    }
+
+    /// The code of the error of an attempt to connect.
+    private func cause(_ endpoint: Endpoint, through proxy: Proxy) async -> TransportError.Code? {
+        let client = Client(to: endpoint, speaking: .standard, options: ClientOptions { $0.connecting.proxy = proxy })
+        var code: TransportError.Code?
+        do throws(ClientError) { try await client.connect() } catch { code = (error.cause as? TransportError)?.code }
+        await client.closeNow()
+        return code
+    }
+}
