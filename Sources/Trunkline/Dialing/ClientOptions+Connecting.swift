@@ -47,6 +47,14 @@ extension ClientOptions {
         /// stops reading for longer.
         public var userTimeout: Duration? = .seconds(30)
 
+        /// Whether links use Multipath TCP (RFC 8684), if the server does: a link survives the loss of a path, and may use
+        /// several. Default false. Linux 5.6 or later; ignored on other systems.
+        ///
+        /// A link to a server without it, through a device that does not let it pass, or with the kernel's
+        /// `net.mptcp.enabled` off, is one of TCP. ``TCPInformation/subflows`` says what is in use. Which addresses are
+        /// paths is configured in the system (`ip mptcp`). The kernel does not support ``userTimeout`` for it: a link whose
+        /// server does not answer is lost by the heartbeat.
+        public var multipath = false
         /// The proxy through which links reach their servers. Default `nil`: they connect directly.
         ///
         /// If a link cannot be established through it, the attempt fails with

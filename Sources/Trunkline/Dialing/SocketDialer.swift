@@ -378,6 +378,7 @@ extension ClientOptions.Connecting {
         socketOptions.noDelay = noDelay
         socketOptions.keepAlive = keepAlive
         socketOptions.userTimeout = userTimeout
+        socketOptions.multipath = multipath
         socketOptions.sourceAddress = source
         return socketOptions
     }

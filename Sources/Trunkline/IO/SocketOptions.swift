@@ -37,6 +37,8 @@ package struct SocketOptions: Sendable, Hashable {
     /// upload at 20 MB/s, 11 to 20 ms with this limit. Less would make large bodies cost more on a fast network: with
     /// 128 KiB, 64 KiB bodies took 10 % more processor time.
     package var unsentLimit = 256 * 1024
+    /// Whether the socket uses Multipath TCP (RFC 8684), if the system and the server do. Linux only.
+    package var multipath = false
     /// The address that the socket is bound to before it connects. Its port is ignored.
     package var sourceAddress: SocketAddress?
 

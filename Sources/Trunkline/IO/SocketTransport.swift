@@ -60,7 +60,7 @@ final class SocketTransport: Transport, WatchedSocket {
             obstacle.message = "\(doing): \(obstacle.message)"
             return report(.connectFailed(obstacle))
         }
-        descriptor = openSocket(for: address)
+        descriptor = openSocket(for: address, multipath: options.multipath)
         guard descriptor >= 0 else { return report(.connectFailed(addressError(errno, doing))) }
         loop.register(self, id: id)
         apply(options, to: descriptor, for: address)

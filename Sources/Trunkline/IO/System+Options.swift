@@ -104,8 +104,25 @@ func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
             retransmissions: Int(words[25]),
             unacknowledgedSegments: Int(words[6]),
             congestionWindow: Int(words[20]),
-            unsentBytes: Int(length) >= size ? Int(words[36]) : nil
+            unsentBytes: Int(length) >= size ? Int(words[36]) : nil,
+            subflows: subflows(of: descriptor)
         )
+    #else
+        return nil
+    #endif
+}
+
+/// Returns the number of the subflows of a Multipath TCP connection; `nil` if `descriptor` is none, or has fallen back to
+/// TCP.
+private func subflows(of descriptor: Int32) -> Int? {
+    #if os(Linux)
+        // `struct mptcp_info` of linux/mptcp.h begins with the number of subflows in addition to the first.
+        var information = [UInt8](repeating: 0, count: 256)
+        var length = socklen_t(information.count)
+        let code = unsafe information.withUnsafeMutableBytes {
+            unsafe getsockopt(descriptor, 284, 1, $0.baseAddress, &length)  // SOL_MPTCP, MPTCP_INFO
+        }
+        return code == 0 && length > 0 ? 1 + Int(information[0]) : nil
     #else
         return nil
     #endif

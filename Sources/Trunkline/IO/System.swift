@@ -201,9 +201,16 @@ extension TransportError {
 // MARK: - Sockets
 
 /// Opens a non-blocking stream socket for `address`. Returns a negative number and sets `errno` on failure.
-func openSocket(for address: SocketAddress) -> Int32 {
+///
+/// - Parameter multipath: Whether to ask for Multipath TCP. Without it in the kernel, or if it is turned off
+///   (`net.mptcp.enabled`), the socket is one of TCP.
+func openSocket(for address: SocketAddress, multipath: Bool = false) -> Int32 {
     #if os(Linux)
-        openSocket(Int32(SOCK_STREAM.rawValue), for: address)
+        if multipath, address.family != nil {
+            let descriptor = openSocket(Int32(SOCK_STREAM.rawValue), for: address, protocol: 262)  // IPPROTO_MPTCP
+            if descriptor >= 0 { return descriptor }
+        }
+        return openSocket(Int32(SOCK_STREAM.rawValue), for: address)
     #else
         openSocket(SOCK_STREAM, for: address)
     #endif
@@ -218,7 +225,7 @@ func openDatagramSocket(for address: SocketAddress) -> Int32 {
     #endif
 }
 
-private func openSocket(_ type: Int32, for address: SocketAddress) -> Int32 {
+private func openSocket(_ type: Int32, for address: SocketAddress, protocol: Int32 = 0) -> Int32 {
     let family: Int32 =
         switch address {
         case .ipv4: AF_INET
@@ -226,9 +233,9 @@ private func openSocket(_ type: Int32, for address: SocketAddress) -> Int32 {
         case .unix: AF_UNIX
         }
     #if os(Linux)
-        return socket(family, type | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        return socket(family, type | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), `protocol`)
     #else
-        let descriptor = socket(family, type, 0)
+        let descriptor = socket(family, type, `protocol`)
         if descriptor >= 0 { prepare(descriptor) }
         return descriptor
     #endif

@@ -12,6 +12,9 @@ public struct TCPInformation: Sendable, Hashable {
     public let congestionWindow: Int
     /// The number of bytes in the socket that the kernel has not sent for the first time. `nil` before Linux 4.6.
     public let unsentBytes: Int?
+    /// The number of paths in use, if the link uses Multipath TCP (``ClientOptions/Connecting-swift.struct/multipath``).
+    /// `nil` for TCP, also if the connection has fallen back to it. The other properties are those of the first path.
+    public let subflows: Int?
 
     init(
         smoothedRoundTripTime: Duration,
@@ -19,7 +22,8 @@ public struct TCPInformation: Sendable, Hashable {
         retransmissions: Int,
         unacknowledgedSegments: Int,
         congestionWindow: Int,
-        unsentBytes: Int?
+        unsentBytes: Int?,
+        subflows: Int? = nil
     ) {
         self.smoothedRoundTripTime = smoothedRoundTripTime
         self.roundTripTimeVariation = roundTripTimeVariation
@@ -27,5 +31,6 @@ public struct TCPInformation: Sendable, Hashable {
         self.unacknowledgedSegments = unacknowledgedSegments
         self.congestionWindow = congestionWindow
         self.unsentBytes = unsentBytes
+        self.subflows = subflows
     }
 }
