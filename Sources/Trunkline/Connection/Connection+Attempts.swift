@@ -187,7 +187,7 @@ extension Connection {
                 isPermanent: isPermanent,
                 retryAfter: refusal?.retryAfter,
                 hasRoute: !cause.mayBeOurNetwork || hasRoute,
-                isOfThisHost: cause.isOfThisHost,
+                isOfThisHost: cause.isOfThisHost || (error as? TransportError)?.code == .proxy(.unreachable),
                 looksAgain: looksForRouteAgain,
                 at: loop.now
             )

@@ -34,7 +34,7 @@ extension Connection {
     /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
     func followNetwork() {
         guard pathView.isMonitored == nil, options.network.isMonitored,
-            !machine.endpoints.allSatisfy({ $0.isThisHost })
+            !machine.endpoints.allSatisfy({ options.connecting.target(of: $0).isThisHost })
         else { return }
         // If the system had no file descriptor left, the next attempt asks again.
         pathView.isMonitored = loop.pathMonitor.add(self, on: loop) ? true : nil
@@ -53,7 +53,7 @@ extension Connection {
 
     /// The paths of new sockets to `endpoint`, one for each address.
     private func paths(to endpoint: Endpoint) -> [NetworkPath] {
-        switch endpoint.target {
+        switch options.connecting.target(of: endpoint) {
         case .unix: return [.local]
         case .host(let host, let port):
             if let literal = literalAddress(host, port: port) { return [path(to: literal)] }
@@ -230,10 +230,10 @@ extension Connection: PathObserver {
     }
 }
 
-extension Endpoint {
-    /// Whether the endpoint is on this host in any network.
+extension Endpoint.Target {
+    /// Whether the target is on this host in any network.
     fileprivate var isThisHost: Bool {
-        switch target {
+        switch self {
         case .unix: true
         case .host(let host, let port): literalAddress(host, port: port)?.isLoopback ?? false
         }

@@ -27,7 +27,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         /// the handshake.
         case server
         /// Neither the client nor the server ended it deliberately: there was a reset, a timeout, a name without an
-        /// address, an unreachable address, or a lost local address.
+        /// address, an unreachable address, or a lost local address. Also if a proxy did not connect to the server.
         case network
     }
 

@@ -57,8 +57,9 @@ extension ClientOptions {
         public var multipath = false
         /// The proxy through which links reach their servers. Default `nil`: they connect directly.
         ///
-        /// If a link cannot be established through it, the attempt fails with
-        /// ``TransportError/Code-swift.enum/proxy(_:)``, which says why, and the cause ``DisconnectCause/proxy``. If the
+        /// If the proxy cannot be reached or refuses, the attempt fails with
+        /// ``TransportError/Code-swift.enum/proxy(_:)``, which says why, and the cause ``DisconnectCause/proxy``; if nothing
+        /// answers in time, with `timedOut`. If the
         /// proxy refuses the credentials or does not allow the connection, the failure is permanent: callers receive
         /// `unavailable` at once.
         ///

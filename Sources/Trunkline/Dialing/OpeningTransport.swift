@@ -101,10 +101,15 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         outgoing += bytes
     }
 
+    /// The most steps of an exchange in one turn of the loop. A proxy that sends without end must not keep the loop from its
+    /// timers.
+    private static let stepsPerTurn = 8
+
     private func advance() {
         do throws(TransportError) {
             try flush()
-            while case .exchanging = phase {
+            for _ in 0..<Self.stepsPerTurn {
+                guard case .exchanging = phase else { return }
                 guard !exchanges.isEmpty else { return outgoing.isEmpty ? opened() : () }
                 switch try exchanges[exchanges.startIndex].receive(&left) {
                 case .wait:
@@ -118,6 +123,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
                     try flush()
                 }
             }
+            loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.advance() })
         } catch {
             phase = .failed(error)
             socket?.isReading = false
@@ -132,7 +138,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
             switch outcome {
             case .bytes(let count): outgoing = outgoing.dropFirst(count)
             case .wouldBlock: return
-            case .failed(let error): throw Self.ended(error)
+            case .failed(let error): throw ended(error)
             }
         }
     }
@@ -148,16 +154,18 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         case .bytes: return true
         case .wouldBlock: return false
         case .end: throw .proxy(.closed, "the proxy closed the connection before it was established")
-        case .failed(let error): throw Self.ended(error)
+        case .failed(let error): throw ended(error)
         }
     }
 
-    private static func ended(_ error: TransportError) -> TransportError {
-        TransportError(.proxy(.closed), errno: error.errno, "the proxy ended the connection: \(error.message)")
+    private func ended(_ error: TransportError) -> TransportError {
+        guard exchanges.first?.isWithProxy == true else { return error }
+        return TransportError(.proxy(.closed), errno: error.errno, "the proxy ended the connection: \(error.message)")
     }
 
     private func opened() {
         phase = .open
+        (exchanges, outgoing) = ([], [])  // they contain credentials
         socket?.isReading = isReading
         updateInterest()
         handler?.transport(id, did: .connected)
@@ -175,7 +183,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         guard !left.isEmpty else { return unsafe socket?.read(into: buffer) ?? .end }
         let count = min(left.count, buffer.count)
         unsafe buffer.copyBytes(from: left.prefix(count))
-        left = left.dropFirst(count)
+        left = left.count == count ? [] : left.dropFirst(count)
         wake()
         return .bytes(count)
     }
@@ -192,11 +200,16 @@ final class OpeningTransport: Transport, @unchecked Sendable {
 
     func close() {
         socket?.close()
-        socket = nil
+        release()
     }
 
     func reset() {
         socket?.reset()
-        socket = nil
+        release()
+    }
+
+    private func release() {
+        (socket, handler) = (nil, nil)
+        (exchanges, outgoing, left) = ([], [], [])
     }
 }

@@ -1,10 +1,13 @@
 extension Proxy {
     /// The proxy itself.
-    var target: Endpoint.Target { .host(host, port: port) }
+    var target: Endpoint.Target { .host(name, port: port) }
 
     /// Returns what is exchanged with the proxy so that it connects to `host`.
     func exchange(connectingTo host: String, port: UInt16) throws(TransportError) -> any OpeningExchange {
-        switch kind {
+        if host.contains("%"), literalBytes(host) != nil {
+            throw TransportError(.invalidAddress, "an address with a zone cannot be reached through a proxy")
+        }
+        return switch kind {
         case .socks5: try SOCKS5Exchange(to: host, literalBytes(host), port: port, as: credentials)
         case .http: try HTTPConnectExchange(to: host, port: port, as: credentials)
         }

@@ -5,7 +5,7 @@
 /// options.connecting.proxy = try Proxy.fromEnvironment()
 /// ```
 ///
-/// The proxy looks up the names of servers. TLS, for a `tls://` endpoint or by `startTLS()`, is between the client and the
+/// The proxy looks up the names of endpoints. TLS, for a `tls://` endpoint or by `startTLS()`, is between the client and the
 /// server: the proxy sees none of it. Unix domain sockets are always connected to directly.
 ///
 /// Descriptions of a proxy never contain its user name or password.
@@ -21,8 +21,10 @@ public struct Proxy: Sendable, Hashable {
 
     /// The protocol that the proxy speaks.
     public let kind: Kind
-    /// The name or IP address of the proxy.
-    public let host: String
+    /// The name or IP address of the proxy, without brackets. A user name and a password in it are replaced by `(redacted)`.
+    public var host: String { name.withoutCredentials }
+    /// The host as it was given.
+    let name: String
     /// The port of the proxy.
     public let port: UInt16
     /// The servers to which links connect directly, in the form of the environment variable `NO_PROXY`. Default: none.
@@ -42,7 +44,7 @@ public struct Proxy: Sendable, Hashable {
     private init(_ kind: Kind, _ host: String, _ port: UInt16, _ credentials: ProxyCredentials?) {
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         self.kind = kind
-        self.host = isBracketed ? String(host.dropFirst().dropLast()) : host
+        name = isBracketed ? String(host.dropFirst().dropLast()) : host
         (self.port, self.credentials) = (port, credentials)
     }
 
@@ -52,7 +54,7 @@ public struct Proxy: Sendable, Hashable {
     ///   - host: The name or IP address of the proxy.
     ///   - port: Its port. Default 1080.
     ///   - username: The user name: 1 to 255 bytes. Default `nil`: the client does not authenticate.
-    ///   - password: The password: 1 to 255 bytes. The proxy receives it in plaintext.
+    ///   - password: The password: at most 255 bytes. The proxy receives it in plaintext.
     public static func socks5(
         _ host: String,
         port: UInt16 = 1080,
@@ -108,8 +110,8 @@ public struct Proxy: Sendable, Hashable {
             rest = rest[rest.index(after: at)...]
         }
         var port: UInt16 = kind == .socks5 ? 1080 : 80
-        let isAddress = rest.hasPrefix("[") && rest.hasSuffix("]") || literalBytes(String(rest))?.count == 16
-        if !isAddress, let colon = rest.lastIndex(of: ":") {
+        let isBracketed = rest.hasPrefix("[") && rest.hasSuffix("]")
+        if !isBracketed, let colon = rest.lastIndex(of: ":") {
             guard let number = UInt16(rest[rest.index(after: colon)...]), number > 0 else {
                 throw ProxyError("the port is not a number from 1 to 65535")
             }
@@ -117,6 +119,12 @@ public struct Proxy: Sendable, Hashable {
             rest = rest[..<colon]
         }
         guard !rest.isEmpty, rest != "[]" else { throw ProxyError("the host is missing") }
+        if rest.contains(":") {
+            // Anything else with a colon may be a password.
+            guard rest.hasPrefix("["), rest.hasSuffix("]"), literalBytes(String(rest.dropFirst().dropLast())) != nil else {
+                throw ProxyError("the host contains a colon; an IPv6 address needs brackets")
+            }
+        }
         guard rest.unicodeScalars.allSatisfy({ $0.isPrinted && $0 != " " && $0 != "/" }) else {
             throw ProxyError("the host contains a character that is not allowed")
         }
@@ -190,9 +198,14 @@ package struct ProxyCredentials: Sendable, Hashable, CustomStringConvertible, Cu
 extension Proxy: CustomStringConvertible {
     /// The proxy as a URL, without its user name and password.
     public var description: String {
-        let shown = host.withoutCredentials.escaped()
+        let shown = host.escaped()
         return "\(kind.rawValue)://\(shown.contains(":") ? "[\(shown)]" : shown):\(port)"
     }
+}
+
+extension Proxy: CustomReflectable {
+    /// Empty, so that `dump` shows only the description.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// The error for text that does not name a proxy. It does not contain the text, which may contain a password.

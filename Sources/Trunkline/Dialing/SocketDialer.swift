@@ -176,12 +176,15 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             policy.sourceFamily = address.family
         }
         policy.avoided = memory.silentAddresses(at: loop.now)
+        policy.isProxied = proxy != nil
         race = Race(policy)
-        switch proxy?.target ?? endpoint.target {
-        // The system would end the text at the NUL byte and connect to another place.
-        case .unix(let text) where text.hasZeroByte, .host(let text, _) where text.hasZeroByte:
+        let target = connecting.target(of: endpoint)
+        // The system, or the proxy, would end the text at the NUL byte and connect to another place.
+        if target.hasZeroByte || endpoint.target.hasZeroByte {
             let message = "connecting to \(endpoint): the host or path contains a NUL byte"
-            fail(TransportError(.invalidAddress, message))
+            return fail(TransportError(.invalidAddress, message))
+        }
+        switch target {
         case .unix(let path): perform(race?.rules.resolved(to: [.unix(path: path)], at: loop.now))
         case .host(let host, let port):
             if let error = unknownZone(of: host, "connecting to \(endpoint)") { return fail(error) }
@@ -268,11 +271,12 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         if race?.isSelfConnected(racer) == true, let loser = race?.take(racer) {
             // An orderly end would leave the port in TIME_WAIT, where it keeps a server from listening.
             loser.transport.reset()
-            return perform(race?.rules.attemptFailed(racer, .selfConnected(loser.address), at: loop.now))
+            let error = unreachable(.selfConnected(loser.address))
+            return perform(race?.rules.attemptFailed(racer, error, at: loop.now))
         }
         switch event {
         // The other sockets stay in the race meanwhile.
-        case .opening: race?.rules.attemptConnected(racer, awaiting: .proxy)
+        case .opening: if proxy != nil { race?.rules.attemptConnected(racer, awaiting: .proxy) }
         case .securing:
             race?.rules.attemptConnected(racer)
             progress.phase = .securing
@@ -282,6 +286,8 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             failed?.transport.close()
             let isConnected = race?.rules.connected[racer] != nil
             let named = isConnected ? error.naming(failed?.address, endpoint, proxy) : unreachable(error)
+            // The other addresses are those of the same proxy, which would refuse again.
+            if case .proxy = named.code, named.isPermanent { return fail(named) }
             perform(race?.rules.attemptFailed(racer, named, at: loop.now))
         case .readable, .writable: break  // only links use these
         }
@@ -292,7 +298,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     /// The error if no connection was established: it is that of the proxy, if there is one.
     private func unreachable(_ error: TransportError) -> TransportError {
-        guard let proxy else { return error }
+        guard let proxy, error.code != .system, error.code != .invalidAddress else { return error }
         return TransportError(.proxy(.unreachable), errno: error.errno, "\(proxy) cannot be reached: \(error.message)")
     }
 
@@ -307,7 +313,8 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         if mustReadFirst(at: now) { return loop.arm(timer, at: loop.nextTurn) }
         let (name, timeout) = (name, connecting.timeout)
         let error = race?.rules.timeoutError(connectingTo: name, after: timeout, obstacle: race?.obstacle)
-        fail(error ?? TransportError(.timedOut, "connecting to \(name): deadline exceeded"))
+        guard let error else { return fail(TransportError(.timedOut, "connecting to \(name): deadline exceeded")) }
+        fail(error.code == .nameResolutionFailed ? unreachable(error) : error)
     }
 
     func loopWasLate(_ delay: LoopDelay) { deadline = delay.prolonging(deadline, of: connecting.timeout) }
@@ -325,6 +332,14 @@ extension SocketDialer: TransportHandler {
     func transport(_ id: UInt64, did event: TransportEvent) {
         guard isActive, let racer = race?.attempt(with: id) else { return }
         advance { handle(event, of: racer) }
+    }
+}
+
+extension Endpoint.Target {
+    fileprivate var hasZeroByte: Bool {
+        switch self {
+        case .unix(let text), .host(let text, _): text.hasZeroByte
+        }
     }
 }
 
@@ -351,6 +366,9 @@ extension SocketDialer: TimerTarget {
 extension ClientOptions.Connecting {
     /// `sourceAddress`, if it is an address.
     var source: SocketAddress? { sourceAddress.flatMap { literalAddress($0, port: 0) } }
+
+    /// What a link to `endpoint` connects to: the proxy, if it goes through one.
+    func target(of endpoint: Endpoint) -> Endpoint.Target { proxy(for: endpoint)?.target ?? endpoint.target }
 
     /// The proxy through which links reach `endpoint`; `nil` for none.
     fileprivate func proxy(for endpoint: Endpoint) -> Proxy? {

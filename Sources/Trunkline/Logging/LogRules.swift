@@ -84,7 +84,7 @@ struct LogRules: Sendable {
             // An address that is refused or not routed is often one of the family that is not in use.
             let level: LogRecord.Level
             switch error.code {
-            case .refused, .unreachable, .invalidAddress: level = .info
+            case .refused, .unreachable, .invalidAddress, .proxy(.unreachable): level = .info
             default: level = .warning
             }
             let text =

@@ -16,7 +16,8 @@ import Testing
 
     @Test(arguments: [
         "", "https://secret@p:1", "ftp://secret@p", "socks5://secret@", "p:0", "p:99999", "p:x", "http://secret:%zz@p:1",
-        "http://secret:%4@p:1", "http://p/path", "http://a b:1", "socks5://secret:%FF@p",
+        "http://secret:%4@p:1", "http://p/path", "http://user:secret:proxy:3128", "socks5:host:1080", "2001:db8::1:3128",
+        "http://[secret]:1", "http://a b:1", "socks5://secret:%FF@p",
     ]) func invalidURLs(_ url: String) {
         let error = #expect(throws: ProxyError.self) { try Proxy(parsing: url) }
         #expect(error.map { "\($0)" }?.contains("secret") == false)
@@ -62,6 +63,9 @@ import Testing
             }
         }
         #expect("\(Proxy.http("::1", port: 3))" == "http://[::1]:3")
-        #expect(!"\(Proxy.socks5("a@p"))".contains("a@"))
+        let mistaken = Proxy.http("edge:secret@proxy", port: 1)
+        var dumped = mistaken.host
+        dump(mistaken, to: &dumped)
+        #expect(!"\(mistaken)".contains("secret") && !dumped.contains("secret"))
     }
 }

@@ -12,6 +12,8 @@ actor TestProxy: ListenerHandler, TransportHandler {
         case refuses(Int)
         /// Answers nothing.
         case isSilent
+        /// Connects to the server after this time.
+        case delays(Duration)
         /// Closes the connection after this many bytes of its answers.
         case cutsOff(after: Int)
         /// Answers with these bytes.
@@ -24,12 +26,15 @@ actor TestProxy: ListenerHandler, TransportHandler {
     private var conduct = Conduct.serves
     /// Whether it writes its answers one byte at a time.
     private let isSlow: Bool
+    /// Whether its answer waits for the first bytes of the server, which follow it in the same write.
+    private var joinsGreeting = false
     private var listener: (any Listener)?
     private var sides: [UInt64: Side] = [:]
     /// What clients have asked for, in order.
     private(set) var targets: [String] = []
     /// How many clients have authenticated.
     private(set) var logins = 0
+    private(set) var refusedLogins = 0
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
@@ -68,6 +73,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
     }
 
     func set(_ conduct: Conduct) { self.conduct = conduct }
+    func joinGreeting() { joinsGreeting = true }
 
     /// Stops, and cuts every connection off.
     func stop() {
@@ -103,9 +109,14 @@ actor TestProxy: ListenerHandler, TransportHandler {
             sides[id]?.isConnected = true
             guard let client = sides[id]?.other else { return }
             sides[client]?.stage = .relaying
-            say(kind == .socks5 ? [5, 0, 0, 1, 0, 0, 0, 0, 0, 0] : Array("HTTP/1.1 200 OK\r\nVia: 1.1 p\r\n\r\n".utf8), to: client)
+            let answer =
+                kind == .socks5
+                ? [5, 0, 0, 1, 0, 0, 0, 0, 0, 0] : Array("HTTP/1.1 200 OK\r\nVia: 1.1 p\r\n\r\n".utf8)
             sides[id]?.transport.isReading = true
             passOn(from: client)
+            guard joinsGreeting else { return say(answer, to: client) }
+            // The server speaks first: its bytes follow the answer in the same write.
+            sides[client]?.output += answer
         case .connectFailed:
             guard let client = sides[id]?.other else { return close(id) }
             sides[client]?.other = nil
@@ -156,7 +167,10 @@ actor TestProxy: ListenerHandler, TransportHandler {
                 let methods = input[2..<2 + Int(input[1])]
                 sides[id]?.input.removeFirst(2 + Int(input[1]))
                 let method: UInt8 = account == nil ? 0 : 2
-                guard input[0] == 5, methods.contains(method) else { return say([5, 0xFF], to: id) }
+                guard input[0] == 5, methods.contains(method) else {
+                    refusedLogins += 1
+                    return say([5, 0xFF], to: id)
+                }
                 sides[id]?.stage = account == nil ? .request : .login
                 say([5, method], to: id)
             case .login:
@@ -167,7 +181,10 @@ actor TestProxy: ListenerHandler, TransportHandler {
                 let password = input[3 + user.count..<3 + user.count + size]
                 sides[id]?.input.removeFirst(3 + user.count + size)
                 let isKnown = account.map { Array($0.username.utf8) == Array(user) && Array($0.password.utf8) == Array(password) }
-                guard isKnown == true else { return say([1, 1], to: id) }
+                guard isKnown == true else {
+                    refusedLogins += 1
+                    return say([1, 1], to: id)
+                }
                 logins += 1
                 sides[id]?.stage = .request
                 say([1, 0], to: id)
@@ -205,7 +222,10 @@ actor TestProxy: ListenerHandler, TransportHandler {
         else { return refuse(405, id) }
         if account != nil {
             // "edge:se:cret" in base 64.
-            guard lines.contains("Proxy-Authorization: Basic ZWRnZTpzZTpjcmV0") else { return refuse(407, id) }
+            guard lines.contains("Proxy-Authorization: Basic ZWRnZTpzZTpjcmV0") else {
+                refusedLogins += 1
+                return refuse(407, id)
+            }
             logins += 1
         }
         sides[id]?.stage = .request
@@ -214,9 +234,13 @@ actor TestProxy: ListenerHandler, TransportHandler {
 
     // MARK: The server
 
-    private func connect(_ id: UInt64, to host: String, _ port: UInt16) {
-        targets.append("\(host):\(port)")
+    private func connect(_ id: UInt64, to host: String, _ port: UInt16, isDelayed: Bool = false) {
+        if !isDelayed { targets.append("\(host):\(port)") }
         if case .refuses(let reply) = conduct { return refuse(reply, id) }
+        if case .delays(let time) = conduct {
+            conduct = .serves
+            return later(time) { $0.connect(id, to: host, port, isDelayed: true) }
+        }
         if let address = literalAddress(host, port: port) { return connect(id, to: address) }
         sides[id]?.lookup = loop.resolve(host, port: port, family: .ipv4) { [weak self] answer in
             self?.assumeIsolated { proxy in
@@ -236,6 +260,14 @@ actor TestProxy: ListenerHandler, TransportHandler {
         sides[server.id] = side
         sides[id]?.other = server.id
     }
+
+    private func later(_ time: Duration, _ body: @escaping @Sendable (isolated TestProxy) -> Void) {
+        let alarm = Alarm { [weak self] in self?.assumeIsolated { body($0) } }
+        let timer = LoopTimer(target: alarm)
+        timers.append((timer, alarm))
+        loop.arm(timer, at: loop.now.advanced(by: time))
+    }
+    private var timers: [(LoopTimer, Alarm)] = []
 
     private func refuse(_ reply: Int, _ id: UInt64) {
         say(

@@ -62,6 +62,9 @@ package struct AddressRace: Sendable {
         /// The maximum number of addresses of one family that are kept and tried; the others are ignored. It bounds the
         /// length of a race and the work for one answer of a name server, which may have thousands of addresses.
         package var maximumPerFamily = 32
+        /// Whether the addresses are those of a proxy. While one of them is asked to connect, no other one is: the server would
+        /// see two links, and a proxy that locks accounts two logins.
+        package var isProxied = false
         /// Addresses that are tried after all others, because they did not answer lately.
         package var avoided: Set<SocketAddress> = []
 
@@ -135,15 +138,15 @@ package struct AddressRace: Sendable {
     /// How many times as long as the winner an address must have been silent to be taken for one that does not answer.
     private static let silenceOfDead = 10
 
-    /// Records that the attempt's socket is connected and waits for something else. This affects only the message of
-    /// `timeoutError(connectingTo:after:)`.
+    /// Records that the attempt's socket is connected and waits for something else. It is not taken for an address that does
+    /// not answer.
     package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) { connected[id] = awaited }
 
     /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
         guard phase != .over, let winner = running.first(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
-        passedOver = failures.filter { $0.address != nil }
+        passedOver = failures.filter { $0.address != nil && !$0.error.isAnswerOfProxy }
         // An address that is only slower, or whose TLS handshake has begun, is not dead.
         let needed = now.since(winner.start)
         for loser in losers where loser.id < id && connected[loser.id] == nil {
@@ -159,6 +162,7 @@ package struct AddressRace: Sendable {
     package mutating func attemptFailed(_ id: AttemptID, _ error: TransportError, at now: Instant) -> [Action] {
         guard phase != .over, let index = running.firstIndex(where: { $0.id == id }) else { return [] }
         failures.append(Failure(address: running.remove(at: index).address, error: error))
+        connected[id] = nil
         nextStart = .atOnce
         return advance(at: now)
     }
@@ -205,7 +209,8 @@ package struct AddressRace: Sendable {
         switch phase {
         // With an IPv4 source address, IPv6 addresses are of no use.
         case .resolving: answered.contains(.ipv6) || policy.sourceFamily == .ipv4 ? .atOnce : resolutionDeadline
-        case .connecting, .over: running.isEmpty ? .atOnce : nextStart
+        case .connecting, .over:
+            running.isEmpty ? .atOnce : policy.isProxied && !connected.isEmpty ? .distantFuture : nextStart
         }
     }
 
@@ -331,10 +336,16 @@ extension Instant {
     fileprivate static let atOnce = Instant(nanoseconds: .min)
 }
 
+extension TransportError {
+    /// Whether a proxy answered, so that its address can be used.
+    fileprivate var isAnswerOfProxy: Bool { if case .proxy(let failure) = code { failure != .unreachable } else { false } }
+}
+
 extension TransportError.Code {
     /// The lower the rank, the more the code says about the server.
     fileprivate var rank: Int {
         switch self {
+        case .proxy(.unreachable): 5
         case .tls, .proxy: 0
         case .refused: 1
         case .reset: 2

@@ -4,9 +4,11 @@ package struct HTTPConnectExchange: OpeningExchange {
     /// The host and port of the server, as a URL has them.
     private let target: String
     private let credentials: ProxyCredentials?
+    private var interimResponses = 0
 
     /// The most bytes of a header that is read.
     private static let maximumHeader = 16 * 1024
+    private static let maximumInterim = 8
 
     /// - Throws: If the host cannot be part of a request, or the user name contains a colon.
     package init(to host: String, port: UInt16, as credentials: ProxyCredentials?) throws(TransportError) {
@@ -19,6 +21,8 @@ package struct HTTPConnectExchange: OpeningExchange {
         target = host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         self.credentials = credentials
     }
+
+    package var isWithProxy: Bool { true }
 
     package mutating func begin(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8] {
         var text = "CONNECT \(target) HTTP/1.1\r\nHost: \(target)\r\n"
@@ -46,6 +50,10 @@ package struct HTTPConnectExchange: OpeningExchange {
         }
         // An interim response precedes the final one (RFC 9110, section 15.2).
         if 100..<200 ~= status {
+            interimResponses += 1
+            guard interimResponses <= Self.maximumInterim else {
+                throw .proxy(.protocolViolation, "the HTTP proxy answers only with interim responses")
+            }
             input = input[end...]
             return input.isEmpty ? .wait : try receive(&input)
         }

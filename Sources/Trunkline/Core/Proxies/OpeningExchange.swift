@@ -1,5 +1,8 @@
 /// What is said on a connection before it belongs to its owner: to a proxy, for example.
 package protocol OpeningExchange: Sendable {
+    /// Whether it is held with a proxy.
+    var isWithProxy: Bool { get }
+
     /// Returns the bytes to send first on a connection between these addresses, which are `nil` where they are unknown.
     mutating func begin(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8]
 

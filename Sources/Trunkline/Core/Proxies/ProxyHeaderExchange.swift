@@ -7,6 +7,8 @@ package struct ProxyHeaderExchange: OpeningExchange {
 
     package init(_ version: ProxyHeader, isProxied: Bool) { (self.version, self.isProxied) = (version, isProxied) }
 
+    package var isWithProxy: Bool { false }
+
     package mutating func begin(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8] {
         let (local, remote) = isProxied ? (nil, nil) : (local, remote)
         return switch version {

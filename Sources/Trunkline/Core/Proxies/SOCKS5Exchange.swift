@@ -18,7 +18,7 @@ package struct SOCKS5Exchange: OpeningExchange {
     /// - Parameters:
     ///   - host: The host of the server to connect to, a name or an IP address.
     ///   - ip: The bytes of the host, if it is an IP address.
-    /// - Throws: If the name has more than 255 bytes, or the user name or the password is empty or has more.
+    /// - Throws: If the name has more than 255 bytes, or the user name is empty, or it or the password has more.
     package init(
         to host: String,
         _ ip: [UInt8]?,
@@ -29,15 +29,17 @@ package struct SOCKS5Exchange: OpeningExchange {
             throw TransportError(.invalidAddress, "SOCKS allows names of 1 to 255 bytes (RFC 1928, section 5)")
         }
         if let credentials {
-            guard 1...255 ~= credentials.username.utf8.count, 1...255 ~= credentials.password.utf8.count else {
+            guard 1...255 ~= credentials.username.utf8.count, credentials.password.utf8.count <= 255 else {
                 throw .proxy(
                     .credentialsRefused,
-                    "SOCKS allows user names and passwords of 1 to 255 bytes (RFC 1929, section 2)"
+                    "SOCKS allows user names of 1 to 255 bytes, and passwords of at most 255 (RFC 1929, section 2)"
                 )
             }
         }
         (self.host, self.ip, self.port, self.credentials) = (host, ip, port, credentials)
     }
+
+    package var isWithProxy: Bool { true }
 
     package mutating func begin(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8] {
         let methods = credentials == nil ? [Self.noAuthentication] : [Self.noAuthentication, Self.password]
