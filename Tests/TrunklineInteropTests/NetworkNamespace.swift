@@ -42,18 +42,22 @@ final class NetworkNamespace {
 
     /// Starts `program` in the namespace, and waits at most ten seconds until `port` accepts connections.
     func start(_ program: String, _ arguments: [String], port: Int) async throws {
+        processes.append(try await Self.start(program, arguments, port: port, in: name))
+    }
+
+    /// Starts `program` in the namespace `name`, and waits at most ten seconds until `port` accepts connections.
+    static func start(_ program: String, _ arguments: [String], port: Int, in name: String) async throws -> Process {
         let process = Process()
-        process.executableURL = URL(fileURLWithPath: try Self.path(of: "ip"))
+        process.executableURL = URL(fileURLWithPath: try path(of: "ip"))
         process.arguments = ["netns", "exec", name, program] + arguments
         process.standardInput = FileHandle.nullDevice
         try process.run()
-        processes.append(process)
         let deadline = Date().addingTimeInterval(10)
         // The port in hexadecimal, in the state of listening: proc(5), /proc/net/tcp.
         let entry = ":" + String(format: "%04X", port) + " 00000000:0000 0A"
         while true {
             let table = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/net/tcp", encoding: .utf8)
-            if let table, table.contains(entry) { return }
+            if let table, table.contains(entry) { return process }
             guard process.isRunning, Date() < deadline else { throw Failed(description: "\(program) does not listen") }
             try await Task.sleep(for: .milliseconds(10))
         }

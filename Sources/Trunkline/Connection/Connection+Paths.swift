@@ -192,13 +192,18 @@ extension Connection {
         return !loop.pathMonitor.isUsable(local)
     }
 
+    /// Whether the link has several paths by Multipath TCP: the system then uses another one.
+    private func hasOtherPaths(_ link: Link) -> Bool {
+        options.connecting.multipath && link.transport.tcpInformation?.subflows ?? 1 > 1
+    }
+
     /// Applies `change` to the link of `session`.
     private func examine(_ session: SessionID, _ change: NetworkChange) {
         guard let link = links[session], let remote = link.path.remote, !remote.isLoopback else { return }
         link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
         if isGone(link.path.local) {
             // Its attempt is restarted: see `isAttemptConcerned`.
-            guard !link.isInHandshake else { return }
+            guard !link.isInHandshake, !hasOtherPaths(link) else { return }
             let address = link.path.local?.host ?? ""
             return lose(
                 session,

@@ -119,10 +119,10 @@ public struct Proxy: Sendable, Hashable {
             rest = rest[..<colon]
         }
         guard !rest.isEmpty, rest != "[]" else { throw ProxyError("the host is missing") }
-        if rest.contains(":") {
-            // Anything else with a colon may be a password.
+        if rest.contains(where: { ":[]".contains($0) }) {
+            // Anything else may be a password.
             guard rest.hasPrefix("["), rest.hasSuffix("]"), literalBytes(String(rest.dropFirst().dropLast())) != nil else {
-                throw ProxyError("the host contains a colon; an IPv6 address needs brackets")
+                throw ProxyError("the host contains a colon or brackets and is not an IPv6 address in brackets")
             }
         }
         guard rest.unicodeScalars.allSatisfy({ $0.isPrinted && $0 != " " && $0 != "/" }) else {

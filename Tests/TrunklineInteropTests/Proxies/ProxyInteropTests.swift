@@ -5,7 +5,7 @@ import TrunklineTesting
 
 /// Links through real proxies: microsocks, tinyproxy and Squid.
 @Suite(.tags(.realThreads), .serialized) struct ProxyInteropTests {
-    private static let user = (username: "edge", password: "se:cret")
+    private static let user = (username: "edge", password: "secret")
 
     private static func socks(_ port: UInt16, _ username: String?, _ password: String) -> Proxy {
         .socks5("127.0.0.1", port: port, username: username, password: password)
@@ -24,6 +24,39 @@ import TrunklineTesting
         try await check(Self.socks, withPassword, refused: .refused) { port in
             try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"] + login }
         }
+    }
+
+    @Test(
+        .enabled(if: ServerProcess.isAvailable("microsocks"), "microsocks is not installed"),
+        .timeLimit(.minutes(2))
+    ) func tlsBeginsLaterThroughAProxy() async throws {
+        let (process, port) = try await ServerProcess.atFreePort { port in
+            let process = try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"] }
+            return (process, port)
+        }
+        defer { process.stop() }
+        let authority = try TestAuthority()
+        let identity = try authority.identity(for: "localhost")
+        let server = try await LoopbackServer.start(
+            speaking: .standard,
+            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
+        ) { request in request.type == 0x411 ? .sequence([.reply("go on"), .startTLS]) : .echo }
+        let options = ClientOptions { options in
+            options.connecting.proxy = Self.socks(port, nil, "")
+            options.tls.roots = .only(authority.root)
+            options.tls.serverName = "localhost"
+            options.handshake.perform = { link in
+                _ = try await link.send(Request(type: 0x411, body: "TLS?"))
+                try await link.startTLS()
+            }
+            options.requests.timeout = .seconds(60)
+        }
+        try await withClient(to: server.endpoint, speaking: .standard, options: options) { client in
+            let reply = try await client.send(Request(type: 0x410, body: "hello"))
+            #expect(reply.body == "hello")
+            #expect(await client.diagnostics.tlsSession?.version == "TLSv1.3")
+        }
+        await server.stop()
     }
 
     @Test(
@@ -132,7 +165,8 @@ import TrunklineTesting
 
     /// The code of the error of an attempt to connect.
     private func cause(_ endpoint: Endpoint, through proxy: Proxy) async -> TransportError.Code? {
-        let client = Client(to: endpoint, speaking: .standard, options: ClientOptions { $0.connecting.proxy = proxy })
+        let options = ClientOptions { ($0.connecting.proxy, $0.reconnecting.maximumAttempts) = (proxy, 1) }
+        let client = Client(to: endpoint, speaking: .standard, options: options)
         var code: TransportError.Code?
         do throws(ClientError) { try await client.connect() } catch { code = (error.cause as? TransportError)?.code }
         await client.closeNow()

@@ -169,7 +169,7 @@ import TrunklineTesting
                 guard first.body == greeting else { throw HandshakeRefusal("\(first.body.count) bytes") }
             }
         }
-        try simulate(kind, options: options, greeting: Frame(.push, type: 0x8001, body: greeting)) { _, proxy, client in
+        try simulate(kind, options: options, greeting: Frame(.push, type: 2, body: greeting)) { _, proxy, client in
             await proxy.joinGreeting()
             try await expectEcho("hello", by: client)
         }
@@ -178,7 +178,10 @@ import TrunklineTesting
     @Test(arguments: Proxy.Kind.allCases) func aLinkThroughAProxyThatResetsIsLostAndReplaced(_ kind: Proxy.Kind) throws {
         try simulate(kind) { network, proxy, client in
             try await expectEcho("one", by: client)
+            var ends = client.disconnects.makeAsyncIterator()
             await proxy.resetAll()
+            let report = await ends.next()
+            #expect(report?.cause == .reset)
             try await expectEcho("two", by: client)
             #expect(await client.metrics.connection.links == 2)
             #expect(await proxy.targets == ["db:7000", "db:7000"])
@@ -253,7 +256,7 @@ import TrunklineTesting
                         await proxy.set(.serves)
                     }
                 }
-                try await expectEcho("at the end", by: client)
+                try await expectEcho("at the end", by: client, timeout: .seconds(90))
                 let metrics = await client.metrics
                 #expect(metrics.requests == metrics.responses + metrics.failed && metrics.pending == 0, "seed \(seed)")
                 #expect(metrics.unknownResponses == 0, "seed \(seed)")

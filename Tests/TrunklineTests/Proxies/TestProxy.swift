@@ -262,12 +262,17 @@ actor TestProxy: ListenerHandler, TransportHandler {
     }
 
     private func later(_ time: Duration, _ body: @escaping @Sendable (isolated TestProxy) -> Void) {
-        let alarm = Alarm { [weak self] in self?.assumeIsolated { body($0) } }
-        let timer = LoopTimer(target: alarm)
-        timers.append((timer, alarm))
+        let action = TimedAction { [weak self] in self?.assumeIsolated { body($0) } }
+        let timer = LoopTimer(target: action)
+        timers.append((timer, action))
         loop.arm(timer, at: loop.now.advanced(by: time))
     }
-    private var timers: [(LoopTimer, Alarm)] = []
+    private var timers: [(LoopTimer, TimedAction)] = []
+    private final class TimedAction: TimerTarget {
+        private let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+        func timerFired() { body() }
+    }
 
     private func refuse(_ reply: Int, _ id: UInt64) {
         say(
@@ -305,12 +310,6 @@ actor TestProxy: ListenerHandler, TransportHandler {
         sides[other]?.output += side.input
         sides[id]?.input = []
         flush(other)
-        if side.hasEnded, sides[other]?.output.isEmpty == true {
-            sides[id]?.transport.close()
-            sides[id] = nil
-            sides[other]?.transport.close()
-            sides[other] = nil
-        }
     }
 
     private func flush(_ id: UInt64) {
@@ -322,7 +321,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
             }
         }
         sides[id]?.transport.awaitsWritable = false
-        if let other = sides[id]?.other, sides[other]?.hasEnded == true { passOn(from: other) }
+        if let other = sides[id]?.other, let from = sides[other], from.hasEnded, from.input.isEmpty { close(id) }
     }
 
     private func close(_ id: UInt64) {

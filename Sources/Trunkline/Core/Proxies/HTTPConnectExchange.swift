@@ -79,7 +79,8 @@ package struct HTTPConnectExchange: OpeningExchange {
     private func failure(_ status: Int, _ phrase: String) -> TransportError {
         let failure: ProxyFailure =
             switch status {
-            case 407: credentials == nil ? .authenticationRequired : .credentialsRefused
+            // tinyproxy refuses wrong credentials with 401.
+            case 401, 407: credentials == nil ? .authenticationRequired : .credentialsRefused
             case 403: .notAllowed
             case 405, 501: .unsupported
             case 502, 503: .hostUnreachable
