@@ -132,6 +132,7 @@ private let secret = "s3cr3t-T0k3n"
             response: response,
             cause: jsonError
         )
+        let proxyError = failure { try Proxy(parsing: "http://edge:\(secret)@proxy:port") }
         let endpointError = failure { try Endpoint(parsing: "user:\(secret)@host:7000") }
         let recording = try Recording(
             jsonLines: """
@@ -175,7 +176,9 @@ private let secret = "s3cr3t-T0k3n"
             ("Discovery", discovery),
             ("Connection", connection), ("ConnectionDiagnostics", connection.diagnostics),
             ("ConnectionOptions", connectionOptions), ("Endpoint", endpoint),
-            ("EndpointError", try #require(endpointError)), ("EventLoops", loops),
+            ("Proxy", Proxy.socks5("edge:\(secret)@proxy.invalid", username: "edge", password: secret)),
+            ("ProxyError", try #require(proxyError)), ("EndpointError", try #require(endpointError)),
+            ("EventLoops", loops),
             ("Field", Field.bytes("token", bytes.count, default: Array(bytes))), ("Frame", frame),
             ("FrameLayout", layout), ("PEM", identity.certificates), ("PendingRequest", pending),
             ("Push", Push.message(PushMessage(body: bytes))), ("PushKey", PushKey.name(bytes)),
@@ -258,7 +261,7 @@ private let secret = "s3cr3t-T0k3n"
         "Frame.LinkEnding",
         "FrameError",
         "FrameError.Code", "FrameLayout.Roles", "FrameLayout.Roles.Statuses", "HandshakeRefusal",
-        "CancelKind", "HandshakeRefusal.Kind", "ServingRefusal",
+        "CancelKind", "HandshakeRefusal.Kind", "ServingRefusal", "Proxy.Kind", "ProxyFailure", "ProxyHeader",
         "Hedge",
         "HeartbeatMode",
         "KeepAliveOptions", "LatencyHistogram", "LayoutBuilder",

@@ -86,7 +86,9 @@ final class ServerProcess {
             while !(port.map { Self.accepts($0) } ?? Self.isThere(sign)) {
                 guard process.isRunning, Date() < deadline else {
                     Foundation.kill(process.processIdentifier, SIGKILL)
-                    throw NotStarted(description: "\(program) did not make \(port.map { "a connection at port \($0)" } ?? sign)")
+                    throw NotStarted(
+                        description: "\(program) did not make \(port.map { "a connection at port \($0)" } ?? sign)"
+                    )
                 }
                 Thread.sleep(forTimeInterval: 0.01)
             }

@@ -609,6 +609,20 @@ struct ArgumentValueTests {
                     _ = "\(error)"
                 }
             },
+            ValueCase("Proxy.http(port: UInt16)", "Proxy.socks5(port: UInt16)") {
+                for port in UInt16.extremes {
+                    #expect(
+                        "\(Proxy.http("a", port: port)) \(Proxy.socks5("a", port: port))"
+                            == "http://a:\(port) socks5://a:\(port)"
+                    )
+                }
+            },
+            ValueCase("ProxyFailure.other(_: Int)") {
+                for number in Int.extremes {
+                    let error = TransportError(.proxy(.other(number)), "no")
+                    #expect(error.code == .proxy(.other(number)) && "\(error)".contains("no"))
+                }
+            },
             ValueCase("Endpoint.host(port: UInt16)") {
                 for port in UInt16.extremes { #expect("\(Endpoint.host("a", port: port))" == "a:\(port)") }
             },

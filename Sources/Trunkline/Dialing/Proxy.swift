@@ -98,7 +98,9 @@ public struct Proxy: Sendable, Hashable {
             rest = url[mark.upperBound...]
         }
         if let slash = rest.lastIndex(of: "/") {
-            guard rest.index(after: slash) == rest.endIndex else { throw ProxyError("a path after the host is not allowed") }
+            guard rest.index(after: slash) == rest.endIndex else {
+                throw ProxyError("a path after the host is not allowed")
+            }
             rest = rest[..<slash]
         }
         var credentials: ProxyCredentials?
@@ -121,7 +123,8 @@ public struct Proxy: Sendable, Hashable {
         guard !rest.isEmpty, rest != "[]" else { throw ProxyError("the host is missing") }
         if rest.contains(where: { ":[]".contains($0) }) {
             // Anything else may be a password.
-            guard rest.hasPrefix("["), rest.hasSuffix("]"), literalBytes(String(rest.dropFirst().dropLast())) != nil else {
+            guard rest.hasPrefix("["), rest.hasSuffix("]"), literalBytes(String(rest.dropFirst().dropLast())) != nil
+            else {
                 throw ProxyError("the host contains a colon or brackets and is not an IPv6 address in brackets")
             }
         }

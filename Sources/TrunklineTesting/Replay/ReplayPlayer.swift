@@ -176,7 +176,8 @@ extension DisconnectCause {
         case .halfOpen: TransportError(.halfOpen, "nothing was received")
         case .system where isPermanent: TransportError(.invalidAddress, "the address is invalid")
         case .system: TransportError(.system, "an error of the system")
-        case .proxy: TransportError(.proxy(isPermanent ? .notAllowed : .unreachable), "the proxy failed in the recording")
+        case .proxy:
+            TransportError(.proxy(isPermanent ? .notAllowed : .unreachable), "the proxy failed in the recording")
         case .tls: TransportError(.tls(isPermanent ? .untrusted : .protocolViolation), "TLS failed in the recording")
         default: TransportError(.reset, errno: 104, "connection reset by peer")
         }

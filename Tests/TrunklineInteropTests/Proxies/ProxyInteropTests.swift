@@ -31,7 +31,8 @@ import TrunklineTesting
         .timeLimit(.minutes(2))
     ) func tlsBeginsLaterThroughAProxy() async throws {
         let (process, port) = try await ServerProcess.atFreePort { port in
-            let process = try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"] }
+            let process = try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"]
+            }
             return (process, port)
         }
         defer { process.stop() }
@@ -66,7 +67,8 @@ import TrunklineTesting
     ) func tinyproxy(withPassword: Bool) async throws {
         try await check(Self.http, withPassword, refused: .other(500)) { port in
             let login = withPassword ? "BasicAuth \(Self.user.username) \(Self.user.password)\n" : ""
-            let text = "Port \(port)\nListen 127.0.0.1\nAllow 127.0.0.1\nTimeout 600\nMaxClients 100\nLogLevel Critical\n\(login)"
+            let text =
+                "Port \(port)\nListen 127.0.0.1\nAllow 127.0.0.1\nTimeout 600\nMaxClients 100\nLogLevel Critical\n\(login)"
             return try await ServerProcess("tinyproxy", port: port) { socketPath in
                 let file = URL(fileURLWithPath: socketPath).deletingLastPathComponent().appendingPathComponent("c")
                 try text.write(to: file, atomically: true, encoding: .utf8)
@@ -137,7 +139,10 @@ import TrunklineTesting
                     // The first call may still find the link that is lost with the proxy.
                     var error = await failure(of: client)
                     if error?.code == .connectionLost { error = await failure(of: client) }
-                    #expect((error?.cause as? TransportError)?.code == .proxy(.unreachable), "\(String(describing: error))")
+                    #expect(
+                        (error?.cause as? TransportError)?.code == .proxy(.unreachable),
+                        "\(String(describing: error))"
+                    )
                     try await process.start()
                     let reply = try await client.send(Request(type: 0x410, body: "again"), timeout: .seconds(30))
                     #expect(reply.body == "again")

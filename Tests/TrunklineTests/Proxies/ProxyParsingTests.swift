@@ -15,8 +15,10 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "https://secret@p:1", "ftp://secret@p", "socks5://secret@", "p:0", "p:99999", "p:x", "http://secret:%zz@p:1",
-        "http://secret:%4@p:1", "http://p/path", "http://user:secret:proxy:3128", "socks5:host:1080", "2001:db8::1:3128",
+        "", "https://secret@p:1", "ftp://secret@p", "socks5://secret@", "p:0", "p:99999", "p:x",
+        "http://secret:%zz@p:1",
+        "http://secret:%4@p:1", "http://p/path", "http://user:secret:proxy:3128", "socks5:host:1080",
+        "2001:db8::1:3128",
         "http://[secret]:1", "http://a b:1", "socks5://secret:%FF@p",
     ]) func invalidURLs(_ url: String) {
         let error = #expect(throws: ProxyError.self) { try Proxy(parsing: url) }
@@ -42,8 +44,10 @@ import Testing
         ("*.example.com", "a.b.example.com", 1, true), (".example.com", "example.com", 1, true),
         ("example.com", "example.com.org", 1, false), ("db:7000", "db", 7000, true), ("db:7000", "db", 7001, false),
         ("10.0.0.7", "10.0.0.7", 1, true), ("10.0.0.7:5", "10.0.0.7", 5, true), ("10.0.0.0/8", "10.9.9.9", 1, true),
-        ("10.0.0.0/8", "11.0.0.0", 1, false), ("10.0.0.128/25", "10.0.0.127", 1, false), ("0.0.0.0/0", "8.8.8.8", 1, true),
-        ("10.0.0.0/8", "db", 1, false), ("::1", "::1", 1, true), ("[::1]:5", "::1", 5, true), ("[::1]:5", "::1", 6, false),
+        ("10.0.0.0/8", "11.0.0.0", 1, false), ("10.0.0.128/25", "10.0.0.127", 1, false),
+        ("0.0.0.0/0", "8.8.8.8", 1, true),
+        ("10.0.0.0/8", "db", 1, false), ("::1", "::1", 1, true), ("[::1]:5", "::1", 5, true),
+        ("[::1]:5", "::1", 6, false),
         ("2001:db8::/33", "2001:db8:7fff::1", 1, true), ("2001:db8::/33", "2001:db8:8000::1", 1, false),
         ("10.0.0.0/33", "10.0.0.0", 1, false), ("10.0.0.0/x", "10.0.0.0", 1, false), ("", "db", 1, false),
         (".", "db", 1, false), ("db:x", "db", 1, false), ("0.0.7", "10.0.0.7", 1, false),
@@ -54,7 +58,10 @@ import Testing
     }
 
     @Test func descriptionsHaveNoCredentials() {
-        for proxy in [Proxy.socks5("p", username: "hidden", password: "secret"), .http("::1", port: 3, username: "hidden", password: "secret")] {
+        for proxy in [
+            Proxy.socks5("p", username: "hidden", password: "secret"),
+            .http("::1", port: 3, username: "hidden", password: "secret"),
+        ] {
             var (dumped, options) = ("", ClientOptions())
             options.connecting.proxy = proxy
             dump(options, to: &dumped)

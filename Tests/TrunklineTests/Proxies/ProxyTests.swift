@@ -4,7 +4,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Links through a proxy, in the simulation.
-@Suite struct ProxyTests {
+@Suite(.simulated) struct ProxyTests {
     private static let account = (username: "edge", password: "se:cret")
 
     @Test(arguments: Proxy.Kind.allCases, [false, true])
@@ -27,7 +27,8 @@ import TrunklineTesting
         }
     }
 
-    @Test(arguments: Proxy.Kind.allCases) func missingOrWrongCredentialsAreAPermanentFailure(_ kind: Proxy.Kind) throws {
+    @Test(arguments: Proxy.Kind.allCases) func missingOrWrongCredentialsAreAPermanentFailure(_ kind: Proxy.Kind) throws
+    {
         for sent in [nil, (username: "edge", password: "wrong")] {
             try simulate(kind, asking: Self.account, sending: sent) { network, proxy, client in
                 let error = await failure { () throws(ClientError) in try await client.send(ask("hello")) }
@@ -36,7 +37,9 @@ import TrunklineTesting
                 #expect(code == .proxy(sent == nil ? .authenticationRequired : .credentialsRefused))
                 #expect("\(error.map { "\($0)" } ?? "")".contains("through \(kind.rawValue)://proxy:1080"))
                 // "edge:wrong" in base 64.
-                for secret in ["wrong", "ZWRnZTp3cm9uZw=="] { #expect(!"\(error.map { "\($0)" } ?? "")".contains(secret)) }
+                for secret in ["wrong", "ZWRnZTp3cm9uZw=="] {
+                    #expect(!"\(error.map { "\($0)" } ?? "")".contains(secret))
+                }
                 #expect(await client.metrics.connection.attemptFailures[.proxy] == 1)
                 // Proxies lock accounts: the next caller does not make the client log in again at once.
                 _ = await failure { () throws(ClientError) in
@@ -134,7 +137,10 @@ import TrunklineTesting
 
     /// The proxy's name has eight addresses, of which the first two do not answer. It refuses the login: once.
     @Test(arguments: Proxy.Kind.allCases) func aRefusalIsNotRepeatedAtTheOtherAddresses(_ kind: Proxy.Kind) throws {
-        try simulate(kind, asking: Self.account, sending: (username: "edge", password: "wrong")) { network, proxy, client in
+        try simulate(kind, asking: Self.account, sending: (username: "edge", password: "wrong")) {
+            network,
+            proxy,
+            client in
             let hosts = (1...7).map { "other\($0)" }
             for host in hosts { network.refuseConnections(to: host) }
             network.setName("proxy", hosts: [hosts[0], hosts[1], "proxy"] + hosts[2...])
@@ -175,7 +181,8 @@ import TrunklineTesting
         }
     }
 
-    @Test(arguments: Proxy.Kind.allCases) func aLinkThroughAProxyThatResetsIsLostAndReplaced(_ kind: Proxy.Kind) throws {
+    @Test(arguments: Proxy.Kind.allCases) func aLinkThroughAProxyThatResetsIsLostAndReplaced(_ kind: Proxy.Kind) throws
+    {
         try simulate(kind) { network, proxy, client in
             try await expectEcho("one", by: client)
             var ends = client.disconnects.makeAsyncIterator()

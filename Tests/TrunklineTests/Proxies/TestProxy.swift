@@ -180,7 +180,9 @@ actor TestProxy: ListenerHandler, TransportHandler {
                 guard input.count >= 3 + user.count + size else { return }
                 let password = input[3 + user.count..<3 + user.count + size]
                 sides[id]?.input.removeFirst(3 + user.count + size)
-                let isKnown = account.map { Array($0.username.utf8) == Array(user) && Array($0.password.utf8) == Array(password) }
+                let isKnown = account.map {
+                    Array($0.username.utf8) == Array(user) && Array($0.password.utf8) == Array(password)
+                }
                 guard isKnown == true else {
                     refusedLogins += 1
                     return say([1, 1], to: id)

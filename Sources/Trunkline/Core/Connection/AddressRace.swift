@@ -140,7 +140,9 @@ package struct AddressRace: Sendable {
 
     /// Records that the attempt's socket is connected and waits for something else. It is not taken for an address that does
     /// not answer.
-    package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) { connected[id] = awaited }
+    package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) {
+        connected[id] = awaited
+    }
 
     /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
@@ -338,7 +340,9 @@ extension Instant {
 
 extension TransportError {
     /// Whether a proxy answered, so that its address can be used.
-    fileprivate var isAnswerOfProxy: Bool { if case .proxy(let failure) = code { failure != .unreachable } else { false } }
+    fileprivate var isAnswerOfProxy: Bool {
+        if case .proxy(let failure) = code { failure != .unreachable } else { false }
+    }
 }
 
 extension TransportError.Code {

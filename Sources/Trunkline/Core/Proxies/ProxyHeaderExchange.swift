@@ -26,21 +26,22 @@ package struct ProxyHeaderExchange: OpeningExchange {
         func text(_ ip: [UInt8]) -> String {
             (isIPv4 ? SocketAddress.ipv4(ip, port: 0) : .ipv6(ip, port: 0, scope: 0)).host
         }
-        let line = "PROXY \(isIPv4 ? "TCP4" : "TCP6") \(text(local.ip)) \(text(remote.ip)) \(local.port) \(remote.port)\r\n"
+        let line =
+            "PROXY \(isIPv4 ? "TCP4" : "TCP6") \(text(local.ip)) \(text(remote.ip)) \(local.port) \(remote.port)\r\n"
         return Array(line.utf8)
     }
 
     /// Section 2.2.
     private static func binary(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8] {
         let signature: [UInt8] = [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A]
-        let command: UInt8 = 0x21  // version 2, PROXY
         guard let (local, remote) = pair(local, remote) else {
-            return signature + [command, 0x00, 0, 0]  // unspecified: the receiver uses the addresses of the connection
+            // LOCAL, unspecified: the receiver uses the addresses of the connection. It may reject PROXY without addresses.
+            return signature + [0x20, 0x00, 0, 0]
         }
         let isIPv4 = local.ip.count == 4
         let ports = [local.port, remote.port].flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
         let addresses = local.ip + remote.ip + ports
-        return signature + [command, isIPv4 ? 0x11 : 0x21, 0, UInt8(addresses.count)] + addresses
+        return signature + [0x21 /* PROXY */, isIPv4 ? 0x11 : 0x21, 0, UInt8(addresses.count)] + addresses
     }
 
     /// The addresses and ports, if both are of IPv4 or both of IPv6.

@@ -9,7 +9,8 @@ enum Phrases {
         "connectionLost", "exhausted", "goAway", "halfOpen", "handshakeRefused", "illegalLength", "interrupted",
         "invalidAddress", "invalidArgument", "invalidRequest", "invalidResponse", "limitExceeded", "malformed",
         "missingBody", "nameResolution", "nameResolutionFailed", "notCached", "overloaded", "pathLost",
-        "protocolViolation", "proxy", "refused", "rejected", "repetitionMismatch", "reset", "responseMismatch", "sessionLost",
+        "protocolViolation", "proxy", "refused", "rejected", "repetitionMismatch", "reset", "responseMismatch",
+        "sessionLost",
         "system", "timedOut", "tls", "tlsFailed", "unanswered", "unavailable", "unexpectedBytes", "unknownType",
         "unreachable",
     ]
