@@ -341,6 +341,14 @@ func secure(with secrets: Secrets) {
     _ = client
 }
 
+// MARK: Transports
+
+func connectThroughProxies(_ options: inout ClientOptions, secret: String) throws {
+    options.connecting.proxy = .socks5("proxy.example", username: "edge", password: secret)
+    options.connecting.proxy = .http("proxy.example", port: 3128)
+    options.connecting.proxy = try Proxy.fromEnvironment()
+}
+
 // MARK: Performance
 
 func readings(of sensors: [UInt32], from client: Client) async throws -> [Response] {

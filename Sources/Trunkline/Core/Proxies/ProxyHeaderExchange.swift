@@ -41,7 +41,8 @@ package struct ProxyHeaderExchange: OpeningExchange {
         let isIPv4 = local.ip.count == 4
         let ports = [local.port, remote.port].flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
         let addresses = local.ip + remote.ip + ports
-        return signature + [0x21 /* PROXY */, isIPv4 ? 0x11 : 0x21, 0, UInt8(addresses.count)] + addresses
+        let command: UInt8 = 0x21  // PROXY
+        return signature + [command, isIPv4 ? 0x11 : 0x21, 0, UInt8(addresses.count)] + addresses
     }
 
     /// The addresses and ports, if both are of IPv4 or both of IPv6.
