@@ -234,8 +234,11 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
 
     /// The integer that an id of this side holds, as a number (`7`, `7.0`) or as a string (`"7"`).
     private static func number(_ id: Bytes) -> SerialNumber? {
-        let isString = id.count >= 2 && id.first == UInt8(ascii: "\"")
-        return JSONNumber(isString ? Array(id.dropFirst().dropLast()) : Array(id))?.integer()
+        id.withSpan { span in
+            let isString = span.count >= 2 && span.isString(0..<span.count)
+            let range = isString ? 1..<span.count - 1 : 0..<span.count
+            return span.integer(in: range) ?? JSONNumber(range.map { span[$0] })?.integer()
+        }
     }
 
     // MARK: Encoding

@@ -72,18 +72,15 @@ struct JSONRPCIDs {
 
     /// The value of an id in the form of this side's ids, if it is the only way to write that value.
     private func number(_ id: Bytes) -> SerialNumber? {
-        var digits = Bytes(Array(id))
-        if form == .strings {
-            guard id.count > 2, id.first == UInt8(ascii: "\""), id.last == UInt8(ascii: "\"") else { return nil }
-            digits = Bytes(Array(id.dropFirst().dropLast()))
+        id.withSpan { span in
+            var digits = 0..<span.count
+            if form == .strings {
+                guard span.count > 2, span.isString(digits) else { return nil }
+                digits = 1..<span.count - 1
+            }
+            guard let value = span.integer(in: digits) else { return nil }
+            return value <= Self.largestNumber ? value : nil
         }
-        guard let first = digits.first, digits.count <= 16, digits.count == 1 || first != 0x30 else { return nil }
-        var value: SerialNumber = 0
-        for digit in digits {
-            guard digit &- 0x30 < 10 else { return nil }
-            value = value * 10 + SerialNumber(digit - 0x30)
-        }
-        return value <= Self.largestNumber ? value : nil
     }
 
     // MARK: Sent ids
@@ -95,5 +92,19 @@ struct JSONRPCIDs {
             throw FrameError(.malformed, "the link has no request with the serial \(serial) that could be answered")
         }
         return id
+    }
+}
+
+extension Span<UInt8> {
+    /// The integer that consists of the digits in `range`, at most 16. `nil` if there is anything else, or a leading zero.
+    func integer(in range: Range<Int>) -> SerialNumber? {
+        guard let first = range.first, range.count <= 16, range.count == 1 || self[first] != 0x30 else { return nil }
+        var value: SerialNumber = 0
+        for index in range {
+            let digit = self[index] &- 0x30
+            guard digit < 10 else { return nil }
+            value = value * 10 + SerialNumber(digit)
+        }
+        return value
     }
 }

@@ -11,6 +11,22 @@ struct JSONRPCMessage {
     /// Why the text is not a message; `nil` if it is one. The members before the mistake were found.
     private(set) var problem: FrameError?
 
+    /// The members that a message may have. Others are ignored.
+    private enum Member: String, CaseIterable {
+        case jsonrpc, id, method, params, result, error
+
+        /// The member with the name in `range`; `nil` for another one.
+        init?(_ text: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
+            var found = Self.allCases.first { text.equals($0.rawValue, in: range) }
+            // A name may be written with escapes.
+            if found == nil, text.contains(UInt8(ascii: "\\"), in: range) {
+                found = Self(rawValue: try text.jsonString(in: range))
+            }
+            guard let found else { return nil }
+            self = found
+        }
+    }
+
     /// Reads `text`. Never fails: see `problem`.
     init(_ text: Bytes) {
         text.withSpan { span in
@@ -23,14 +39,14 @@ struct JSONRPCMessage {
         var found = self
         defer { self = found }
         try scanner.members(in: text) { name, value throws(FrameError) in
-            switch try text.jsonString(in: name) {
-            case "jsonrpc": try Self.set(&found.version, value, "jsonrpc")
-            case "id": try Self.set(&found.id, value, "id")
-            case "method": try Self.set(&found.method, value, "method")
-            case "params": try Self.set(&found.params, value, "params")
-            case "result": try Self.set(&found.result, value, "result")
-            case "error": try Self.set(&found.error, value, "error")
-            default: break
+            switch try Member(text, name) {
+            case .jsonrpc: try Self.set(&found.version, value, .jsonrpc)
+            case .id: try Self.set(&found.id, value, .id)
+            case .method: try Self.set(&found.method, value, .method)
+            case .params: try Self.set(&found.params, value, .params)
+            case .result: try Self.set(&found.result, value, .result)
+            case .error: try Self.set(&found.error, value, .error)
+            case nil: break
             }
         }
         try scanner.expectEnd(of: text)
@@ -48,7 +64,7 @@ struct JSONRPCMessage {
     private static func set(
         _ member: inout Range<Int>?,
         _ value: Range<Int>,
-        _ name: StaticString
+        _ name: Member
     ) throws(FrameError) {
         guard member == nil else { throw FrameError(.malformed, "two members have the name \(name)") }
         member = value
@@ -80,6 +96,11 @@ extension Span<UInt8> {
         guard range.count == text.utf8.count else { return false }
         for (index, byte) in zip(range, text.utf8) where self[index] != byte { return false }
         return true
+    }
+
+    fileprivate func contains(_ byte: UInt8, in range: Range<Int>) -> Bool {
+        for index in range where self[index] == byte { return true }
+        return false
     }
 
     /// Whether a JSON value is a string.
