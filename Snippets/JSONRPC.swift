@@ -29,7 +29,7 @@ struct Edit: Codable, Sendable {
 }
 
 // A server for this example. It publishes diagnostics when a file is opened, and to execute a command, it calls the client.
-let server = try await LoopbackServer.start(speaking: .languageServer) { frame in
+let server = try await LoopbackServer.start(speaking: JSONRPCCodec.languageServer) { frame in
     guard let call = JSONRPCCall(frame) else { return .close }
     switch call.method {
     case "textDocument/hover": return .reply(#"{"contents":"func f()"}"#)
@@ -53,10 +53,10 @@ let server = try await LoopbackServer.start(speaking: .languageServer) { frame i
 let options = ClientOptions { options in
     options.handshake.perform = { link in
         _ = try await link.send(JSONRPCRequest("initialize", ["processId": 1], replyingWith: JSONRPCVoid.self))
-        try await link.post(Request(method: "initialized"))
+        try await link.post(Request(JSONRPCNotification("initialized")))
     }
 }
-let client = Client(to: server.endpoint, speaking: .languageServer, options: options)
+let client = Client(to: server.endpoint, speaking: JSONRPCCodec.languageServer, options: options)
 
 // 2. A request with typed parameters and a typed result.
 let hover = try await client.send(.hover(Position(line: 3, character: 7)))
@@ -64,7 +64,7 @@ print("2. \(hover?.contents ?? "nothing")")
 
 // 3. Notifications in both directions. Pushes are selected by their method.
 let diagnostics = client.pushes(forKey: "textDocument/publishDiagnostics").messages
-try await client.post(Request(method: "textDocument/didOpen", params: ["uri": "file:///a.swift"]))
+try await client.post(Request(JSONRPCNotification("textDocument/didOpen", ["uri": "file:///a.swift"])))
 for await message in diagnostics.prefix(1) {
     guard let call = JSONRPCCall(message) else { continue }
     print("3. \(try call.params(as: Diagnostics.self).messages)")
@@ -72,7 +72,7 @@ for await message in diagnostics.prefix(1) {
 
 // 4. Requests of the server are answered by a handler.
 let serving = Task {
-    try await client.serveCalls { call in
+    try await JSONRPCCall.serve(client) { call in
         switch call.method {
         case "workspace/applyEdit":
             print("4. apply: \(try call.params(as: Edit.self).label)")

@@ -71,14 +71,18 @@ struct SimulatedValueTests {
                 }
             }
         },
-        ValueCase("Client.serveCalls(maximumConcurrent: Int, maximumWaiting: Int)") {
+        ValueCase("JSONRPCCall.serve(maximumConcurrent: Int, maximumWaiting: Int)") {
             for number in Int.extremes {
                 let network = SimulatedNetwork(seed: 1)
                 try await network.run {
                     let codec = JSONRPCCodec(.lines)
                     let server = try await network.startServer(at: "a:1", speaking: codec)
                     let client = Client(to: "a:1", speaking: codec, on: network.loops)
-                    async let serving: Void = client.serveCalls(maximumConcurrent: number, maximumWaiting: number) {
+                    async let serving: Void = JSONRPCCall.serve(
+                        client,
+                        maximumConcurrent: number,
+                        maximumWaiting: number
+                    ) {
                         $0.method
                     }
                     try await server.wait { $0.connectionCount == 1 }

@@ -42,11 +42,11 @@ public struct JSONRPCCall: Sendable, Hashable {
     }
 }
 
-extension Client {
-    /// Answers requests of the server in JSON-RPC 2.0 until the client is closed or the calling task is cancelled.
+extension JSONRPCCall {
+    /// Answers requests of the server of `client` until it is closed or the calling task is cancelled.
     ///
     /// ```swift
-    /// try await client.serveCalls { call in
+    /// try await JSONRPCCall.serve(client) { call in
     ///     switch call.method {
     ///     case "workspace/applyEdit": try await apply(call.params(as: Edit.self))
     ///     case "window/showMessageRequest": JSONRPCVoid()
@@ -59,27 +59,29 @@ extension Client {
     ///
     /// | The handler | The server receives |
     /// |---|---|
-    /// | returns a value | its JSON as the result; null for ``/TrunklineFoundation/JSONRPCVoid`` |
+    /// | returns a value | its JSON as the result; null for ``JSONRPCVoid`` |
     /// | returns `nil` | the error -32601, *Method not found* |
-    /// | throws a ``/TrunklineFoundation/JSONRPCError`` | that error |
-    /// | throws a ``/TrunklineFoundation/JSONDecodingError``, as `params(as:)` does | the error -32602, *Invalid params* |
+    /// | throws a ``JSONRPCError`` | that error |
+    /// | throws a ``JSONDecodingError``, as `params(as:)` does | the error -32602, *Invalid params* |
     /// | throws another error | the error -32603, *Internal error* |
     /// | is not called, because too many requests wait | the error -32000, *Too many requests* |
     ///
     /// If the server cancels a request, the task of its handler is cancelled. Otherwise this method behaves like
-    /// ``serve(maximumConcurrent:maximumWaiting:_:)``, which has frames instead of values.
+    /// ``/Trunkline/Client/serve(maximumConcurrent:maximumWaiting:_:)``, which has frames instead of values.
     ///
     /// - Parameters:
+    ///   - client: The client, which speaks ``JSONRPCCodec``.
     ///   - maximumConcurrent: The number of handlers that run at once. Default 64, at least 1.
     ///   - maximumWaiting: The number of requests that wait for a handler. Default 1,024.
     ///   - handler: Returns the result of a request.
-    /// - Throws: As ``serve(maximumConcurrent:maximumWaiting:_:)`` does.
-    public nonisolated(nonsending) func serveCalls(
+    /// - Throws: As ``/Trunkline/Client/serve(maximumConcurrent:maximumWaiting:_:)`` does.
+    public nonisolated(nonsending) static func serve(
+        _ client: Client,
         maximumConcurrent: Int = 64,
         maximumWaiting: Int = 1024,
         _ handler: @escaping @Sendable (_ call: JSONRPCCall) async throws -> (any Encodable & Sendable)?
     ) async throws(ClientError) {
-        try await serve(maximumConcurrent: maximumConcurrent, maximumWaiting: maximumWaiting) { request in
+        try await client.serve(maximumConcurrent: maximumConcurrent, maximumWaiting: maximumWaiting) { request in
             guard let call = JSONRPCCall(request) else { return JSONRPCError.unknownMethod.response }
             do {
                 guard let result = try await handler(call) else { return JSONRPCError.unknownMethod.response }

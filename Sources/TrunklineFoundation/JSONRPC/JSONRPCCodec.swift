@@ -4,7 +4,7 @@ public import Trunkline
 /// many daemons speak it. <doc:JSONRPC> has examples.
 ///
 /// ```swift
-/// let client = Client(to: .unix(path: "/run/analyzer.sock"), speaking: .languageServer)
+/// let client = Client(to: .unix(path: "/run/analyzer.sock"), speaking: JSONRPCCodec.languageServer)
 /// ```
 ///
 /// A frame holds a message as follows. `method` is a named field: `frame[bytes: "method"]`.
@@ -89,6 +89,13 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         frames = JSONRPCFrames(framing)
         peer = JSONRPCIDs(ids)
     }
+
+    /// The Language Server Protocol: ``Framing-swift.enum/contentLength`` and ``Dialect-swift.struct/languageServer``.
+    public static let languageServer = JSONRPCCodec(.contentLength, dialect: .languageServer)
+
+    /// The Model Context Protocol over a stream of bytes: ``Framing-swift.enum/lines`` and
+    /// ``Dialect-swift.struct/modelContext``.
+    public static let modelContext = JSONRPCCodec(.lines, dialect: .modelContext)
 
     /// Responses are matched by their ids: `.serial(1...1_999_999_999)`.
     public var matching: ResponseMatching { .serial(Self.requests) }
@@ -404,16 +411,6 @@ extension JSONRPCCodec {
         codec.isServerSide = true
         return codec
     }
-}
-
-extension FrameCodec where Self == JSONRPCCodec {
-    /// The Language Server Protocol: ``JSONRPCCodec/Framing/contentLength`` and
-    /// ``JSONRPCCodec/Dialect/languageServer``.
-    public static var languageServer: JSONRPCCodec { JSONRPCCodec(.contentLength, dialect: .languageServer) }
-
-    /// The Model Context Protocol over a stream of bytes: ``JSONRPCCodec/Framing/lines`` and
-    /// ``JSONRPCCodec/Dialect/modelContext``.
-    public static var modelContext: JSONRPCCodec { JSONRPCCodec(.lines, dialect: .modelContext) }
 }
 
 extension JSONRPCCodec.IDs {

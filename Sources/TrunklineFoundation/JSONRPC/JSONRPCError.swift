@@ -13,7 +13,7 @@ public import Trunkline
 /// }
 /// ```
 ///
-/// Or throw it from a handler of ``/Trunkline/Client/serveCalls(maximumConcurrent:maximumWaiting:_:)``.
+/// Or throw it from a handler of ``JSONRPCCall/serve(_:maximumConcurrent:maximumWaiting:_:)``.
 public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, CustomReflectable {
     /// The number of a kind of error.
     public struct Code: RawRepresentable, Sendable, Hashable, ExpressibleByIntegerLiteral, CustomStringConvertible {

@@ -95,36 +95,14 @@ public struct JSONRPCVoid: Codable, Sendable, Hashable {
     }
 }
 
-extension Request {
-    /// Creates a message of JSON-RPC 2.0, for a ``/TrunklineFoundation/JSONRPCCodec``.
-    ///
-    /// ``Client/post(_:timeout:options:)`` sends it as a notification, and
-    /// ``Client/send(_:timeout:options:)-(Request,_,_)`` as a request. For requests with typed results, see
-    /// ``/TrunklineFoundation/JSONRPCRequest``.
-    ///
-    /// ```swift
-    /// try await client.post(Request(method: "exit"))
-    /// ```
-    ///
-    /// - Parameters:
-    ///   - method: The name of the method.
-    ///   - params: The parameters, which are encoded as an object or an array. Default: none.
-    ///   - encoder: The encoder of the parameters. Default: a new one with `.sortedKeys` and otherwise Foundation's
-    ///     defaults.
-    /// - Throws: `invalidRequest`, fate `notSent`, if the parameters cannot be encoded. The error is the cause.
-    public init(
-        method: String,
-        params: some Encodable = JSONRPCVoid(),
-        encoder: JSONEncoder? = nil
-    ) throws(ClientError) {
-        do {
-            self.init(body: try (encoder ?? .sortingKeys).params(params))
-        } catch {
-            throw ClientError(.invalidRequest, .notSent, "the parameters cannot be encoded", cause: error)
-        }
-        self[bytes: JSONRPCCodec.method] = Bytes(method)
-    }
-}
+/// A notification of JSON-RPC 2.0, or a request whose result does not matter.
+///
+/// ``/Trunkline/Client/post(_:timeout:options:)`` sends it as a notification:
+///
+/// ```swift
+/// try await client.post(Request(JSONRPCNotification("initialized")))
+/// ```
+public typealias JSONRPCNotification<Params: Encodable & Sendable> = JSONRPCRequest<Params, JSONRPCVoid>
 
 extension JSONEncoder {
     /// A new encoder, so that equal values have equal bytes.

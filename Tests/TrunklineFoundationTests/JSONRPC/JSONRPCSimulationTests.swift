@@ -61,7 +61,7 @@ struct JSONRPCSimulationTests {
                 try await client.send(JSONRPCRequest("m", [1], replyingWith: Pair.self))
             }
             #expect(reply?.code == .invalidResponse && reply?.cause is JSONDecodingError)
-            #expect(throws: ClientError.self) { try Request(method: "m", params: Double.infinity) }
+            #expect(throws: ClientError.self) { try Request(JSONRPCNotification("m", Double.infinity)) }
             #expect(reply.flatMap { JSONRPCError($0) } == nil)
             #expect(await server.totalConnections == 1)
         }
@@ -99,8 +99,8 @@ struct JSONRPCSimulationTests {
         } _: { _, server, client in
             let seen = client.pushes(forKey: "seen").messages
             let other = client.pushes(forKey: "unseen")
-            try await client.post(Request(method: "note", params: Pair(a: 1, b: "x")))
-            try await client.post(Request(method: "bare"))
+            try await client.post(Request(JSONRPCNotification("note", Pair(a: 1, b: "x"))))
+            try await client.post(Request(JSONRPCNotification("bare")))
             var methods: [[String]] = []
             for await message in seen.prefix(2) {
                 methods.append(try #require(JSONRPCCall(message)).params(as: [String].self))

@@ -41,7 +41,12 @@ func whileServing(
 ) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask {
-            try await client.serveCalls(maximumConcurrent: maximumConcurrent, maximumWaiting: maximumWaiting, handler)
+            try await JSONRPCCall.serve(
+                client,
+                maximumConcurrent: maximumConcurrent,
+                maximumWaiting: maximumWaiting,
+                handler
+            )
         }
         while await client.metrics.serving.maximumConcurrent == 0 { try await pause() }
         try await body()

@@ -23,7 +23,7 @@ struct ClangdTests {
                 JSONRPCRequest("initialize", Clangd.Initialize(), replyingWith: Clangd.Server.self)
             )
             #expect(answer.serverInfo.name == "clangd")
-            try await client.post(Request(method: "initialized", params: [String: String]()))
+            try await client.post(Request(JSONRPCNotification("initialized", [String: String]())))
             try await body(client)
             _ = try await client.send(JSONRPCRequest("shutdown", replyingWith: JSONRPCVoid.self))
         }
@@ -36,7 +36,7 @@ struct ClangdTests {
     ) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
-                try await client.serveCalls { call in
+                try await JSONRPCCall.serve(client) { call in
                     guard call.method == "workspace/applyEdit" else { return nil }
                     let isRefused = call.params.firstIndex(of: "refuse") != nil
                     return Clangd.Applied(applied: !isRefused, failureReason: isRefused ? "not now" : nil)
@@ -108,7 +108,7 @@ struct ClangdTests {
         try await withClangd { client in
             let diagnostics = client.pushes(forKey: "textDocument/publishDiagnostics").messages
             try await client.post(
-                Request(method: "textDocument/didOpen", params: Clangd.Opened(text: "int f() { return x; }"))
+                Request(JSONRPCNotification("textDocument/didOpen", Clangd.Opened(text: "int f() { return x; }")))
             )
             let message = try #require(await diagnostics.first { _ in true })
             let call = try #require(JSONRPCCall(message))
@@ -122,7 +122,7 @@ struct ClangdTests {
     func cancelledRequestsDoNotDisturbOthers() async throws {
         try await withClangd { client in
             try await client.post(
-                Request(method: "textDocument/didOpen", params: Clangd.Opened(text: "int answer = 42;"))
+                Request(JSONRPCNotification("textDocument/didOpen", Clangd.Opened(text: "int answer = 42;")))
             )
             let symbols = JSONRPCRequest(
                 "textDocument/documentSymbol",
