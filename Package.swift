@@ -41,7 +41,7 @@ let package = Package(
             dependencies: ["Trunkline"],
             swiftSettings: settings
         ),
-        // The part that needs Foundation: JSON bodies, and HTTP over the link.
+        // The part that needs Foundation: JSON bodies, JSON-RPC, and HTTP over the link.
         .target(
             name: "TrunklineFoundation",
             dependencies: ["Trunkline", "TrunklineHTTP"],

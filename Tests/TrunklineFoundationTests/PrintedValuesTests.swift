@@ -133,6 +133,8 @@ private let secret = "s3cr3t-T0k3n"
             cause: jsonError
         )
         let proxyError = failure { try Proxy(parsing: "http://edge:\(secret)@proxy:port") }
+        var call = frame
+        call[bytes: "method"] = "m"
         let endpointError = failure { try Endpoint(parsing: "user:\(secret)@host:7000") }
         let recording = try Recording(
             jsonLines: """
@@ -202,6 +204,7 @@ private let secret = "s3cr3t-T0k3n"
             // TrunklineFoundation
             ("HTTPTunnel", HTTPTunnel(client, options: tunnelOptions)), ("HTTPTunnel.Options", tunnelOptions),
             ("JSONDecodingError", try #require(jsonError)),
+            ("JSONRPCCall", JSONRPCCall(call) as Any), ("JSONRPCError", JSONRPCError(1, "m", data: "\"\(secret)\"")),
             // TrunklineGateway
             ("HTTPGateway", gateway),
             // TrunklineTesting
@@ -234,7 +237,8 @@ private let secret = "s3cr3t-T0k3n"
         "ReconnectFailure", "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
         "HTTP1ReplyStream", "HTTP1ReplyStream.AsyncIterator", "HTTP1Codec",
         "OTLPExporter.Failure", "HTTPTunnel.Body", "HTTPTunnel.Body.AsyncIterator", "TunnelURLProtocol",
-        "TunnelURLProtocol.Registration", "JSONRequest", "LoopbackServer.Journal", "LoopbackServer.WaitError", "Replay",
+        "TunnelURLProtocol.Registration", "JSONRequest", "JSONRPCCodec", "JSONRPCRequest", "LoopbackServer.Journal",
+        "LoopbackServer.WaitError", "Replay",
         "ServerExchange", "SimulatedNetwork", "CodecConformance", "CodecConformance.Sample",
         "CodecConformance.Preamble", "LateResponse",
     ]
@@ -276,7 +280,9 @@ private let secret = "s3cr3t-T0k3n"
         "TLSFailure", "TLSSession", "TLSVersion", "Timeout", "TransportError", "TransportError.Code",
         "UnknownContentType", "HTTPTunnel.Metrics", "HTTPTunnel.Policy", "HTTPTunnel.Route", "HTTPGateway.Metrics",
         "HTTPGateway.Options", "HTTPOrigin", "HTTP1Request.Method", "ClientSnapshot", "ClusterSnapshot",
-        "PrometheusText",
+        "PrometheusText", "JSONRPCCodec.Dialect", "JSONRPCCodec.Dialect.Cancellation", "JSONRPCCodec.Framing",
+        "JSONRPCCodec.IDs",
+        "JSONRPCError.Code", "JSONRPCVoid",
         "CodecConformance.Report", "CodecConformance.Side", "CodecConformance.Violation",
         "LoopbackServer.WaitError.Reason", "NameAnswer", "NetworkConditions", "SimulatedClock",
         "SimulatedClock.Instant", "SimulationError", "SimulationLimits", "TestAuthority.Usage",

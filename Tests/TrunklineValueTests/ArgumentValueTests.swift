@@ -12,7 +12,7 @@ struct ArgumentValueTests {
         try await argument.use()
     }
 
-    static let cases = bytes + frames + layouts + codecs + histograms + texts + http
+    static let cases = bytes + frames + layouts + codecs + jsonRPC + histograms + texts + http
 
     // MARK: Bytes
 

@@ -71,6 +71,31 @@ struct SimulatedValueTests {
                 }
             }
         },
+        ValueCase("JSONRPCCall.serve(maximumConcurrent: Int, maximumWaiting: Int)") {
+            for number in Int.extremes {
+                let network = SimulatedNetwork(seed: 1)
+                try await network.run {
+                    let codec = JSONRPCCodec(.lines)
+                    let server = try await network.startServer(at: "a:1", speaking: codec)
+                    let client = Client(to: "a:1", speaking: codec, on: network.loops)
+                    async let serving: Void = JSONRPCCall.serve(
+                        client,
+                        maximumConcurrent: number,
+                        maximumWaiting: number
+                    ) {
+                        $0.method
+                    }
+                    try await server.wait { $0.connectionCount == 1 }
+                    var request = Frame(.request, serial: 1)
+                    request[bytes: "method"] = "m"
+                    let answer = try await server.request(request)
+                    #expect(answer.body == "\"m\"")
+                    await client.close()
+                    try await serving
+                    await server.stop()
+                }
+            }
+        },
         ValueCase("CachePolicy.for(_: Duration)", "CachePolicy.staleIfUnavailable(freshFor: Duration, upTo: Duration?)")
         {
             try await SimulatedNetwork(seed: 1).runWithServer { network in
