@@ -26,6 +26,11 @@ func streamSocket(_ family: Int32) -> Int32 {
 }
 
 private func isFree(_ port: UInt16) -> Bool {
+    unsafe succeeds(at: port) { unsafe bind($0, $1, $2) }
+}
+
+/// Whether `call`, which is `bind` or `connect`, succeeds with a new socket and this port of 127.0.0.1.
+func succeeds(at port: UInt16, _ call: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Bool {
     let descriptor = streamSocket(AF_INET)
     defer { close(descriptor) }
     var address = sockaddr_in()
@@ -34,7 +39,7 @@ private func isFree(_ port: UInt16) -> Bool {
     address.sin_port = port.bigEndian
     return unsafe withUnsafePointer(to: &address) {
         unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            unsafe bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            unsafe call(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
         }
     }
 }

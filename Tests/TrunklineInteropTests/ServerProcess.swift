@@ -113,19 +113,7 @@ final class ServerProcess {
         }
     }
 
-    private static func accepts(_ port: UInt16) -> Bool {
-        let descriptor = streamSocket(AF_INET)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        address.sin_port = port.bigEndian
-        return unsafe withUnsafePointer(to: &address) {
-            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
-    }
+    private static func accepts(_ port: UInt16) -> Bool { unsafe succeeds(at: port) { unsafe connect($0, $1, $2) } }
 
     /// Stops the process, like a machine that hangs: the kernel still accepts bytes and connections.
     func pause() { Foundation.kill(process.processIdentifier, SIGSTOP) }

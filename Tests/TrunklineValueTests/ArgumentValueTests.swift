@@ -617,8 +617,8 @@ struct ArgumentValueTests {
                     )
                 }
             },
-            ValueCase("ProxyFailure.other(_: Int)") {
-                for number in Int.extremes {
+            ValueCase("ProxyFailure.other(_: UInt16)") {
+                for number in UInt16.extremes {
                     let error = TransportError(.proxy(.other(number)), "no")
                     #expect(error.code == .proxy(.other(number)) && "\(error)".contains("no"))
                 }

@@ -43,8 +43,9 @@ extension ClientOptions {
         /// `unavailable`, and the next request tries again at the pace of ``policy``, after a refused login not before
         /// ``refusalPause`` is over.
         public var retriesPermanentCauses = false
-        /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), or a proxy the
-        /// login or the connection (``ProxyFailure``), unless the refusal names a time of its own. Default 30 s, plus up to a tenth; at least zero.
+        /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), or a proxy has
+        /// refused the login or the connection (``ProxyFailure``), unless the refusal names a time of its own. Default
+        /// 30 s, plus up to a tenth; at least zero.
         ///
         /// So however many callers send requests, a wrong password makes a client log in at most twice a minute. Requests
         /// that come meanwhile wait within their deadlines if there is no other endpoint, and their errors name the

@@ -36,7 +36,7 @@ extension Proxy {
         return !domain.isEmpty && (name == domain || name.hasSuffix(".\(domain)"))
     }
 
-    /// The network of `address/length`, and the number of its bits; `nil` if the text is none.
+    /// The network of `address/length`, and the number of its bits; `nil` for other text.
     private static func range(_ text: String) -> (network: [UInt8], length: Int)? {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 2, let network = literalBytes(String(parts[0])), let length = Int(parts[1]),

@@ -36,7 +36,7 @@ public struct Proxy: Sendable, Hashable {
     ///   with an endpoint that is an IP address itself. Names are not looked up;
     /// - `*`: every server.
     ///
-    /// An entry that is none of these matches nothing.
+    /// Any other entry matches nothing.
     public var exceptions: [String] = []
 
     let credentials: ProxyCredentials?

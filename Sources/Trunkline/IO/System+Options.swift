@@ -112,8 +112,8 @@ func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
     #endif
 }
 
-/// Returns the number of the subflows of a Multipath TCP connection; `nil` if `descriptor` is none, or has fallen back to
-/// TCP.
+/// Returns the number of the subflows of a Multipath TCP connection; `nil` for other sockets, and if the connection has
+/// fallen back to TCP.
 private func subflows(of descriptor: Int32) -> Int? {
     #if os(Linux)
         // `struct mptcp_info` of linux/mptcp.h begins with the number of subflows in addition to the first.

@@ -128,7 +128,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         return text
     }
 
-    /// Finds the messages of a batch. Returns false if the message at the front is none, or is no array of JSON values:
+    /// Finds the messages of a batch. Returns false if the message at the front is not an array of JSON values:
     /// then it is a malformed message.
     private mutating func beginBatch(
         _ whole: JSONRPCFrames.Extent,

@@ -23,7 +23,7 @@ public enum ProxyFailure: Sendable, Hashable {
     /// The proxy does not know the command or the kind of address (replies 7 and 8; HTTP status 405 or 501). Permanent.
     case unsupported
     /// The proxy has failed for another reason: the reply of SOCKS, or the status of HTTP.
-    case other(Int)
+    case other(UInt16)
     /// The proxy closed or reset the connection before it was established.
     case closed
     /// The proxy has sent something that its protocol does not allow. Perhaps it is a proxy of another kind, or none.

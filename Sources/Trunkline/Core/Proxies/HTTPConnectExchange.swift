@@ -45,7 +45,7 @@ package struct HTTPConnectExchange: OpeningExchange {
         }
         let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
         let words = String(decoding: line, as: UTF8.self).split(separator: " ", maxSplits: 2)
-        guard words.count >= 2, words[1].utf8.count == 3, let status = Int(words[1]) else {
+        guard words.count >= 2, words[1].utf8.count == 3, let status = UInt16(words[1]) else {
             throw .proxy(.protocolViolation, "the answer of the HTTP proxy has no status")
         }
         // An interim response precedes the final one (RFC 9110, section 15.2).
@@ -76,7 +76,7 @@ package struct HTTPConnectExchange: OpeningExchange {
         return String(decoding: text, as: UTF8.self)
     }
 
-    private func failure(_ status: Int, _ phrase: String) -> TransportError {
+    private func failure(_ status: UInt16, _ phrase: String) -> TransportError {
         let failure: ProxyFailure =
             switch status {
             // tinyproxy refuses wrong credentials with 401.

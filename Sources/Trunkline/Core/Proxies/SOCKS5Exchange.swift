@@ -131,7 +131,7 @@ package struct SOCKS5Exchange: OpeningExchange {
             case 6: (.timedOut, "the time to live expired")
             case 7: (.unsupported, "it does not know the command")
             case 8: (.unsupported, "it does not support this kind of address")
-            default: (.other(Int(reply)), "general failure (reply \(reply))")
+            default: (.other(UInt16(reply)), "general failure (reply \(reply))")
             }
         return .proxy(failure, "the SOCKS proxy cannot connect: \(text)")
     }
