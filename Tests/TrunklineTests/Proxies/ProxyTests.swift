@@ -166,7 +166,7 @@ import TrunklineTesting
         }
     }
 
-    /// The first bytes of the server come with the end of the proxy's answer.
+    /// The first bytes of the server come with the end of the proxy's answer. Not over TLS, where the client speaks first.
     @Test(arguments: Proxy.Kind.allCases) func aServerMaySpeakFirst(_ kind: Proxy.Kind) throws {
         let greeting = filled(3000)
         let options = ClientOptions { options in
@@ -175,7 +175,8 @@ import TrunklineTesting
                 guard first.body == greeting else { throw HandshakeRefusal("\(first.body.count) bytes") }
             }
         }
-        try simulate(kind, options: options, greeting: Frame(.push, type: 2, body: greeting)) { _, proxy, client in
+        let push = Frame(.push, type: 2, body: greeting)
+        try simulate(kind, options: options, greeting: push, overTLS: false) { _, proxy, client in
             await proxy.joinGreeting()
             try await expectEcho("hello", by: client)
         }
@@ -285,6 +286,7 @@ import TrunklineTesting
         exceptions: [String] = [],
         greeting: Frame? = nil,
         isSlow: Bool = false,
+        overTLS: Bool = Wire.isSecured,
         _ body: @escaping @Sendable (SimulatedNetwork, TestProxy, Client) async throws -> Void
     ) throws {
         var options = options
@@ -298,12 +300,22 @@ import TrunklineTesting
         try network.runBlocking { [options] in
             var serverOptions = LoopbackServer.Options()
             if let greeting { serverOptions.onConnect = .push(greeting) }
-            let server = try await network.serve(at: "db:7000", speaking: FrameLayout.standard, options: serverOptions)
+            let server = try await network.serve(
+                at: "db:7000",
+                speaking: FrameLayout.standard,
+                options: serverOptions,
+                overTLS: overTLS
+            )
             let address = try #require(literalAddress(network.host("proxy"), port: 1080))
             let proxy = TestProxy(kind, on: network.loop, account: account, isSlow: isSlow)
             try await proxy.listen(on: address)
             let endpoint = endpoint ?? .host(network.host("db"), port: 7000)
-            let client = network.client(of: [endpoint], speaking: FrameLayout.standard, options: options)
+            let client = network.client(
+                of: [endpoint],
+                speaking: FrameLayout.standard,
+                options: options,
+                overTLS: overTLS
+            )
             do {
                 try await body(network, proxy, client)
             } catch {
