@@ -67,6 +67,9 @@ extension Client {
         /// The number of times that a failed request was scheduled to be sent again. See
         /// ``RetryPolicy/idempotent(tries:backoff:)``.
         public var retries = 0
+        /// The number of times that a request in a datagram was sent again because it was not answered in time. See
+        /// ``ClientOptions/Requests-swift.struct/repeatAfter``.
+        public var repetitions = 0
         /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
         public var retriesRefused = 0
         /// The number of messages that `enqueue` or `tryEnqueue` accepted and that failed later, with any fate.
@@ -171,6 +174,7 @@ extension Client {
             tryDurations.merge(other.tryDurations)
             retries.addClamped(other.retries)
             retriesRefused.addClamped(other.retriesRefused)
+            repetitions.addClamped(other.repetitions)
             failedMessages.addClamped(other.failedMessages)
             pending.addClamped(other.pending)
             waiting.merge(other.waiting)

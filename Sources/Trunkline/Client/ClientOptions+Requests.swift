@@ -59,6 +59,16 @@ extension ClientOptions {
         ///
         /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
+        /// How long the client waits for the answer to a request in a datagram before it sends the request again. Default 1 s,
+        /// at least 10 ms; each further wait is twice as long (RFC 8085 §3.1.1).
+        ///
+        /// Only for `udp://` endpoints, and for requests that may be performed twice (``RetryPolicy/idempotent(tries:backoff:)``):
+        /// their `tries` limit how often they are sent in all, and the ``retryBudget`` applies. The request keeps its serial
+        /// number, so an answer to any copy ends it. A further answer counts as a late response.
+        public var repeatAfter: Duration {
+            get { seldom.value.repeatAfter }
+            set { seldom.value.repeatAfter = newValue }
+        }
         /// Called with the response to a request that was cancelled or timed out before, for example to release what the
         /// request has created on the server. Default `nil`: such responses are only counted
         /// (`Client.Metrics.lateResponses`).
@@ -68,8 +78,8 @@ extension ClientOptions {
         /// Called on the event loop. It must not block, and must not enter its client with `assumeIsolated`. To send
         /// something, yield the response to an `AsyncStream`, or start a task.
         public var lateResponse: (@Sendable (LateResponse) -> Void)? {
-            get { abandoned.value.lateResponse }
-            set { abandoned.value.lateResponse = newValue }
+            get { seldom.value.lateResponse }
+            set { seldom.value.lateResponse = newValue }
         }
         /// How long the client assumes that the server works on an abandoned request, one that was cancelled or timed
         /// out after its first byte was written. Default 60 s.
@@ -109,13 +119,13 @@ extension ClientOptions {
         /// While the option is set, the client keeps each request, including its body, until it is answered. See
         /// <doc:Requests#Cancellation-over-a-second-connection>.
         public var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)? {
-            get { abandoned.value.cancelling }
-            set { abandoned.value.cancelling = newValue }
+            get { seldom.value.cancelling }
+            set { seldom.value.cancelling = newValue }
         }
         /// How long a call of ``cancelling`` may take. Default 2 s.
         public var cancellingTimeout: Duration {
-            get { abandoned.value.cancellingTimeout }
-            set { abandoned.value.cancellingTimeout = newValue }
+            get { seldom.value.cancellingTimeout }
+            set { seldom.value.cancellingTimeout = newValue }
         }
         /// Whether a request that waits goes to a new session if the server has lost the one for which it was made. Default
         /// true.
@@ -134,12 +144,13 @@ extension ClientOptions {
         public var drainTimeout: Duration = .seconds(30)
 
         /// What few clients set. Each object that keeps the options would have room for it.
-        private var abandoned = Rare<Abandoned>()
+        private var seldom = Rare<Seldom>()
 
-        private struct Abandoned: EmptyInitializable, Sendable {
+        private struct Seldom: EmptyInitializable, Sendable {
             var lateResponse: (@Sendable (LateResponse) -> Void)?
             var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)?
             var cancellingTimeout = Duration.seconds(2)
+            var repeatAfter = Duration.seconds(1)
         }
 
         /// Creates options with the default values.

@@ -7,6 +7,7 @@ extension Dispatcher {
         (metrics.requests, metrics.responses) = (counters.requests, counters.responses)
         (metrics.written, metrics.failed) = (counters.written, counters.failed)
         (metrics.retries, metrics.retriesRefused) = (counters.retries, counters.retriesRefused)
+        metrics.repetitions = counters.repetitions
         (metrics.parts, metrics.lateResponses) = (counters.parts, counters.lateResponses)
         (metrics.unknownResponses, metrics.undecodableResponses) = (
             counters.unknownResponses, counters.undecodableResponses

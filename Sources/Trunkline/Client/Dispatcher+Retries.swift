@@ -111,6 +111,8 @@ struct RetryRules {
     var sessionLoss: SessionID?
     /// Draws the back-offs.
     var generator: SeededGenerator
+    /// Whether the client has had a link of datagrams.
+    var usesDatagrams = false
     /// Whether any request has ever had options that end it together with its link.
     var hasLinkbound = false
 }

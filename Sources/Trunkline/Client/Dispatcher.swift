@@ -239,6 +239,7 @@ extension Dispatcher {
                 }
                 if !options.waitsForReady { impatient.append(id) }
             }
+            if let extras = waiter.extras, retries.usesDatagrams { awaitAnswer(id, extras) }
             let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
             let place = link.admit(
                 id,
@@ -313,6 +314,7 @@ extension Dispatcher {
             expectsResponse: expectsResponse,
             reports: waiter.reports
         )
+        if let extras = waiter.extras, retries.usesDatagrams { awaitAnswer(id, extras) }
         requests.append(consume request, consume waiter, deadline: deadline, accepted: accepted)
     }
 
@@ -470,6 +472,7 @@ extension Dispatcher {
 
     private mutating func endExpired(at now: Instant) {
         while let id = requests.nextExpired(at: now) {
+            if retries.usesDatagrams, repeatIfDue(id, at: now) { continue }
             guard let later = requests.waiter(of: id)?.nextLook(at: now) else {
                 cancel(id, .timedOut, "deadline exceeded")
                 continue

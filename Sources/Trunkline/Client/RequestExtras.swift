@@ -4,6 +4,8 @@
 final class RequestExtras: @unchecked Sendable {
     /// The call, if its options are not the usual ones.
     var call: TrackedCall?
+    /// When the request is sent again on a link of datagrams, if it is not answered; `nil` if it is not to be.
+    var repetition: Repetition?
     /// The parts of the reply that have arrived.
     private var reassembly: Reassembly?
 
@@ -17,6 +19,15 @@ final class RequestExtras: @unchecked Sendable {
         let reassembly = reassembly ?? Reassembly(in: budget)
         self.reassembly = reassembly
         return reassembly.add(part, at: now)
+    }
+
+    /// The next repetition of a request.
+    struct Repetition {
+        /// When the client looks at the request.
+        var lookAt: Instant
+        /// How long it waits for an answer to the latest copy, which was sent at `sentAt`, or before.
+        var wait: Duration
+        var sentAt = Instant.distantPast
     }
 
     /// Begins the next try, without the parts of the reply that have arrived.
@@ -90,6 +101,12 @@ struct TrackedCall: Sendable {
             return nil
         }
     }
+
+    /// The number of times that the request may be sent, if it may be performed twice; otherwise 1.
+    var maximumTries: Int { if case .idempotent(let tries, _) = options.retry { max(1, tries) } else { 1 } }
+
+    /// Counts another copy of the request on its link.
+    mutating func repeated() { tryNumber += 1 }
 
     /// The same call, no longer in back-off.
     var awake: TrackedCall {

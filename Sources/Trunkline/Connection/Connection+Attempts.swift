@@ -100,10 +100,30 @@ extension Connection {
 
     private func dial(_ attempt: ReconnectMachine.Attempt) {
         arm(at: nil)  // the dialer watches its time itself
+        if attempt.endpoint.usesDatagrams, let error = obstacleToDatagrams(attempt.endpoint) {
+            return schedule { $0.attemptFailed(attempt.id, error, isPermanent: true) }
+        }
         let dialer = makeDialer(for: attempt.endpoint)
         self.attempt?.dialer = dialer
         dialer.dial(for: self)
         noteProgress()
+    }
+
+    /// Why datagrams cannot be used, if they cannot.
+    private func obstacleToDatagrams(_ endpoint: Endpoint) -> TransportError? {
+        let reason: String
+        if rules.isInOrder {
+            reason = "the responses of this protocol are matched in order, which datagrams do not keep"
+        } else if endpoint.isSecured {
+            reason = "TLS over UDP (DTLS) is not supported"
+        } else if options.connecting.proxyHeader != nil {
+            reason = "the header of the PROXY protocol (options.connecting.proxyHeader) cannot be sent in datagrams"
+        } else if options.connecting.goesThroughProxy(to: endpoint) {
+            reason = "datagrams cannot go through the proxy (options.connecting.proxy); see Proxy.exceptions"
+        } else {
+            return nil
+        }
+        return TransportError(.invalidAddress, "connecting to \(endpoint): \(reason)")
     }
 
     /// The dialer for a kind of endpoint.
@@ -225,6 +245,7 @@ extension Connection {
             number: memory.linksBegun,
             path: path,
             quarantine: options.requests.quarantine,
+            maximumDatagramSize: options.connecting.sizeOfLargestDatagram,
             at: now
         )
         link.fileVersions = channel.fileVersions

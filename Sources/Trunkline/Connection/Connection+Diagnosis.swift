@@ -43,6 +43,8 @@ extension Connection {
         public var handshakeDurations = LatencyHistogram()
         /// The round-trip times of pings, on all links. A ping that waited behind other frames is not among them.
         public var pingDurations = LatencyHistogram()
+        /// The number of datagrams that were dropped because they were not complete frames.
+        public var droppedDatagrams = 0
         /// The number of bytes read; over TLS, after decryption.
         public var bytesReceived = 0
         /// The number of bytes written; over TLS, before encryption.
@@ -131,6 +133,7 @@ extension Connection {
             connectDurations.merge(other.connectDurations)
             handshakeDurations.merge(other.handshakeDurations)
             pingDurations.merge(other.pingDurations)
+            droppedDatagrams.addClamped(other.droppedDatagrams)
             bytesReceived.addClamped(other.bytesReceived)
             bytesSent.addClamped(other.bytesSent)
             framesReceived.addClamped(other.framesReceived)

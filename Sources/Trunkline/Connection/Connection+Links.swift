@@ -20,6 +20,7 @@ extension Connection {
         link.mayHaveMore = result.mayHaveMore
         if result.isShareUsedUp { scheduleReading() }
         counts.noteReceived(result.count, frames.count)
+        if result.dropped > 0 { noteDropped(result, link) }
         let hasFrames = !frames.isEmpty
         if hasFrames { recorder?.received(frames, session: session, at: loop.now) }
         if result.isLookSooner { armLiveness() }
@@ -37,6 +38,13 @@ extension Connection {
         } else {
             lose(session, finalReads.failure)
         }
+    }
+
+    /// Counts and tells the datagrams that were no frames.
+    private func noteDropped(_ result: Link.ReadResult, _ link: Link) {
+        counts.droppedDatagrams += result.dropped
+        guard let reason = result.dropReason else { return }
+        observation?.add(.mismatches, .datagramsDropped(result.dropped, link.endpoint, reason))
     }
 
     private func isLostInHandshake(_ link: Link) -> Bool {

@@ -249,6 +249,16 @@ extension Connection {
         links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
+    /// Sends the request `id`, whose frame is `frame`, once more on its link, if that exchanges datagrams and all of the
+    /// request was written. Returns whether it does.
+    func sendAgain(_ frame: Frame, _ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool {
+        guard let link = links[session], link.exchangesDatagrams,
+            link.state.machine.sendAgain(frame, id, as: number, at: loop.now)
+        else { return false }
+        scheduleFlushUnlessFull(link)
+        return true
+    }
+
     // MARK: Frames
 
     /// Handles frames of a link that is ready or draining.

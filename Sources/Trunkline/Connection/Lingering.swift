@@ -26,6 +26,8 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
 
     /// Ends the sending direction of `transport` and keeps it until the peer has closed. Call this on `loop`.
     package static func close(_ transport: any Transport, on loop: any EventLoop) {
+        // Nothing tells the end of datagrams, and unread ones make no reset.
+        if transport.exchangesDatagrams { return transport.close() }
         transport.finishWriting()
         let lingering = Lingering(transport, loop)
         lingering.itself = lingering

@@ -12,6 +12,8 @@ final class Link {
     let number: Int
     /// When its socket was connected.
     let establishedAt: Instant
+    /// Whether it exchanges datagrams, of one frame each.
+    let exchangesDatagrams: Bool
     private(set) var phase: Phase
     /// When the link became ready.
     private(set) var readySince: Instant?
@@ -108,9 +110,11 @@ final class Link {
         number: Int,
         path: LinkPath,
         quarantine: Duration,
+        maximumDatagramSize: Int,
         at now: Instant
     ) {
         establishedAt = now
+        exchangesDatagrams = transport.exchangesDatagrams
         phase = .handshaking(handshake)
         self.attempt = attempt.number
         self.number = number
@@ -120,7 +124,8 @@ final class Link {
             matching: codec.matching,
             quarantine: quarantine,
             firstSerial: codec.matching.firstHandshakeSerial,
-            maximumInFlightPerChannel: codec.maximumInFlightPerChannel
+            maximumInFlightPerChannel: codec.maximumInFlightPerChannel,
+            maximumFrameSize: transport.exchangesDatagrams ? maximumDatagramSize : .max
         )
         session = attempt.id
         self.transport = transport
@@ -369,9 +374,12 @@ extension Link.State {
         attempts: for _ in 0..<8 {
             result.refused += machine.encode(using: &codec.base)
             if machine.outbound.unwrittenCount == 0 { break }
-            let (outcome, offered) = unsafe machine.outbound.withUnwritten { pieces in
+            let write = { (pieces: [UnsafeRawBufferPointer]) in
                 unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
             }
+            let (outcome, offered) =
+                link.exchangesDatagrams
+                ? unsafe machine.outbound.withUnwrittenFrames(write) : unsafe machine.outbound.withUnwritten(write)
             switch outcome {
             case .bytes(let written):
                 recorder?.sent(
@@ -428,6 +436,9 @@ extension Link {
         var (count, signs) = (0, 0)
         /// Why the link ends.
         var ending: (any Error)?
+        /// The number of datagrams that were no frames, and why the latest was none.
+        var dropped = 0
+        var dropReason: FrameError?
         var mayHaveMore = false
         /// Whether reading goes on in the next turn because the share of this one is used up.
         var isShareUsedUp = false
@@ -451,7 +462,10 @@ extension Link.State {
         repeat {
             if !holdsFrames { loop.withReceiveMemory { received.borrow(&$0) } }
             let decodedBefore = frames.count
-            let step = readAndDecode(from: transport, into: &frames, limit: limit, maximumFrames: share.step)
+            let step =
+                link.exchangesDatagrams
+                ? readDatagram(from: transport, into: &frames, &result)
+                : readAndDecode(from: transport, into: &frames, limit: limit, maximumFrames: share.step)
             result.count += step.count
             result.ending = step.ending
             result.mayHaveMore = step.ending == nil && step.mayHaveMore
@@ -509,6 +523,38 @@ extension Link.State {
         }
         // If frames were left over, nothing was read, so what the socket has is not known.
         return (count, holdsFrames || count == offered, nil)
+    }
+
+    /// Reads one datagram, and decodes its frames. If it holds anything else, it is dropped.
+    @inline(never)
+    private mutating func readDatagram(
+        from transport: any Transport,
+        into frames: inout [Frame],
+        _ result: inout Link.ReadResult
+    ) -> (count: Int, mayHaveMore: Bool, ending: (any Error)?) {
+        let (count, outcome) = unsafe received.fill { free in
+            let outcome = unsafe transport.read(into: free)
+            if case .bytes(let count) = outcome { return (count, outcome) }
+            return (0, outcome)
+        }
+        switch outcome {
+        case .bytes: break
+        case .wouldBlock: return (0, false, nil)
+        case .end: return (0, false, TransportError(.closedByPeer, "the server closed the connection"))
+        case .failed(let error): return (0, false, error)
+        }
+        let before = frames.count
+        do throws(FrameError) {
+            try codec.decodeAll(&received, into: &frames)
+            if !received.isEmpty { throw FrameError(.malformed, "the datagram ends within a frame") }
+        } catch {
+            frames.removeSubrange(before...)
+            received.stopAwaiting()
+            _ = received.discard(received.count)
+            result.dropped += 1
+            result.dropReason = error
+        }
+        return (count, true, nil)
     }
 
     /// Notes that `count` bytes were received, and whether they completed frames. Returns whether the timer may have to

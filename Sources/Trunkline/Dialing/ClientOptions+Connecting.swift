@@ -47,6 +47,13 @@ extension ClientOptions {
         /// stops reading for longer.
         public var userTimeout: Duration? = .seconds(30)
 
+        /// The size in bytes of the largest datagram that is sent to a `udp://` endpoint. Default 1,232, clamped to 1 to 65,507.
+        ///
+        /// A request that does not fit fails with `invalidRequest`, fate `notSent`. The default is what the smallest packet of
+        /// IPv6 (1,280 bytes, RFC 8200 §5) leaves, so that no datagram is cut into fragments, of which networks lose many: DNS
+        /// servers use the same value (RFC 9715 §3). Larger datagrams are received, whatever this value is.
+        public var maximumDatagramSize = 1_232
+
         /// Whether links use Multipath TCP (RFC 8684), if the server does: a link survives the loss of a path, and may use
         /// several. Default false. Linux 5.6 or later; ignored on other systems.
         ///
@@ -76,5 +83,7 @@ extension ClientOptions {
 
         /// Creates options with the default values.
         public init() {}
+
+        var sizeOfLargestDatagram: Int { min(max(maximumDatagramSize, 1), 65_507) }
     }
 }

@@ -144,8 +144,9 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     /// Begins to connect to `address`, one of the addresses of the endpoint or of its proxy.
     private func connect(to address: SocketAddress) throws(TransportError) -> any Transport {
         let exchanges = try connecting.exchanges(with: endpoint, through: proxy)
-        let connect = { [loop, connecting] (handler: any TransportHandler) -> any Transport in
-            loop.connect(to: address, options: connecting.socketOptions, handler: handler)
+        let options = connecting.socketOptions(isDatagram: endpoint.usesDatagrams)
+        let connect = { [loop] (handler: any TransportHandler) -> any Transport in
+            loop.connect(to: address, options: options, handler: handler)
         }
         let open = { [loop] (handler: any TransportHandler) -> any Transport in
             exchanges.isEmpty
@@ -370,6 +371,9 @@ extension ClientOptions.Connecting {
     /// What a link to `endpoint` connects to: the proxy, if it goes through one.
     func target(of endpoint: Endpoint) -> Endpoint.Target { proxy(for: endpoint)?.target ?? endpoint.target }
 
+    /// Whether links reach `endpoint` through a proxy.
+    func goesThroughProxy(to endpoint: Endpoint) -> Bool { proxy(for: endpoint) != nil }
+
     /// The proxy through which links reach `endpoint`; `nil` for none.
     fileprivate func proxy(for endpoint: Endpoint) -> Proxy? {
         guard let proxy, case .host(let host, let port) = endpoint.target, proxy.isUsed(for: host, port: port) else {
@@ -391,8 +395,9 @@ extension ClientOptions.Connecting {
         return exchanges
     }
 
-    fileprivate var socketOptions: SocketOptions {
+    fileprivate func socketOptions(isDatagram: Bool) -> SocketOptions {
         var socketOptions = SocketOptions()
+        socketOptions.isDatagram = isDatagram
         socketOptions.noDelay = noDelay
         socketOptions.keepAlive = keepAlive
         socketOptions.userTimeout = userTimeout

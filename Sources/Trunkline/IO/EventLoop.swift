@@ -86,7 +86,13 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     ) -> any Transport
 
     /// Listens on `address` (port 0 chooses a free port). `handler` receives every accepted transport.
-    func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> any Listener
+    ///
+    /// - Parameter datagrams: Whether to receive datagrams (UDP). Each address from which some come is a transport then.
+    func listen(
+        on address: SocketAddress,
+        datagrams: Bool,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> any Listener
 
     /// Calls `body` with the memory for reading that all sockets of the loop share.
     func withReceiveMemory(_ body: (inout ReceiveMemory) -> Void)
@@ -109,6 +115,14 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
 }
 
 extension EventLoop {
+    /// Listens for connections: see above.
+    package func listen(
+        on address: SocketAddress,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> any Listener {
+        try listen(on: address, datagrams: false, handler: handler)
+    }
+
     /// The deadline with which a timer fires in the next turn.
     var nextTurn: Instant { turnTime.advanced(by: .nanoseconds(1)) }
 
@@ -144,6 +158,10 @@ package protocol Transport: AnyObject {
     /// The address of the peer once the socket is connected; `nil` before, and where it is unknown.
     var remoteAddress: SocketAddress? { get }
 
+    /// Whether this exchanges datagrams instead of a stream of bytes. `read` returns one datagram then, and `write` sends
+    /// each piece as one, or none of it. Nothing tells one side that the other has ended.
+    var exchangesDatagrams: Bool { get }
+
     /// Whether `handler` receives `.readable`. Initially false. A paused transport exerts back-pressure on the peer.
     var isReading: Bool { get set }
 
@@ -175,6 +193,7 @@ package protocol Transport: AnyObject {
 }
 
 extension Transport {
+    package var exchangesDatagrams: Bool { false }
     package var localAddress: SocketAddress? { nil }
     package var remoteAddress: SocketAddress? { nil }
 

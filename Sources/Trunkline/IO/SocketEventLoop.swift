@@ -169,6 +169,11 @@ package final class SocketEventLoop: EventLoop {
         handler: any TransportHandler
     ) -> any Transport {
         assertCurrent()
+        if options.isDatagram {
+            let transport = DatagramTransport(id: newID(), loop: self, handler: handler)
+            transport.connect(to: address, from: options.sourceAddress, unless: pollerFailure())
+            return transport
+        }
         let transport = SocketTransport(id: newID(), loop: self, handler: handler)
         transport.connect(to: address, options: options, unless: pollerFailure())
         return transport
@@ -176,10 +181,16 @@ package final class SocketEventLoop: EventLoop {
 
     package func listen(
         on address: SocketAddress,
+        datagrams: Bool,
         handler: any ListenerHandler
     ) throws(TransportError) -> any Listener {
         assertCurrent()
         if let error = pollerFailure() { throw error }
+        if datagrams {
+            let listener = try DatagramListener(id: newID(), loop: self, address: address, handler: handler)
+            register(listener, id: listener.id)
+            return listener
+        }
         let listener = try SocketListener(id: newID(), loop: self, address: address, handler: handler)
         register(listener, id: listener.id)
         return listener

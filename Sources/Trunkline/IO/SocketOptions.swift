@@ -39,6 +39,8 @@ package struct SocketOptions: Sendable, Hashable {
     package var unsentLimit = 256 * 1024
     /// Whether the socket uses Multipath TCP (RFC 8684), if the system and the server do. Linux only.
     package var multipath = false
+    /// Whether the socket exchanges datagrams (UDP). The options above are those of TCP.
+    package var isDatagram = false
     /// The address that the socket is bound to before it connects. Its port is ignored.
     package var sourceAddress: SocketAddress?
 

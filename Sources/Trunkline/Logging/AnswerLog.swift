@@ -1,11 +1,12 @@
 /// The lines about what the server answered: error responses, responses that no request was waiting for, and responses
-/// that their callers could not decode. The first at once, summaries of what follows.
+/// that their callers could not decode, and datagrams that were none. The first at once, summaries of what follows.
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
         case rejected(type: UInt32, status: UInt32, reason: String?)
         case unknown(type: UInt32)
         case undecodable(ClientError.Code)
+        case dropped(FrameError.Code)
         /// All others, once there are many kinds.
         case others
 
@@ -16,6 +17,7 @@ struct AnswerLog: Sendable {
                 "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
             case .undecodable(let code): "\(code)"
+            case .dropped(let code): "\(code)"
             case .others: "others"
             }
         }
@@ -33,9 +35,9 @@ struct AnswerLog: Sendable {
 
         init(every interval: Duration) { pace = LogPace(from: interval) }
 
-        mutating func note(_ kind: Kind, at endpoint: Endpoint?) {
-            count += 1
-            kinds[kinds[kind] != nil || kinds.count < AnswerLog.maximumKinds ? kind : .others, default: 0] += 1
+        mutating func note(_ kind: Kind, _ number: Int = 1, at endpoint: Endpoint?) {
+            count += number
+            kinds[kinds[kind] != nil || kinds.count < AnswerLog.maximumKinds ? kind : .others, default: 0] += number
             places.note(endpoint)
         }
 
@@ -59,10 +61,12 @@ struct AnswerLog: Sendable {
     private var rejected: Topic
     private var unknown: Topic
     private var undecodable: Topic
+    private var dropped: Topic
     /// The latest response of each topic, as an example.
     private var latestReason: ServerReason?
     private var latestUnknown: (serial: SerialNumber, session: SessionID)?
     private var latestUndecodable: ClientError?
+    private var latestDropped: FrameError?
 
     /// The number of kinds that are counted apart.
     private static let maximumKinds = 16
@@ -71,7 +75,7 @@ struct AnswerLog: Sendable {
 
     init(every interval: Duration) {
         (rejected, unknown) = (Topic(every: interval), Topic(every: interval))
-        undecodable = Topic(every: interval)
+        (undecodable, dropped) = (Topic(every: interval), Topic(every: interval))
     }
 
     // MARK: Noting
@@ -91,15 +95,20 @@ struct AnswerLog: Sendable {
         latestUndecodable = error
     }
 
+    mutating func dropped(_ count: Int, _ reason: FrameError, at endpoint: Endpoint?) {
+        dropped.note(.dropped(reason.code), count, at: endpoint)
+        latestDropped = reason
+    }
+
     // MARK: Writing
 
     /// Whether the next `flush` at `now` needs the number of responses.
     func isDue(at now: Instant) -> Bool {
-        rejected.isDue(at: now) || unknown.isDue(at: now) || undecodable.isDue(at: now)
+        rejected.isDue(at: now) || unknown.isDue(at: now) || undecodable.isDue(at: now) || dropped.isDue(at: now)
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
-    var nextFlush: Instant? { [rejected.next, unknown.next, undecodable.next].compactMap { $0 }.min() }
+    var nextFlush: Instant? { [rejected.next, unknown.next, undecodable.next, dropped.next].compactMap { $0 }.min() }
 
     /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
     ///   `nil` if it is not known.
@@ -155,6 +164,14 @@ struct AnswerLog: Sendable {
             let latest = latestUndecodable.map { LogText.of($0) } ?? ""
             let text =
                 "\(count) could not be decoded by the caller\(topic.span(now)): \(topic.list); the latest: \(latest)"
+            return (.warning, text)
+        }
+        let latestDropped = latestDropped.map { "\($0)" } ?? ""
+        write(&dropped, "datagrams.dropped") { topic, _ in
+            let count = LogText.count(topic.count, "datagram")
+            let text =
+                "\(count) from the server\(topic.span(now)) were no complete frames and were dropped; the latest:"
+                + " \(latestDropped). The server speaks another protocol, or sends several frames or a part of one"
             return (.warning, text)
         }
     }

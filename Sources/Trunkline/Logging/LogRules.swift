@@ -71,6 +71,7 @@ struct LogRules: Sendable {
                 at: endpoints.last { $0.session == session }?.endpoint ?? endpoint
             )
         case .responseUndecodable(let error): answers.undecodable(error, at: endpoint)
+        case .datagramsDropped(let count, let endpoint, let reason): answers.dropped(count, reason, at: endpoint)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link):
             links.upcoming = link

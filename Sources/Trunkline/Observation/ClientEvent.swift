@@ -149,6 +149,8 @@ public struct ClientEvent: Sendable {
         case lateResponse(id: RequestID)
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice.
         case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID)
+        /// Datagrams from the server were dropped because they were not complete frames, the latest for this reason.
+        indirect case datagramsDropped(Int, Endpoint, FrameError)
         /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
         /// `protocolViolation`.
         case responseUndecodable(ClientError)
@@ -246,7 +248,7 @@ extension ClientEvent {
         case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate,
             .certificateSeen, .tlsFilesChanged, .clientClosed, .clientDeallocated:
             .links
-        case .unknownResponse, .responseUndecodable: .mismatches
+        case .unknownResponse, .responseUndecodable, .datagramsDropped: .mismatches
         case .limitReached, .limitCleared: .limits
         case .pushesDropped, .serverRequestsRefused, .serverRequestsDropped: .pushes
         case .endpointsChanged, .clusterChanged: .endpoints
@@ -270,6 +272,7 @@ extension ClientEvent {
         case .lateResponse: "request.late_response"
         case .unknownResponse: "response.unknown"
         case .responseUndecodable: "response.undecodable"
+        case .datagramsDropped: "datagrams.dropped"
         case .stateChanged(let state): "connection.\(state.name)"
         case .attemptPlanned: "attempt.planned"
         case .linkReady: "link.ready"
@@ -324,6 +327,10 @@ extension ClientEvent {
         case .unknownResponse(let serial, let type, let session):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
         case .responseUndecodable(let failure): return error(failure)
+        case .datagramsDropped(let count, let endpoint, let reason):
+            return [
+                ("count", number(count)), ("endpoint", .text("\(endpoint)")), ("error", .text("\(reason)")),
+            ]
         case .stateChanged(let state): return state.fields
         case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .linkReady(let link): return link.fields

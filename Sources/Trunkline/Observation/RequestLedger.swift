@@ -39,7 +39,7 @@ struct RequestLedger {
     /// The counts of `Client.Metrics` that are plain numbers, under the same names.
     struct Counters {
         var (requests, responses, written, failed) = (0, 0, 0, 0)
-        var (retries, retriesRefused) = (0, 0)
+        var (retries, retriesRefused, repetitions) = (0, 0, 0)
         var (parts, lateResponses, unknownResponses, undecodableResponses) = (0, 0, 0, 0)
         var (pushes, unexpectedFrames) = (0, 0)
         /// The tries that ended without having been on a link, and those of them that ended in their back-off.
@@ -155,6 +155,9 @@ struct RequestLedger {
         noteTry(of: request, from: call.rested, at: now)
         tell(.steps, .requestRetrying(id: id, tryNumber: next.tryNumber, delay: until.since(now)))
     }
+
+    /// A request in a datagram is sent again, because it was not answered.
+    mutating func repeats(_ id: RequestID) { counters.repetitions += 1 }
 
     /// A request is not repeated, because the budget for retries is spent.
     mutating func refusedRetry() {

@@ -6,6 +6,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
     private var listener: (any Listener)?
     /// The address that it listens on, with the assigned port. Kept while the socket is closed.
     private var address: SocketAddress?
+    private var receivesDatagrams = false
     /// Holds the port while listening is paused.
     private var reservation: PortReservation?
     private weak var server: LoopbackServer?
@@ -16,8 +17,9 @@ actor Acceptor: ListenerHandler, TransportHandler {
 
     /// Starts to listen and returns the address with its port.
     @discardableResult
-    func listen(on address: SocketAddress) throws(TransportError) -> SocketAddress {
-        let listener = try loop.listen(on: address, handler: self)
+    func listen(on address: SocketAddress, datagrams: Bool) throws(TransportError) -> SocketAddress {
+        let listener = try loop.listen(on: address, datagrams: datagrams, handler: self)
+        receivesDatagrams = datagrams
         self.listener = listener
         self.address = listener.address
         return listener.address
@@ -42,7 +44,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
     func listenAgain() throws(TransportError) {
         guard listener == nil, let address else { return }
         reservation = nil
-        try listen(on: address)
+        try listen(on: address, datagrams: receivesDatagrams)
     }
 
     nonisolated func accepted(_ transport: sending any Transport) -> any TransportHandler {
@@ -64,6 +66,9 @@ private struct Handover {
 }
 
 extension SocketAddress {
+    /// The address in the form that clients use for datagrams.
+    var datagramEndpoint: Endpoint { endpoint.host.map { .udp($0, port: port ?? 0) } ?? endpoint }
+
     /// The address in the form that clients use.
     var endpoint: Endpoint {
         switch self {

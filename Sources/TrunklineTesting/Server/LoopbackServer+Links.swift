@@ -78,7 +78,7 @@ extension LoopbackServer: TransportHandler {
             case .malformed(let error):
                 record.malformedCount += 1
                 record.lastMalformation = error
-                finish(link)
+                if !link.transport.exchangesDatagrams { finish(link) }
             }
         }
         loop.withReceiveMemory { link.received.giveBack(to: &$0) }

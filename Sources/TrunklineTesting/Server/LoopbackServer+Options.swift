@@ -6,8 +6,14 @@ extension LoopbackServer {
         /// The path of a Unix domain socket to listen on, instead of a TCP port of 127.0.0.1. No file may exist there.
         /// Default `nil`.
         public var unixPath: String?
-        /// The TCP port to listen on. Default 0: a free port that the system chooses.
+        /// The TCP or UDP port to listen on. Default 0: a free port that the system chooses.
         public var port: UInt16 = 0
+        /// Whether the server receives datagrams (UDP) instead of connections. Default `false`.
+        ///
+        /// Each address from which datagrams come counts as a connection: until the server ends it, or for about a minute
+        /// after its latest datagram. A datagram that is not a complete frame is counted in the journal and dropped. TLS
+        /// cannot be used.
+        public var receivesDatagrams = false
         /// The TLS settings of connections, or `nil`, the default, for plaintext.
         public var tls: TLS?
         /// Whether a delayed or held reply is sent although its request was cancelled meanwhile. Default `false`.

@@ -118,10 +118,14 @@ public actor LoopbackServer {
         handler: @escaping Handler = { _ in .echo }
     ) async throws(TransportError) -> LoopbackServer {
         let loop = (loops ?? Self.loops).next()
+        if options.receivesDatagrams, options.tls != nil || address.family == nil {
+            let reason = "a server that receives datagrams has an IP address and no TLS"
+            throw TransportError(.invalidAddress, reason)
+        }
         let tls = try await options.tls?.context()
         let acceptor = Acceptor(on: loop)
-        let bound = try await acceptor.listen(on: address)
-        let name = endpoint ?? bound.endpoint
+        let bound = try await acceptor.listen(on: address, datagrams: options.receivesDatagrams)
+        let name = endpoint ?? (options.receivesDatagrams ? bound.datagramEndpoint : bound.endpoint)
         let server = LoopbackServer(
             acceptor,
             options.tls?.beginsAtOnce == true ? name.secured() : name,

@@ -88,7 +88,12 @@ final class ServerLink {
 
     /// Encodes `frame` after everything queued.
     func append(_ frame: Frame) throws(FrameError) {
-        if later.isEmpty, tail.isEmpty, out.count < Self.bufferSize {
+        if transport.exchangesDatagrams {
+            var datagram = SendBuffer()
+            try Self.encode(frame, with: &codec, into: &datagram)
+            laterCount += datagram.count
+            later.append(.bytes(datagram))
+        } else if later.isEmpty, tail.isEmpty, out.count < Self.bufferSize {
             try Self.encode(frame, with: &codec, into: &out)
         } else {
             try Self.encode(frame, with: &codec, into: &tail)
@@ -132,6 +137,9 @@ final class ServerLink {
         if let size {
             sealTail()
             later.append(.pieces(bytes, start: 0, size: size))
+            laterCount += bytes.count
+        } else if transport.exchangesDatagrams {
+            later.append(.pieces(bytes, start: 0, size: bytes.count))
             laterCount += bytes.count
         } else if later.isEmpty, tail.isEmpty {
             out.append(bytes)
@@ -196,7 +204,11 @@ final class ServerLink {
                 }
                 continue
             }
-            switch unsafe out.withUnwritten({ unsafe transport.write($0) }) {
+            let outcome =
+                transport.exchangesDatagrams
+                ? unsafe out.withAllBytes { unsafe transport.write([$0]) }
+                : unsafe out.withUnwritten { unsafe transport.write($0) }
+            switch outcome {
             case .bytes(let count):
                 out.didWrite(count)
                 sent += count
@@ -260,10 +272,15 @@ final class ServerLink {
             if received.count > Self.maximumUndecoded {
                 throw FrameError(.illegalLength, "no complete frame within \(Self.maximumUndecoded) bytes")
             }
+            if transport.exchangesDatagrams, !received.isEmpty {
+                throw FrameError(.malformed, "the datagram ends within a frame")
+            }
         } catch {
+            received.stopAwaiting()
+            if transport.exchangesDatagrams { _ = received.discard(received.count) }
             return .malformed(error)
         }
-        return .bytes(count, mayHaveMore: count == offered)
+        return .bytes(count, mayHaveMore: count == offered || transport.exchangesDatagrams)
     }
 
     /// Decodes the frame that the end of the client's direction completes, if there is one.

@@ -24,6 +24,10 @@ final class LinkEnd {
     var failure: TransportError?
     var isReading = false
     var awaitsWritable = false
+    /// Datagrams: those that have arrived and were not read.
+    var datagrams = Deque<[UInt8]>()
+    /// Datagrams: whether the other side has gone, of which a server learns to clean up.
+    var isDeserted = false
     /// Whether this side is in the network's list of sides with events.
     var isListed = false
 

@@ -3,7 +3,7 @@ import Trunkline
 /// The delays, the throughput and the fragmentation of the links of a simulated network when there are no faults.
 ///
 /// Delays are drawn at random from their ranges, uniformly, from the network's seed. Negative durations count as zero.
-/// As with TCP, the bytes of a link arrive in order and are never lost. Each direction of a link holds at most 64 KiB
+/// As with TCP, the bytes of a link arrive in order and are never lost, apart from those of `udp://` endpoints. Each direction of a link holds at most 64 KiB
 /// in the sender's buffer, and 64 KiB that the receiver has not read.
 public struct NetworkConditions: Sendable, Hashable {
     /// The time that a packet needs in one direction. Drawn for each packet, but packets of a link never overtake each
@@ -17,6 +17,12 @@ public struct NetworkConditions: Sendable, Hashable {
     public var resolutionDelay: ClosedRange<Duration> = .microseconds(100)...(.milliseconds(5))
     /// The bytes per second in each direction of each link, at least 1. Default `nil`: no limit.
     public var bandwidth: Int?
+    /// The probability, from 0 to 1, that a datagram of a `udp://` endpoint is lost. Default 0.
+    ///
+    /// Datagrams overtake each other whatever this is: each has its own ``latency``.
+    public var datagramLoss = 0.0
+    /// The probability, from 0 to 1, that a datagram arrives twice. Default 0.
+    public var datagramDuplication = 0.0
     /// The number of bytes that a sender's kernel buffers before it accepts no more. At least 1.
     package var sendBuffer = 65_536
     /// The number of bytes that may be in transit to a receiver or unread by it. At least 1.
@@ -38,6 +44,8 @@ struct LinkTraits {
     let sendBuffer: Int
     let receiveWindow: Int
     let fragmentation: Double
+    let datagramLoss: Double
+    let datagramDuplication: Double
 
     init(_ conditions: NetworkConditions) {
         latency = Self.nanoseconds(conditions.latency)
@@ -47,6 +55,7 @@ struct LinkTraits {
         sendBuffer = max(1, conditions.sendBuffer)
         receiveWindow = max(1, conditions.receiveWindow)
         fragmentation = conditions.fragmentation
+        (datagramLoss, datagramDuplication) = (conditions.datagramLoss, conditions.datagramDuplication)
     }
 
     private static func nanoseconds(_ range: ClosedRange<Duration>) -> ClosedRange<Int64> {

@@ -13,6 +13,9 @@ enum Packet {
     case accept
     case refuse(TransportError)
     case data(Int)
+    case datagram([UInt8])
+    /// Datagrams: no server receives them.
+    case unreachable
     case end
     case reset
 }

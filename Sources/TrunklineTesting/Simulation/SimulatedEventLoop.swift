@@ -112,7 +112,12 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     ) -> any Transport {
         preconditionIsCurrent()
         return SimulatedTransport(
-            network.connect(to: address, from: options.sourceAddress, handler: handler),
+            network.connect(
+                to: address,
+                from: options.sourceAddress,
+                datagrams: options.isDatagram,
+                handler: handler
+            ),
             .client,
             on: self
         )
@@ -120,10 +125,12 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
 
     package func listen(
         on address: SocketAddress,
+        datagrams: Bool,
         handler: any ListenerHandler
     ) throws(TransportError) -> any Listener {
         preconditionIsCurrent()
-        return SimulatedListener(try network.listen(on: address, handler: handler), on: self)
+        let port = try network.listen(on: address, datagrams: datagrams, handler: handler)
+        return SimulatedListener(port, on: self)
     }
 
     package func addDelayReceiver(_ receiver: any LoopDelayReceiver) {

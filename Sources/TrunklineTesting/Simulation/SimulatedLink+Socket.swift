@@ -3,6 +3,7 @@ import Trunkline
 /// The socket operations of one side.
 extension SimulatedLink {
     func read(_ side: Side, into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        if carriesDatagrams { return unsafe readDatagram(side, into: buffer) }
         let pipe = peer(of: side).rawValue
         if let failure = end(side).failure { return .failed(failure) }
         guard end(side).phase == .open else { return .wouldBlock }
@@ -24,6 +25,7 @@ extension SimulatedLink {
     func write(_ side: Side, _ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
         if let failure = end(side).failure { return .failed(failure) }
         guard end(side).phase == .open else { return .wouldBlock }
+        if carriesDatagrams { return unsafe sendDatagrams(pieces, from: side) }
         if pipes[side.rawValue].isFinished { return .failed(TransportError(.system, errno: 32, "writing has ended")) }
         let offered = unsafe pieces.reduce(0) { $0 + $1.count }
         guard offered > 0 else { return .bytes(0) }
@@ -42,6 +44,7 @@ extension SimulatedLink {
     }
 
     func finishWriting(_ side: Side) {
+        if carriesDatagrams { return }
         guard end(side).phase == .open, end(side).failure == nil, !pipes[side.rawValue].isFinished else { return }
         network.note(.finish, id, side.rawValue)
         pipes[side.rawValue].finish()
@@ -50,6 +53,7 @@ extension SimulatedLink {
 
     /// Closes the side: cleanly, or with a reset if bytes are unread, as Linux does.
     func close(_ side: Side) {
+        if carriesDatagrams { return closeDatagrams(side) }
         switch end(side).phase {
         case .absent, .closed: return
         case .connecting: reset(side)
@@ -65,6 +69,7 @@ extension SimulatedLink {
     }
 
     func reset(_ side: Side) {
+        if carriesDatagrams { return closeDatagrams(side) }
         guard !end(side).isGone else { return }
         network.note(.reset, id, side.rawValue)
         if end(side).failure == nil, !end(side.other).isGone {
@@ -84,6 +89,11 @@ extension SimulatedLink {
     // MARK: Readiness
 
     func isReadable(_ side: Side) -> Bool {
+        if carriesDatagrams {
+            let end = end(side)
+            return end.phase == .open
+                && (end.failure != nil || !end.datagrams.isEmpty || side == .server && end.isDeserted)
+        }
         let incoming = peer(of: side).rawValue
         return end(side).phase == .open
             && (end(side).failure != nil || pipes[incoming].arrived > 0 || pipes[incoming].isAtEnd)

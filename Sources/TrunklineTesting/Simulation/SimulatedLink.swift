@@ -1,6 +1,6 @@
 import Trunkline
 
-/// One TCP connection of a simulated network: two ends, a pipe in each direction, and the faults between them.
+/// One TCP connection of a simulated network, or the datagrams between two addresses: two ends, a pipe in each direction, and the faults between them.
 ///
 /// Sendable: confined to its loop, see `LoopOwnership`.
 final class SimulatedLink: @unchecked Sendable {
@@ -9,20 +9,22 @@ final class SimulatedLink: @unchecked Sendable {
     /// The host of the accepting side, to which faults refer.
     let serverHost: HostAddress
     var traits: LinkTraits
+    /// Whether it carries datagrams instead of a stream of bytes.
+    let carriesDatagrams: Bool
     /// Indexed by side.
     private let ends: [LinkEnd]
     /// Indexed by the side that writes.
     var pipes = [Pipe(), Pipe()]
     /// Whether the server's host is partitioned.
-    private var isCut = false
+    private(set) var isCut = false
     /// Whether the client's host has no path for packets of this link.
-    private var isStranded = false
+    private(set) var isStranded = false
     /// Packets that arrived while the link was partitioned or stranded.
     private var held: [(packet: Packet, side: Side)] = []
     /// Whether the client's socket is connected to itself.
     private var isReflected = false
     /// Whether packets vanish.
-    private var isVanished = false
+    private(set) var isVanished = false
     /// How connecting ends; `nil` if that was not scripted.
     private var scripted: ScriptedConnect?
 
@@ -32,8 +34,10 @@ final class SimulatedLink: @unchecked Sendable {
         from client: SocketAddress,
         to server: SocketAddress,
         traits: LinkTraits,
+        carriesDatagrams: Bool,
         handler: any TransportHandler
     ) {
+        self.carriesDatagrams = carriesDatagrams
         self.id = id
         self.network = network
         self.traits = traits
@@ -54,6 +58,7 @@ final class SimulatedLink: @unchecked Sendable {
 
     /// Starts connecting.
     func connect() {
+        if carriesDatagrams { return openDatagrams() }
         scripted = network.faults.nextConnect(to: serverHost)
         var time = network.now
         switch scripted {
@@ -91,6 +96,7 @@ final class SimulatedLink: @unchecked Sendable {
     }
 
     func arrive(_ packet: Packet, at side: Side) {
+        if carriesDatagrams { return arriveAsDatagram(packet, at: side) }
         guard !isVanished else { return network.note(.lost, id, side.rawValue) }
         guard !isCut, !isStranded else {
             held.append((packet, side))
@@ -108,6 +114,7 @@ final class SimulatedLink: @unchecked Sendable {
             pipes[peer(of: side).rawValue].arrive(count)
             if end(side).phase == .closed, !end(side.other).isGone { send(.reset, from: side) }
         case .end: pipes[peer(of: side).rawValue].endArrives()
+        case .datagram, .unreachable: break  // see `arriveAsDatagram`
         case .reset: fail(side, TransportError(.reset, errno: 104, "connection reset by peer"))
         }
         network.attend(self, side)

@@ -33,6 +33,8 @@ final class SimulatedListener: Listener {
 /// Sendable: confined to its loop, see `LoopOwnership`.
 final class ListeningPort: @unchecked Sendable {
     let address: SocketAddress
+    /// Whether it receives datagrams, and each client is a link.
+    let receivesDatagrams: Bool
     private let network: VirtualNetwork
     private weak var handler: (any ListenerHandler)?
     /// Links that are established and not handed over yet.
@@ -40,8 +42,13 @@ final class ListeningPort: @unchecked Sendable {
     /// Whether this port is in the network's list of ports with events.
     var isListed = false
 
-    init(_ address: SocketAddress, network: VirtualNetwork, handler: any ListenerHandler) {
-        self.address = address
+    init(
+        _ address: SocketAddress,
+        receivesDatagrams: Bool,
+        network: VirtualNetwork,
+        handler: any ListenerHandler
+    ) {
+        (self.address, self.receivesDatagrams) = (address, receivesDatagrams)
         self.network = network
         self.handler = handler
     }

@@ -4,7 +4,8 @@ extension SimulatedNetwork {
     /// Starts a server in this network. Must be called within ``run(limits:_:)``.
     ///
     /// - Parameters:
-    ///   - endpoint: A host and port, or a path. The host is created if it does not exist. With
+    ///   - endpoint: A host and port, or a path. The host is created if it does not exist. A `udp://` endpoint receives
+    ///     datagrams, whatever `options` say. With
     ///     `options.tls`, clients use the server's ``LoopbackServer/endpoint``, which begins with `tls://`.
     ///   - codec: The codec that a client uses. The server uses its `serverSide()`, if it has one.
     ///   - options: The settings of the server. Its port and path are ignored.
@@ -25,6 +26,8 @@ extension SimulatedNetwork {
             }
             address = literal
         }
+        var options = options
+        options.receivesDatagrams = endpoint.usesDatagrams
         return try await LoopbackServer.start(
             at: address,
             knownAs: endpoint,

@@ -26,6 +26,7 @@ final class SimulatedTransport: Transport {
         }
     }
 
+    var exchangesDatagrams: Bool { link.carriesDatagrams }
     var localAddress: SocketAddress? { link.localAddress(side) }
     var remoteAddress: SocketAddress? { link.remoteAddress(side) }
 

@@ -22,8 +22,14 @@ final class VirtualNetwork: @unchecked Sendable {
     private var packets = PacketQueue()
     /// Links with at least one end in use.
     private var links: [UInt64: SimulatedLink] = [:]
-    private var ports: [SocketAddress: ListeningPort] = [:]
+    private var ports: [Port: ListeningPort] = [:]
     private var freePort: UInt16 = 49_152
+
+    /// The ports of TCP are not those of UDP.
+    private struct Port: Hashable {
+        var address: SocketAddress
+        var receivesDatagrams: Bool
+    }
 
     /// An end or port that may have an event to deliver.
     enum Listed {
@@ -56,6 +62,7 @@ final class VirtualNetwork: @unchecked Sendable {
     func connect(
         to address: SocketAddress,
         from source: SocketAddress?,
+        datagrams: Bool,
         handler: any TransportHandler
     ) -> SimulatedLink {
         linksMade += 1
@@ -67,6 +74,7 @@ final class VirtualNetwork: @unchecked Sendable {
             from: ((try? local.get()) ?? host.wildcard).socketAddress(port: UInt16(32_768 + linksMade % 16_384)),
             to: address,
             traits: faults.traits(of: host),
+            carriesDatagrams: datagrams,
             handler: handler
         )
         link.setCut(faults.isCut(host))
@@ -148,33 +156,40 @@ final class VirtualNetwork: @unchecked Sendable {
 
     var listeners: Int { ports.count }
 
-    func listen(on address: SocketAddress, handler: any ListenerHandler) throws(TransportError) -> ListeningPort {
+    func listen(
+        on address: SocketAddress,
+        datagrams: Bool,
+        handler: any ListenerHandler
+    ) throws(TransportError) -> ListeningPort {
         var address = address
         if address.port == 0 {
             freePort = freePort == .max ? 49_152 : freePort + 1
             address = HostAddress(address).socketAddress(port: freePort)
         }
-        guard ports[address] == nil else { throw TransportError(.system, errno: 98, "address in use: \(address)") }
-        let port = ListeningPort(address, network: self, handler: handler)
-        ports[address] = port
+        let key = Port(address: address, receivesDatagrams: datagrams)
+        guard ports[key] == nil else { throw TransportError(.system, errno: 98, "address in use: \(address)") }
+        let port = ListeningPort(address, receivesDatagrams: datagrams, network: self, handler: handler)
+        ports[key] = port
         note(.listen, 0, Int(address.port ?? 0), detail: "\(address)")
         return port
     }
 
     /// Removes a port. Returns false if it was already removed.
     func remove(_ port: ListeningPort) -> Bool {
-        guard ports[port.address] === port else { return false }
-        ports[port.address] = nil
+        let key = Port(address: port.address, receivesDatagrams: port.receivesDatagrams)
+        guard ports[key] === port else { return false }
+        ports[key] = nil
         note(.stopListening, 0, Int(port.address.port ?? 0), detail: "\(port.address)")
         return true
     }
 
     /// The port that accepts a link to `address`, or the error of connecting.
-    func answer(to address: SocketAddress) -> Result<ListeningPort, TransportError> {
+    func answer(to address: SocketAddress, datagrams: Bool = false) -> Result<ListeningPort, TransportError> {
         let host = HostAddress(address)
         if let refusal = faults.refusal(of: host) { return .failure(refusal) }
         let anywhere = host.wildcard.socketAddress(port: address.port ?? 0)
-        guard let port = ports[address] ?? ports[anywhere] else {
+        let found = [address, anywhere].lazy.compactMap { self.ports[Port(address: $0, receivesDatagrams: datagrams)] }
+        guard let port = found.first else {
             return .failure(TransportError(.refused, errno: 111, "connection refused: \(address)"))
         }
         return .success(port)

@@ -1,7 +1,8 @@
 /// A server to connect to: a host and port, or the path of a Unix domain socket.
 ///
 /// An endpoint can be written as a string literal: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"` or
-/// `"unix:/run/acme.sock"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`.
+/// `"unix:/run/acme.sock"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`,
+/// and with UDP, it begins with `udp://`: `"udp://gateway.example:7000"`.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// The address that an endpoint names.
     package enum Target: Hashable, Sendable {
@@ -22,6 +23,10 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Whether links to this endpoint are secured with TLS. This is part of the endpoint's identity: the same address
     /// with and without TLS is two endpoints.
     public private(set) var isSecured = false
+
+    /// Whether links to this endpoint exchange datagrams (UDP) instead of a stream of bytes. This is part of the endpoint's
+    /// identity, too. <doc:Transports#Datagrams> describes what differs.
+    public private(set) var usesDatagrams = false
 
     /// The weight that `weighing(_:)` has set. Default 1.
     package var weight: Double { uncomparedWeight.value }
@@ -58,6 +63,16 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         return Endpoint(target: .host(isBracketed ? String(host.dropFirst().dropLast()) : host, port: port))
     }
 
+    /// Creates an endpoint for the server that receives datagrams (UDP) at `host`, with one frame in each.
+    ///
+    /// The host is written as in ``host(_:port:)``. TLS cannot be used: if the endpoint is ``secured()``, every attempt
+    /// fails with ``TransportError/Code-swift.enum/invalidAddress``.
+    public static func udp(_ host: String, port: UInt16) -> Endpoint {
+        var endpoint = Endpoint.host(host, port: port)
+        endpoint.usesDatagrams = true
+        return endpoint
+    }
+
     /// Creates an endpoint for the server that listens on the Unix domain socket at `path`.
     ///
     /// The path may have at most 107 bytes on Linux and 103 on Darwin, none of them zero. Otherwise every attempt fails
@@ -75,11 +90,13 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         let isSecured = text.hasPrefix("tls://")
         let written = text
         func refuse(_ reason: String) -> EndpointError { EndpointError(text: written, reason: reason) }
-        let text = isSecured ? String(text.dropFirst(6)) : text
+        let usesDatagrams = text.hasPrefix("udp://")
+        let text = isSecured || usesDatagrams ? String(text.dropFirst(6)) : text
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
             guard !path.isEmpty else { throw refuse("the path after \"unix:\" is missing") }
             guard !path.utf8.contains(0) else { throw refuse("the path contains a NUL byte") }
+            guard !usesDatagrams else { throw refuse("a path cannot follow \"udp://\"") }
             self = isSecured ? .unix(path: path).secured() : .unix(path: path)
             return
         }
@@ -104,6 +121,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         }
         self = .host(String(host), port: port)
         self.isSecured = isSecured
+        self.usesDatagrams = usesDatagrams
     }
 
     /// The endpoint as text, in the format that ``init(parsing:)`` reads.
@@ -111,7 +129,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// The text is safe to log: control and format characters are escaped, a user name and password in the host are
     /// replaced by `(redacted)`, and a host or path of more than 256 characters is cut.
     public var description: String {
-        let scheme = isSecured ? "tls://" : ""
+        let scheme = (isSecured ? "tls://" : "") + (usesDatagrams ? "udp://" : "")
         return switch target {
         case .host(let host, let port): scheme + Self.bracketed(host.withoutCredentials.escaped()) + ":\(port)"
         case .unix(let path): scheme + "unix:\(path.escaped())"
@@ -143,7 +161,7 @@ public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible 
     /// The text, the reason, and the valid formats. The text is escaped, and anything before an `@` is replaced by
     /// `(redacted)`.
     public var description: String {
-        "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\" or \"unix:path\"; with TLS, \"tls://host:port\")"
+        "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\" or \"unix:path\"; with TLS, \"tls://host:port\"; with UDP, \"udp://host:port\")"
     }
 }
 

@@ -147,6 +147,11 @@ public struct SendBuffer: Sendable {
         return all
     }
 
+    /// Calls `body` with all bytes that were appended, in one piece of memory.
+    package func withAllBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        shared.isEmpty ? unsafe gathered.withUnsafeBytes(body) : unsafe bytes.withUnsafeBytes(body)
+    }
+
     /// Returns the segment at `index`. Even indices are runs of gathered bytes, which may be empty; odd indices are
     /// bytes held by reference.
     private func segment(_ index: Int) -> Segment {

@@ -1,4 +1,5 @@
-/// Cancel frames after which the server sends something else than the response of the request: see `CancelKind`.
+/// Numbers that are held in other ways than by a request in flight: by cancel frames after which the server sends something
+/// else than the response of the request (see `CancelKind`), and by requests that were sent twice.
 extension InFlightTable {
     /// The numbers that cancel frames concern, of which most protocols have none. They take no place in flight.
     struct Cancellations: EmptyInitializable, Sendable {
@@ -9,6 +10,9 @@ extension InFlightTable {
         /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
         /// ends. Until then they are used last.
         var released = Deque<(number: SerialNumber, until: Instant)>()
+        /// The requests in flight that were sent more than once, each with the end of the time in which a second answer may
+        /// come.
+        var repeated: [SerialNumber: Instant] = [:]
         /// The count of numbers that are held without a place in flight.
         var count = 0
     }
@@ -64,6 +68,13 @@ extension InFlightTable {
     /// Frees the number of an abandoned request, or of a cancel frame (`nil`), of which nothing more is to come.
     private mutating func release(_ number: SerialNumber, of id: RequestID?, type: UInt32, until: Instant) {
         if id != nil { abandonedCount -= 1 }
+        slots.insert(.released(id, type: type), for: number)
+        cancellations.released.append((number, until))
+        cancellations.count += 1
+    }
+
+    /// Holds the number of a request that was answered, because another answer may come.
+    mutating func hold(answered number: SerialNumber, of id: RequestID, type: UInt32, until: Instant) {
         slots.insert(.released(id, type: type), for: number)
         cancellations.released.append((number, until))
         cancellations.count += 1

@@ -145,7 +145,30 @@ package struct InFlightTable: Sendable {
 
     /// Forgets the kept request with `number`, which is no longer in flight.
     @inline(__always)
-    private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
+    private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { forget(number) } }
+
+    @inline(never)
+    private mutating func forget(_ number: SerialNumber) {
+        kept[number] = nil
+        if !rareCancellations.isInitial { cancellations.repeated[number] = nil }
+    }
+
+    /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second answer.
+    @inline(never)
+    private mutating func leaveKept(_ number: SerialNumber, _ entry: Entry) -> Bool {
+        kept[number] = nil
+        guard !rareCancellations.isInitial, let until = cancellations.repeated.removeValue(forKey: number) else {
+            return false
+        }
+        hold(answered: number, of: entry.id, type: entry.type, until: until)
+        return true
+    }
+
+    /// Notes that the request with `number` is sent once more, so that it may be answered twice until `instant`.
+    package mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame, until instant: Instant) {
+        keep(frame, for: number)
+        cancellations.repeated[number] = instant
+    }
 
     /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
     @inline(never)
@@ -236,8 +259,8 @@ package struct InFlightTable: Sendable {
         guard let slot = slots.remove(number) else { return .unknown }
         guard case .inFlight(let entry) = slot else { return takeAbandoned(slot, number, before: unstarted) }
         if entry.position < unstarted {
+            if !kept.isEmpty, leaveKept(number, entry) { return .request(entry.id, entry.position) }
             noteFree(number)
-            dropKept(number)
             return .request(entry.id, entry.position)
         }
         slots.insert(slot, for: number)

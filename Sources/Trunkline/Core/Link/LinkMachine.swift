@@ -15,7 +15,7 @@ package struct LinkMachine: Sendable {
 
     /// The ID of the link. Greater than that of every earlier link.
     package let session: SessionID
-    package private(set) var outbound = OutboundQueue()
+    package private(set) var outbound: OutboundQueue
     package private(set) var requests: InFlightTable
     /// When the frames that are in flight were written.
     private var writeLog = WriteLog()
@@ -50,14 +50,18 @@ package struct LinkMachine: Sendable {
 
     /// Creates the state of a new link, which begins with its handshake.
     ///
-    /// - Parameter firstSerial: The first serial number to use, until the link is ready.
+    /// - Parameters:
+    ///   - firstSerial: The first serial number to use, until the link is ready.
+    ///   - maximumFrameSize: The size in bytes of the largest frame.
     package init(
         session: SessionID,
         matching: ResponseMatching,
         quarantine: Duration,
         firstSerial: SerialNumber? = nil,
-        maximumInFlightPerChannel: Int = .max
+        maximumInFlightPerChannel: Int = .max,
+        maximumFrameSize: Int = .max
     ) {
+        outbound = OutboundQueue(maximumFrameSize: maximumFrameSize)
         self.session = session
         self.quarantine = quarantine
         isInOrder = matching.isInOrder
@@ -215,6 +219,23 @@ package struct LinkMachine: Sendable {
     ) -> OutboundPosition {
         frame.serial = number
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
+    }
+
+    /// Queues the frame of the request `id`, which waits for the response with `number`, once more. Returns false, and does
+    /// nothing, if the request has left, or if not all of it was written yet.
+    package mutating func sendAgain(
+        _ frame: consuming Frame,
+        _ id: RequestID,
+        as number: SerialNumber,
+        at now: Instant
+    ) -> Bool {
+        guard let entry = requests[number], entry.id == id, entry.position < outbound.firstUnwritten else {
+            return false
+        }
+        frame.serial = number
+        requests.noteRepeated(number, copy frame, until: now.advanced(by: quarantine))
+        send(frame)
+        return true
     }
 
     /// Queues the answer to a ping, unless at least 1,024 heartbeat and cancel frames wait to be written: a server that

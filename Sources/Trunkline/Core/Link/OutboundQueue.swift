@@ -60,7 +60,11 @@ package struct OutboundQueue: Sendable {
     /// How many bytes are encoded in one batch.
     private static let batchBytes = 256 * 1024
 
-    package init() {}
+    /// The size in bytes of the largest frame.
+    private let maximumFrameSize: Int
+
+    /// - Parameter maximumFrameSize: The size in bytes of the largest frame: of a datagram, for example.
+    package init(maximumFrameSize: Int = .max) { self.maximumFrameSize = maximumFrameSize }
 
     private var isHeadStarted: Bool { written > writtenDone }
 
@@ -137,7 +141,9 @@ package struct OutboundQueue: Sendable {
     private mutating func encode(using codec: inout some FrameCodec, _ refusals: inout [Refusal]) {
         var index = head
         while index < items.count, buffer.appendedCount < Self.batchBytes {
-            if !items[index].isRemoved, let error = items[index].encode(into: &buffer, using: &codec) {
+            if !items[index].isRemoved,
+                let error = items[index].encode(into: &buffer, using: &codec, maximumFrameSize)
+            {
                 let position = headPosition.advanced(by: index - head)
                 refusals.append(Refusal(item: items[index], position: position, error: error))
                 markRemoved(index)
@@ -151,6 +157,19 @@ package struct OutboundQueue: Sendable {
     /// Calls `body` with the encoded bytes that are to be written next.
     package func withUnwritten<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe buffer.withUnwritten { unsafe body($0) }
+    }
+
+    /// Calls `body` with the encoded frames that are to be written next, each in one piece. Frames are written as a whole.
+    package func withUnwrittenFrames<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+        unsafe buffer.withAllBytes { bytes in
+            var pieces: [UnsafeRawBufferPointer] = unsafe []
+            var start = writtenDone
+            for item in items[head..<head + encodedCount] where item.end > start {
+                unsafe pieces.append(UnsafeRawBufferPointer(rebasing: bytes[start..<item.end]))
+                start = item.end
+            }
+            return unsafe body(pieces)
+        }
     }
 
     /// The number of encoded bytes to write.
@@ -292,18 +311,35 @@ extension OutboundQueue.Item {
     /// The frame is moved out and back: a frame that is passed from its place is copied, at the cost of four atomic
     /// operations.
     @inline(__always)
-    fileprivate mutating func encode(into buffer: inout SendBuffer, using codec: inout some FrameCodec) -> FrameError? {
+    fileprivate mutating func encode(
+        into buffer: inout SendBuffer,
+        using codec: inout some FrameCodec,
+        _ maximumSize: Int
+    ) -> FrameError? {
         let frame = exchange(&self.frame, with: Frame(.pong))
         defer { self.frame = frame }
         let mark = buffer.mark
         let start = buffer.appendedCount
         do throws(FrameError) {
             try codec.encode(frame, into: &buffer)
-            if buffer.appendedCount > start { return nil }
+            let size = buffer.appendedCount &- start
+            if size > maximumSize {
+                buffer.rollBack(to: mark)
+                return .exceedingDatagram(size, maximumSize)
+            }
+            if size > 0 { return nil }
             return FrameError(.malformed, "the codec encoded the frame as zero bytes")
         } catch {
             buffer.rollBack(to: mark)
             return error
         }
+    }
+}
+
+extension FrameError {
+    @inline(never)
+    fileprivate static func exceedingDatagram(_ size: Int, _ maximum: Int) -> FrameError {
+        let limit = "connecting.maximumDatagramSize is \(maximum)"
+        return FrameError(exceedingLimit: "the frame of \(size) bytes does not fit into a datagram (\(limit))")
     }
 }

@@ -1,0 +1,67 @@
+/// Requests in datagrams, which may be lost: those that may be performed twice are sent again until they are answered.
+extension Dispatcher {
+    /// A link of datagrams takes requests from now on.
+    mutating func beginDatagrams() {
+        retries.usesDatagrams = true
+        for id in requests.ids {
+            if let extras = requests.waiter(of: id)?.extras { awaitAnswer(id, extras) }
+        }
+    }
+
+    /// Plans to look at the request `id` when it may have to be sent again.
+    @inline(never)
+    mutating func awaitAnswer(_ id: RequestID, _ extras: RequestExtras) {
+        guard extras.repetition == nil, let call = extras.call, call.maximumTries > 1, call.options.expectsResponse
+        else { return }
+        look(at: id, extras, after: firstWait, wait: firstWait)
+    }
+
+    private var firstWait: Duration { max(options.requests.repeatAfter, .milliseconds(10)) }
+
+    private mutating func look(
+        at id: RequestID,
+        _ extras: RequestExtras,
+        after delay: Duration,
+        wait: Duration,
+        sentAt: Instant = .distantPast
+    ) {
+        let lookAt = loop.now.advanced(by: delay)
+        extras.repetition = RequestExtras.Repetition(lookAt: lookAt, wait: wait, sentAt: sentAt)
+        requests.watch(id, lookAt)
+    }
+
+    /// Sends the request `id` again if it was not answered in time. Returns false if this was not what the client has waited
+    /// for: its deadline has passed, for example.
+    @inline(never)
+    mutating func repeatIfDue(_ id: RequestID, at now: Instant) -> Bool {
+        guard let waiter = requests.waiter(of: id), let extras = waiter.extras, let repetition = extras.repetition,
+            repetition.lookAt <= now, let call = extras.call, call.options.deadline.map({ $0 > now }) ?? true
+        else { return false }
+        extras.repetition = nil
+        // A reader has a part of the reply, or a caller has not finished the request.
+        guard call.tryNumber < call.maximumTries, waiter.isRepeatable, parts.targets[id] == nil else { return true }
+        guard let request = requests[id], case .onLink(let session, .response(let number)) = request.place else {
+            look(at: id, extras, after: firstWait, wait: firstWait)
+            return true
+        }
+        let sentAt = max(repetition.sentAt, request.admitted)
+        let waited = now.since(sentAt)
+        if waited < repetition.wait {
+            look(at: id, extras, after: repetition.wait - waited, wait: repetition.wait, sentAt: sentAt)
+            return true
+        }
+        guard retries.account?.withdraw(at: now, requests: ledger.counters.requests) != false else {
+            ledger.refusedRetry()
+            return true
+        }
+        let isSent = connection.inCallOfOwner { $0.sendAgain(call.frame, id, session, number) }
+        guard isSent else {
+            look(at: id, extras, after: firstWait, wait: firstWait)
+            return true
+        }
+        extras.call?.repeated()
+        ledger.repeats(id)
+        look(at: id, extras, after: repetition.wait * 2, wait: repetition.wait * 2, sentAt: now)
+        return true
+    }
+}
