@@ -60,11 +60,12 @@ extension ClientOptions {
         /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
         /// How long the client waits for the answer to a request in a datagram before it sends the request again. Default 1 s,
-        /// at least 10 ms; each further wait is twice as long (RFC 8085 §3.1.1).
+        /// at least 10 ms; each further wait is twice as long (RFC 8085 §3.1.1), up to 60 s.
         ///
-        /// Only for `udp://` endpoints, and for requests that may be performed twice (``RetryPolicy/idempotent(tries:backoff:)``):
-        /// their `tries` limit how often they are sent in all, and the ``retryBudget`` applies. The request keeps its serial
-        /// number, so an answer to any copy ends it. A further answer counts as a late response.
+        /// Only for `udp://` endpoints, and for requests that may be performed twice (``RetryPolicy/idempotent(tries:backoff:)``
+        /// with more than one try). They are sent again until their deadline, as far as the ``retryBudget`` allows. All copies
+        /// on one link are one try, with the same serial number: an answer to any of them ends the request. A further answer
+        /// counts as a late response.
         public var repeatAfter: Duration {
             get { seldom.value.repeatAfter }
             set { seldom.value.repeatAfter = newValue }

@@ -11,10 +11,12 @@ extension Dispatcher {
     /// Plans to look at the request `id` when it may have to be sent again.
     @inline(never)
     mutating func awaitAnswer(_ id: RequestID, _ extras: RequestExtras) {
-        guard extras.repetition == nil, let call = extras.call, call.maximumTries > 1, call.options.expectsResponse
+        guard extras.repetition == nil, let call = extras.call, call.mayBeRepeated, call.options.expectsResponse
         else { return }
         look(at: id, extras, after: firstWait, wait: firstWait)
     }
+
+    private static let longestWait = Duration.seconds(60)
 
     private var firstWait: Duration { max(options.requests.repeatAfter, .milliseconds(10)) }
 
@@ -39,7 +41,7 @@ extension Dispatcher {
         else { return false }
         extras.repetition = nil
         // A reader has a part of the reply, or a caller has not finished the request.
-        guard call.tryNumber < call.maximumTries, waiter.isRepeatable, parts.targets[id] == nil else { return true }
+        guard waiter.isRepeatable, parts.targets[id] == nil else { return true }
         guard let request = requests[id], case .onLink(let session, .response(let number)) = request.place else {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true
@@ -59,9 +61,9 @@ extension Dispatcher {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true
         }
-        extras.call?.repeated()
         ledger.repeats(id)
-        look(at: id, extras, after: repetition.wait * 2, wait: repetition.wait * 2, sentAt: now)
+        let wait = min(repetition.wait * 2, max(Self.longestWait, firstWait))
+        look(at: id, extras, after: wait, wait: wait, sentAt: now)
         return true
     }
 }

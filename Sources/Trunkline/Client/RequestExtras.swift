@@ -102,11 +102,8 @@ struct TrackedCall: Sendable {
         }
     }
 
-    /// The number of times that the request may be sent, if it may be performed twice; otherwise 1.
-    var maximumTries: Int { if case .idempotent(let tries, _) = options.retry { max(1, tries) } else { 1 } }
-
-    /// Counts another copy of the request on its link.
-    mutating func repeated() { tryNumber += 1 }
+    /// Whether the request may be performed more than once.
+    var mayBeRepeated: Bool { if case .idempotent(let tries, _) = options.retry { tries > 1 } else { false } }
 
     /// The same call, no longer in back-off.
     var awake: TrackedCall {

@@ -18,6 +18,7 @@ extension Connection {
         policy.speakAfter = liveness.speakAfter
         policy.minimumRate = liveness.minimumRate
         policy.maximumTimeouts = liveness.maximumStalls
+        if link.exchangesDatagrams { policy.repeatPingAfter = liveness.deadline / 8 }
         // A codec that has no ping now may have one later.
         let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? liveness.heartbeat : .none

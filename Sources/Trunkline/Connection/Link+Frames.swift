@@ -310,6 +310,9 @@ extension Link.State {
         case .late(let id, let type):
             taken.answers += 1
             noteLate(id, type: type, frame, rules, &taken)
+        case .again(let id):
+            taken.answers += 1
+            taken.events.append(.late(id, isPart: false))
         case .cancelFrame:
             taken.answers += 1
             // Serials, and a place, are free.

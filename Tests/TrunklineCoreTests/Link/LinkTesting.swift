@@ -46,6 +46,7 @@ extension InFlightTable.Answered {
         case .request(let id, _): "\(id)"
         case .late: "late"
         case .cancelFrame: "cancel frame"
+        case .again: "again"
         case .unknown: "unknown"
         }
     }

@@ -5,7 +5,8 @@ extension InFlightTable {
     struct Cancellations: EmptyInitializable, Sendable {
         /// The cancel frames that are to be answered, by their own numbers.
         var frames: [SerialNumber: CancelFrame] = [:]
-        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before.
+        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before, and those
+        /// that were sent several times.
         var flushed: Set<SerialNumber> = []
         /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
         /// ends. Until then they are used last.
@@ -13,6 +14,8 @@ extension InFlightTable {
         /// The requests in flight that were sent more than once, each with the end of the time in which a second answer may
         /// come.
         var repeated: [SerialNumber: Instant] = [:]
+        /// Those among `flushed` that were sent several times and have had an answer.
+        var answered: Set<SerialNumber> = []
         /// The count of numbers that are held without a place in flight.
         var count = 0
     }
@@ -73,13 +76,6 @@ extension InFlightTable {
         cancellations.count += 1
     }
 
-    /// Holds the number of a request that was answered, because another answer may come.
-    mutating func hold(answered number: SerialNumber, of id: RequestID, type: UInt32, until: Instant) {
-        slots.insert(.released(id, type: type), for: number)
-        cancellations.released.append((number, until))
-        cancellations.count += 1
-    }
-
     /// Ends the hold of the number that was released first.
     mutating func endOldestReleased() {
         guard let first = cancellations.released.popFirst() else { return }
@@ -101,6 +97,9 @@ extension InFlightTable {
         noteFree(number)
         return frame.flushes.flatMap { cancellations.flushed.remove($0) }
     }
+
+    /// Whether this is a further answer to a request that was sent several times. The next one is.
+    mutating func isAnsweredAgain(_ number: SerialNumber) -> Bool { !cancellations.answered.insert(number).inserted }
 
     /// Whether the number of an abandoned request is free only when its cancel frame is answered.
     func isFlushed(_ number: SerialNumber) -> Bool {

@@ -150,7 +150,10 @@ package struct InFlightTable: Sendable {
     @inline(never)
     private mutating func forget(_ number: SerialNumber) {
         kept[number] = nil
-        if !rareCancellations.isInitial { cancellations.repeated[number] = nil }
+        // No answer but the last one would free its number, and which is the last is not known.
+        if !rareCancellations.isInitial, cancellations.repeated.removeValue(forKey: number) != nil {
+            cancellations.flushed.insert(number)
+        }
     }
 
     /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second answer.
@@ -160,7 +163,10 @@ package struct InFlightTable: Sendable {
         guard !rareCancellations.isInitial, let until = cancellations.repeated.removeValue(forKey: number) else {
             return false
         }
-        hold(answered: number, of: entry.id, type: entry.type, until: until)
+        cancellations.flushed.insert(number)
+        cancellations.answered.insert(number)
+        abandonedCount += 1
+        hold(number, of: entry.id, type: entry.type, until: until)
         return true
     }
 
@@ -246,6 +252,8 @@ package struct InFlightTable: Sendable {
         case late(RequestID, type: UInt32)
         /// A cancel frame.
         case cancelFrame
+        /// This request, which was sent several times and has had an answer.
+        case again(RequestID)
         /// No request, or one that was answered already.
         case unknown
     }
@@ -279,6 +287,7 @@ package struct InFlightTable: Sendable {
         case .abandoned(let id, let type, _):
             if isFlushed(number) {
                 slots.insert(slot, for: number)
+                if isAnsweredAgain(number) { return .again(id) }
             } else {
                 noteFree(number, wasAbandoned: true)
                 abandonedCount -= 1
@@ -428,6 +437,7 @@ package struct InFlightTable: Sendable {
                     _ = dropCancelFrame(first.serial)
                 } else {
                     cancellations.flushed.remove(first.serial)
+                    cancellations.answered.remove(first.serial)
                     removeAbandoned(first.serial)
                 }
             }

@@ -23,6 +23,8 @@ package struct LinkMachine: Sendable {
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
+    /// How long after the latest copy of a request a second answer may come.
+    private static let longestEcho = Duration.seconds(10)
     /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are being
     /// cancelled.
     private var holder: Holder?
@@ -233,7 +235,7 @@ package struct LinkMachine: Sendable {
             return false
         }
         frame.serial = number
-        requests.noteRepeated(number, copy frame, until: now.advanced(by: quarantine))
+        requests.noteRepeated(number, copy frame, until: now.advanced(by: min(quarantine, Self.longestEcho)))
         send(frame)
         return true
     }

@@ -45,6 +45,9 @@ package struct Liveness: Sendable {
         /// The number of requests that time out in a row, without a frame in between, after which the growth of a frame
         /// that no request waits for no longer counts as progress. `nil` for no limit.
         package var maximumTimeouts: Int? = 3
+        /// The time after which a ping that no progress has followed is repeated, because the path may have lost it; `nil`
+        /// for never.
+        package var repeatPingAfter: Duration?
 
         package init() {}
     }
@@ -293,7 +296,7 @@ package struct Liveness: Sendable {
         case .none: return stuck
         case .oneWay: return min(nextWord, stuck ?? .distantFuture)
         case .pingPong:
-            if let silentSince { return min(silentSince.advanced(by: policy.deadline), nextWord) }
+            if let silentSince { return min(silentSince.advanced(by: policy.deadline), nextWord, nextRepetition) }
             if let askAgainAt { return min(askAgainAt, stuck ?? .distantFuture) }
             let regular = min(lastHeard.advanced(by: policy.interval), stuck ?? .distantFuture, nextWord)
             guard isSuspicious, let probeAfter = policy.probeAfter else { return regular }
@@ -310,6 +313,12 @@ package struct Liveness: Sendable {
             case .pingPong: policy.speakAfter.map { lastWrote.advanced(by: $0) } ?? .distantFuture
             }
         return max(word, askAgainAt ?? word)
+    }
+
+    /// When the latest ping is to be repeated.
+    private var nextRepetition: Instant {
+        guard let ping, let repeatPingAfter = policy.repeatPingAfter else { return .distantFuture }
+        return ping.sentAt.advanced(by: repeatPingAfter)
     }
 
     /// Whether requests were written, or timed out, since the latest progress.
@@ -347,7 +356,7 @@ package struct Liveness: Sendable {
         if policy.mode == .pingPong, let silentSince {
             guard now.since(silentSince) >= policy.deadline else {
                 // After a clock jump the peer is asked again.
-                return hasToSpeak || now.since(due) > policy.jump ? nextPing : .none
+                return hasToSpeak || nextRepetition <= now || now.since(due) > policy.jump ? nextPing : .none
             }
             guard now.since(due) > policy.jump else { return .declareDead }
             ping?.askedAt = now
@@ -418,6 +427,7 @@ extension Liveness.Policy {
         policy.deadline = max(.milliseconds(1), deadline)
         policy.probeAfter = mode == .pingPong ? probeAfter.map { max(.milliseconds(1), $0) } : nil
         policy.speakAfter = speakAfter.map { max(.milliseconds(1), $0) }
+        policy.repeatPingAfter = repeatPingAfter.map { max(.milliseconds(1), $0) }
         policy.maximumTimeouts = maximumTimeouts.map { max(1, $0) }
         return policy
     }
