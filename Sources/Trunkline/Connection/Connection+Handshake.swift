@@ -156,7 +156,10 @@ extension Connection {
             expired = true
             handshake.end(id, .failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
         }
-        if !expired, loop.turnTime < handshake.deadline { return arm(at: handshake.nextDeadline) }
+        // In datagrams the request may be lost, and the closure may send it again.
+        if !expired || link.exchangesDatagrams && handshake.loss == nil, loop.turnTime < handshake.deadline {
+            return arm(at: handshake.nextDeadline)
+        }
         let (isFull, unaskedCount) = (!handshake.mayRead, handshake.inbox.count)
         // No progress was possible while the reader of a push stream kept reading suspended.
         if !expired, handshake.restoring != nil, handshake.loss == nil, isFull {

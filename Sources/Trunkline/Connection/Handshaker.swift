@@ -32,7 +32,8 @@ public struct Handshaker: Sendable {
     /// - Returns: The response.
     /// - Throws:
     ///   - `rejected`, fate `answered`: the server answered with an error.
-    ///   - `timedOut`, fate `unknown`, or `notSent` if no byte was written: `timeout` has passed.
+    ///   - `timedOut`, fate `unknown`, or `notSent` if no byte was written: `timeout` has passed. The attempt has failed,
+    ///     except on a link of datagrams, on which the handshake may send the request again.
     ///   - `connectionLost`, fate `unknown` or `notSent`: the link or the attempt ended, for example because the
     ///     handshake took too long.
     ///   - `protocolViolation`: the response is malformed (fate `answered`), or does not belong to the request (fate

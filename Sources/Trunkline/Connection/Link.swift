@@ -131,6 +131,7 @@ final class Link {
         self.transport = transport
         secured = transport as? SecuredTransport
         state = State(attempt.endpoint, path.remote, machine, LinkCodec(codec.base))
+        if exchangesDatagrams { state.codec.useDatagrams() }
     }
 
     /// Goes on over TLS.

@@ -25,6 +25,7 @@ extension LoopbackServer: TransportHandler {
             }
         }
         let link = ServerLink(transport, LinkCodec(codec.base))
+        if transport.exchangesDatagrams { link.codec.useDatagrams() }
         links[transport.id] = link
         if transport is SecuredTransport { awaitHandshake(on: link) }
         record.connectionCount += 1

@@ -270,6 +270,7 @@ import TrunklineTesting
         try simulateDatagrams(conditions: lossy(0.4), options: options) { _, server, client in
             try await expectEcho("hello", by: client, timeout: .seconds(100))
             #expect(await server.received.first?.body == "login")
+            #expect(await client.metrics.connection.failedAttempts == 0)
         }
     }
 }

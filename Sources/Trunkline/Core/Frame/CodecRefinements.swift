@@ -352,6 +352,19 @@ public protocol FrameLimitCodec: FrameCodec {
     mutating func setMaximumFrameSize(_ size: Int)
 }
 
+/// A codec of a protocol whose frames differ between datagrams and a stream of bytes, such as those of DNS, which have a
+/// length before them in a stream only (RFC 1035 §4.2).
+///
+/// Any other codec encodes and decodes both in the same way.
+public protocol DatagramCodec: FrameCodec {
+    /// Chooses the format of datagrams. Called on the codec of a link to a `udp://` endpoint when the link begins, and on that
+    /// of a test server that receives datagrams.
+    ///
+    /// In `decode`, the input is one datagram from then on, and everything must be consumed: what is left over, an incomplete
+    /// frame or an error drops the datagram.
+    mutating func useDatagrams()
+}
+
 /// A codec that needs the session that the links of a client share: a key that signs frames, for example, or a counter that
 /// goes on after a reconnect.
 ///

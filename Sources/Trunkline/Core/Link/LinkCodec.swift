@@ -144,6 +144,13 @@ package struct LinkCodec: Sendable {
         return true
     }
 
+    /// Chooses the format of datagrams, if the codec has one.
+    package mutating func useDatagrams() {
+        guard var datagrams = take(as: (any DatagramCodec).self) else { return }
+        datagrams.useDatagrams()
+        codec = datagrams
+    }
+
     /// Sets the session that the links of the client share, if the codec needs it.
     package mutating func setSession(_ session: (any Sendable)?) {
         guard var sessional = take(as: (any SessionCodec).self) else { return }

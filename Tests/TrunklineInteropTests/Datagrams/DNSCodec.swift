@@ -1,0 +1,65 @@
+import Trunkline
+
+/// DNS messages (RFC 1035 §4): in a stream, a length of two bytes comes before each, and a datagram is one message.
+///
+/// A message begins with the serial number, two bytes of flags and four counts; the question follows. The body of a frame is
+/// everything from the flags on, and the status of a response is its code (RCODE).
+struct DNSCodec: DatagramCodec, ResponseCheckingCodec, ServerSideCodec {
+    var matching: ResponseMatching { .serial(1...65_535) }
+    var isServer = false
+    private var usesDatagrams = false
+
+    init(isServer: Bool = false) { self.isServer = isServer }
+
+    mutating func useDatagrams() { usesDatagrams = true }
+
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        var size = input.count
+        if !usesDatagrams {
+            guard let length = input.readInteger(as: UInt16.self) else { return nil }
+            size = Int(length)
+        }
+        guard size >= 12 else { throw FrameError(.illegalLength, "a message of \(size) bytes") }
+        guard let serial = input.readInteger(as: UInt16.self), let body = input.readBytes(size - 2) else { return nil }
+        var frame = Frame(isServer ? .request : .response, serial: UInt64(serial), body: body)
+        frame.status = UInt32(body[1] & 0xf)
+        return frame
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        guard (10...65_533).contains(frame.body.count) else {
+            throw FrameError(.illegalLength, "a message of \(frame.body.count + 2) bytes")
+        }
+        if !usesDatagrams { output.append(integer: UInt16(frame.body.count + 2)) }
+        output.append(integer: UInt16(truncatingIfNeeded: frame.serial))
+        output.append(frame.body)
+    }
+
+    /// A response repeats the question. This tells it from a late one, and from one that somebody has made up.
+    func check(_ response: Frame, against request: Frame) throws(FrameError) {
+        let question = request.body.dropFirst(10)
+        guard response.body.dropFirst(10).prefix(question.count).elementsEqual(question) else {
+            throw FrameError(.responseMismatch, "the response is to another question")
+        }
+    }
+
+    func serverSide() -> any FrameCodec { DNSCodec(isServer: true) }
+}
+
+extension Request {
+    /// A question for the records of `type` of a name.
+    static func dns(_ name: String, type: UInt8) -> Request {
+        // Recursion is desired; one question.
+        var body: [UInt8] = [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+        for label in name.split(separator: ".") { body += [UInt8(label.utf8.count)] + Array(label.utf8) }
+        return Request(body: Bytes(body + [0, 0, type, 0, 1]))
+    }
+}
+
+extension Response {
+    /// Whether the answer did not fit into a datagram, and only a part of it came.
+    var isTruncated: Bool { body[0] & 2 != 0 }
+
+    /// The number of records in the answer.
+    var answerCount: Int { Int(body[4]) << 8 | Int(body[5]) }
+}
