@@ -163,6 +163,8 @@
                 let options = options {
                     $0.connecting.timeout = .seconds(2)
                     $0.failover.returnsToPreferredAfter = .seconds(2)
+                    // Its failure is soon forgotten.
+                    $0.failover.halfLife = .seconds(1)
                     $0.liveness.deadline = .seconds(1)
                     // A datagram is answered, or the link is not ready.
                     $0.handshake.perform = { link in
