@@ -175,6 +175,13 @@ final class VirtualNetwork: @unchecked Sendable {
         if let refusal = faults.refusal(of: host) { return .failure(refusal) }
         let anywhere = host.wildcard.socketAddress(port: address.port ?? 0)
         guard let port = ports[address] ?? ports[anywhere] else {
+            if host.isCommand {
+                let message = "starting \(address): the executable does not exist"
+                return .failure(TransportError(.invalidAddress, errno: 2, message))
+            }
+            if case .descriptors = address {
+                return .failure(TransportError(.invalidAddress, "\(address): a simulated network has no descriptors"))
+            }
             return .failure(TransportError(.refused, errno: 111, "connection refused: \(address)"))
         }
         return .success(port)

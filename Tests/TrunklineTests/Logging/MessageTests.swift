@@ -11,7 +11,7 @@ struct MessageTests {
     ]
     private static let transportCodes: [TransportError.Code] = [
         .nameResolutionFailed, .refused, .unreachable, .pathLost, .timedOut, .reset, .closedByPeer, .closedLocally,
-        .halfOpen, .invalidAddress, .tls(.untrusted), .tls(.alert(42)), .system,
+        .halfOpen, .invalidAddress, .tls(.untrusted), .tls(.alert(42)), .exited(.status(3)), .system,
     ]
     private static let frameCodes: [FrameError.Code] = [
         .illegalLength, .missingBody, .unexpectedBytes, .checksumMismatch, .repetitionMismatch, .responseMismatch,
