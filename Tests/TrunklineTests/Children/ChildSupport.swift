@@ -25,9 +25,15 @@ func isAlive(_ process: Int32) -> Bool {
     return status(of: process)?.state != "Z"
 }
 
+/// Waits until `condition` is true, but no longer than `patience`.
+func eventually(_ condition: () -> Bool) async {
+    let limit = ContinuousClock.now.advanced(by: patience)
+    while !condition(), ContinuousClock.now < limit { await moment() }
+}
+
 /// Waits until the process has ended.
 func expectEnd(of process: Int32, sourceLocation: SourceLocation = #_sourceLocation) async {
-    for _ in 0..<30_000 where isAlive(process) { await moment() }
+    await eventually { !isAlive(process) }
     #expect(!isAlive(process), "\(process)", sourceLocation: sourceLocation)
 }
 

@@ -1,4 +1,5 @@
 import Testing
+import TrunklineDiagnostics
 import TrunklineTesting
 
 @testable import Trunkline
@@ -83,6 +84,27 @@ struct SimulatedChildTests {
                 await client.close()
             }
         }
+    }
+
+    /// A path stands for the command, which cannot be made from its text.
+    @Test func aRecordingWithACommandIsReplayed() throws {
+        let text = Lock("")
+        try run({ $0.recorder = .ring() }) { network, _, client in
+            for _ in 0..<3 {
+                try await expectEcho("a", by: client)
+                network.crash(Self.tool)
+                try await network.clock.sleep(for: .seconds(1))
+            }
+            let recording = try #require(await client.diagnostics.recording)
+            text.withLock { $0 = recording.jsonLines }
+        }
+        #expect(!text.withLock { $0.contains("secret") })
+        let recording = try Recording(jsonLines: text.withLock { $0 })
+        let network = SimulatedNetwork(seed: 9)
+        let replay = try network.runBlocking {
+            try await network.replay(recording, speaking: .standard, options: ClientOptions())
+        }
+        #expect(replay.outcomes.count == 3 && replay.outcomes.allSatisfy { $0.original == $0.replayed })
     }
 
     /// Children that crash at random instants. Every call ends once, and its fate is true: what did not start can be sent

@@ -48,7 +48,8 @@ func retire(_ descriptor: Int32, flags: Int32) {
     if flags >= 0, flags & O_NONBLOCK == 0 { _ = fcntl(descriptor, F_SETFL, flags) }
     guard descriptor <= 2 else { return closeDescriptor(descriptor) }
     let null = unsafe open("/dev/null", O_RDWR | O_CLOEXEC)
-    guard null >= 0, null != descriptor else { return }
+    guard null >= 0 else { return closeDescriptor(descriptor) }
+    if null == descriptor { return }  // it was not open
     dup2(null, descriptor)
     closeDescriptor(null)
 }
@@ -230,7 +231,7 @@ private struct CTexts {
     init(_ texts: [String]) { unsafe pointers = texts.map { unsafe strdup($0) } + [nil] }
 
     mutating func free() {
-        for unsafe pointer in unsafe pointers { unsafe systemFree(pointer) }
+        for unsafepointer in unsafe pointers { unsafe systemFree(pointer) }
         unsafe pointers = []
     }
 }
