@@ -231,7 +231,7 @@ private struct CTexts {
     init(_ texts: [String]) { unsafe pointers = texts.map { unsafe strdup($0) } + [nil] }
 
     mutating func free() {
-        for unsafepointer in unsafe pointers { unsafe systemFree(pointer) }
+        for index in unsafe pointers.indices { unsafe systemFree(pointers[index]) }
         unsafe pointers = []
     }
 }
