@@ -1,4 +1,4 @@
-/// Dials TCP and Unix domain sockets of its event loop, real or simulated ones: looks up the name of the endpoint and
+/// Dials what its event loop connects to, real or simulated: sockets, child processes and descriptors. Looks up the name of the endpoint and
 /// lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of `AddressRace`. With a proxy
 /// these are the name and the addresses of the proxy.
 ///

@@ -424,7 +424,9 @@ extension DisconnectReport {
 
     private func explanation(isFirst: Bool) -> String {
         // The message of a TLS error says that TLS failed, and that of an exit that the process ended.
-        let isExplained = (cause == .tls || cause == .exited) && error != nil || cause == .closedLocally && (departure != nil || error != nil)
+        let isExplained =
+            (cause == .tls || cause == .exited) && error != nil
+            || cause == .closedLocally && (departure != nil || error != nil)
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
         var parts = meaning + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
