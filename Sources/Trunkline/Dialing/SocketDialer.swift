@@ -1,6 +1,6 @@
-/// Dials what its event loop connects to, real or simulated: sockets, child processes and descriptors. Looks up the name of the endpoint and
-/// lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of `AddressRace`. With a proxy
-/// these are the name and the addresses of the proxy.
+/// Dials what its event loop connects to, real or simulated: sockets, child processes and descriptors. Looks up the name of
+/// the endpoint and lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of
+/// `AddressRace`. With a proxy these are the name and the addresses of the proxy.
 ///
 /// Safe to share between threads: after its creation it is used on its loop only.
 final class SocketDialer: Dialer, @unchecked Sendable {
