@@ -349,6 +349,14 @@ func connectThroughProxies(_ options: inout ClientOptions, secret: String) throw
     options.connecting.proxy = try Proxy.fromEnvironment()
 }
 
+func otherEndpoints(_ descriptor: Int32, token: String) -> [Endpoint] {
+    let analyzer = Endpoint.command("clangd", ["--log=error"], environment: ["API_TOKEN": token])
+    let program = Endpoint.descriptors(reading: 0, writing: 1)
+    let socket = Endpoint.descriptors(reading: descriptor, writing: descriptor)
+    let host: Endpoint = "vsock://2:7000"
+    return [analyzer, program, socket, host]
+}
+
 // MARK: Performance
 
 func readings(of sensors: [UInt32], from client: Client) async throws -> [Response] {

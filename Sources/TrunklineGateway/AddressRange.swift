@@ -11,7 +11,7 @@ extension SocketAddress {
         switch self {
         case .ipv4(let bytes, _): Self.isPublic(ipv4: bytes)
         case .ipv6(let bytes, _, _): Self.isPublic(ipv6: bytes)
-        case .unix: false
+        case .unix, .vsock, .command, .descriptors: false
         }
     }
 

@@ -128,7 +128,7 @@ public struct OTLPExporter: Sendable {
         case .host(let host, let port) where host.contains(":"):
             "[\(host.prefix { $0 != "%" })]:\(port)"
         case .host(let host, let port): "\(host):\(port)"
-        case .unix: "localhost"
+        case .unix, .vsock, .command, .descriptors: "localhost"
         }
     }
 

@@ -541,6 +541,7 @@ struct ArgumentValueTests {
             ValueCase(
                 "ClientEvent.Content.certificateSeen(timeLeft: Duration)",
                 "ClientEvent.Content.clientDeallocated(pending: Int)",
+                "ClientEvent.Content.processOutput(omitted: Int)",
                 "ClientEvent.Content.unknownResponse(serial: SerialNumber, type: UInt32)",
                 "ClientEvent.Content.messageWritten(after: Duration)",
                 "ClientEvent.Content.pushesDropped(_: Int)",
@@ -594,6 +595,8 @@ struct ArgumentValueTests {
                             .requestRejected(id: id, type: .max, status: .max, nil),
                             .requestRejected(id: id, type: .min, status: .min, nil),
                             .clientDeallocated(pending: .min), .clientDeallocated(pending: .max),
+                            .processOutput("a:1", session: session, line: "", omitted: .min),
+                            .processOutput("a:1", session: session, line: "b", omitted: .max),
                         ]
                         for content in contents { _ = ClientEvent(content, at: Instant(nanoseconds: .max)).fields }
                     }
@@ -621,6 +624,30 @@ struct ArgumentValueTests {
                 for number in UInt16.extremes {
                     let error = TransportError(.proxy(.other(number)), "no")
                     #expect(error.code == .proxy(.other(number)) && "\(error)".contains("no"))
+                }
+            },
+            ValueCase("ProcessExit.status(_: UInt8)", "ProcessExit.signal(_: UInt8)") {
+                for number in UInt8.extremes {
+                    for exit in [ProcessExit.status(number), .signal(number)] {
+                        let error = TransportError(.exited(exit), "\(exit)")
+                        #expect(error.exit == exit && "\(error)".contains("\(number)"))
+                    }
+                }
+            },
+            ValueCase("Endpoint.vsock(cid: UInt32, port: UInt32)") {
+                for number in UInt32.extremes {
+                    let endpoint = Endpoint.vsock(cid: number, port: number)
+                    #expect("\(endpoint)" == "vsock://\(number):\(number)")
+                }
+            },
+            ValueCase("Endpoint.descriptors(reading: Int32, writing: Int32)") {
+                // None of them is open.
+                for (reading, writing) in [(Int32.min, Int32.max), (.max, -1), (-1, -1)] {
+                    let endpoint = Endpoint.descriptors(reading: reading, writing: writing)
+                    let options = ClientOptions { $0.reconnecting.maximumAttempts = 1 }
+                    let client = Client(to: endpoint, speaking: .standard, options: options)
+                    await #expect(throws: ClientError.self) { try await client.connect() }
+                    await client.close()
                 }
             },
             ValueCase("Endpoint.host(port: UInt16)") {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "trunkline_child.h"
 #include "trunkline_crc32c.h"
 #include "trunkline_crypto.h"
 #include "trunkline_network.h"

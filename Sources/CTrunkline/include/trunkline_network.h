@@ -1,6 +1,6 @@
 #pragma once
 
-// A timer that reports when the clock jumps: timerfd_create(2). Linux only.
+// A timer that reports when the clock jumps, timerfd_create(2), and addresses of vsock(7). Linux only.
 #if defined(__linux__)
 
 // Do not include sys/timerfd.h: the compiler would treat its structures, which Glibc declares too, as declared by this
@@ -26,5 +26,12 @@ static inline int trunkline_clock_watch(int flags) {
     if (descriptor >= 0) trunkline_clock_watch_again(descriptor);
     return descriptor;
 }
+
+// The address of a virtual machine or its host: `struct sockaddr_vm` of linux/vm_sockets.h.
+struct trunkline_vsock_address {
+    unsigned short family, reserved;
+    unsigned port, cid;
+    unsigned char zero[4];
+};
 
 #endif

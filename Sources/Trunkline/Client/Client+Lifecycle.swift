@@ -37,6 +37,9 @@ extension Client {
     /// `notSent` or `unknown`. After that the call waits, for at most 2 s, until the observers, the log and the receiver
     /// of dumps have received everything.
     ///
+    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``), the
+    /// call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and `SIGTERM`.
+    ///
     /// If the calling task is cancelled, the client is closed at once, as by ``Client/closeNow()``. A second call returns
     /// when the client is closed, too.
     ///
@@ -54,7 +57,8 @@ extension Client {
     /// Closes the client at once.
     ///
     /// Requests that have not ended fail with `closed`: fate `notSent` if no byte was written, otherwise `unknown`. No
-    /// closing frame is sent. The call returns when the client is closed, and the observers, the log and the receiver of
+    /// closing frame is sent. The call returns when the client is closed, its child processes have ended (as with
+    /// ``Client/close()``), and the observers, the log and the receiver of
     /// dumps have received everything; for these it waits at most 2 s. Cancelling the calling task has no effect.
     public nonisolated func closeNow() async {
         commandQueue.post(.closeNow)

@@ -176,7 +176,15 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         clock.arm(at: batch.nextTime, for: self)
         connection.observation?.deliver()
         if batch.closeWaiters.isEmpty { return }
-        HeldWaiters.resume(batch.closeWaiters, after: connection.observation?.queues ?? [], on: loop)
+        resume(batch.closeWaiters)
+    }
+
+    /// Resumes the callers of `close` when the child processes of links have ended and the events are delivered.
+    private func resume(_ waiters: [Continuation<Void>]) {
+        let (queues, loop) = (connection.observation?.queues ?? [], loop)
+        connection.inCallOfOwner {
+            $0.whenProcessesHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
+        }
     }
 
     /// See ``ClientDiagnostics/slowestRequests``.

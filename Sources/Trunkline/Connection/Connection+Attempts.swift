@@ -230,6 +230,7 @@ extension Connection {
             return transport.close()
         }
         transport.handler = self
+        noteProcess(of: transport)
         begun.deadline = channel.deadline
         begun.dialer = nil
         memory.linksBegun += 1

@@ -21,6 +21,9 @@ extension Connection {
     ///
     /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
     ///
+    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``), the
+    /// call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and `SIGTERM`.
+    ///
     /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
     /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates#Calls>).
     public func close() async {
@@ -41,7 +44,11 @@ extension Connection {
     func waitUntilClosed() async {
         await withContinuation { continuation in
             // Checked here and not earlier: the `await` may let the loop do other things first.
-            if lifecycle == .closed { continuation.resume() } else { ending.waiters.append(continuation) }
+            if lifecycle == .closed {
+                whenProcessesHaveEnded { continuation.resume() }
+            } else {
+                ending.waiters.append(continuation)
+            }
         }
     }
 
@@ -144,7 +151,8 @@ extension Connection {
         timers.disarmAll()
         port.append(.closed)
         publishState()
-        for waiter in exchange(&ending.waiters, with: []) { waiter.resume() }
+        let waiters = exchange(&ending.waiters, with: [])
+        if !waiters.isEmpty { whenProcessesHaveEnded { for waiter in waiters { waiter.resume() } } }
     }
 }
 

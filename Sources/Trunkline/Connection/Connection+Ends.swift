@@ -39,7 +39,10 @@ extension Connection {
             rules.deliversAll ? link.state.machine.hasStartedMessage : link.state.machine.hasUnanswered
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
         let isTruncated = (error as? TransportError)?.code == .tls(.truncated)
-        let isOrderly = isTruncated ? wasQuiet && link.isCutShort(by: error) : cause == .closedByServer
+        let isOrderly =
+            isTruncated
+            ? wasQuiet && link.isCutShort(by: error)
+            : cause == .closedByServer || (error as? TransportError)?.exit == .status(0)
         stopLiveness()
         history.lastCause = error
         let remains = end(link, .lost(error))

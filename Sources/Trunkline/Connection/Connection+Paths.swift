@@ -54,7 +54,7 @@ extension Connection {
     /// The paths of new sockets to `endpoint`, one for each address.
     private func paths(to endpoint: Endpoint) -> [NetworkPath] {
         switch options.connecting.target(of: endpoint) {
-        case .unix: return [.local]
+        case .unix, .vsock, .command, .descriptors: return [.local]
         case .host(let host, let port):
             if let literal = literalAddress(host, port: port) { return [path(to: literal)] }
             if let addresses = pathView.addresses[endpoint] { return addresses.map { path(to: $0) } }
@@ -239,7 +239,7 @@ extension Endpoint.Target {
     /// Whether the target is on this host in any network.
     fileprivate var isThisHost: Bool {
         switch self {
-        case .unix: true
+        case .unix, .vsock, .command, .descriptors: true
         case .host(let host, let port): literalAddress(host, port: port)?.isLoopback ?? false
         }
     }

@@ -39,6 +39,7 @@ extension DisconnectCause {
             case .tls(.truncated): .closedByServer
             case .tls: .tls
             case .proxy: .proxy
+            case .exited: .exited
             case .invalidAddress, .system: .system
             }
     }

@@ -24,7 +24,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         /// abandoned requests, a protocol violation, an exceeded limit, or a failed TLS check.
         case client
         /// The server: it closed the connection cleanly, sent a `goAway` or a TLS alert, or refused the connection or
-        /// the handshake.
+        /// the handshake. Also if the child process of the link ended.
         case server
         /// Neither the client nor the server ended it deliberately: there was a reset, a timeout, a name without an
         /// address, an unreachable address, or a lost local address. Also if a proxy did not connect to the server.
@@ -43,6 +43,9 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
     /// `close()` or a planned change.
     public let error: (any Error)?
+    /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the link
+    /// and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
+    public var exit: ProcessExit? { (error as? TransportError)?.exit }
     /// Why the server ended the link, or rejected a request of the handshake, in its own words, if it said so
     /// (``Frame/reason``); otherwise `nil`.
     public var reason: ServerReason? { error.flatMap { ServerReason(statedBy: $0) } }
@@ -140,7 +143,7 @@ extension DisconnectCause {
     /// The side that ends a link with this cause.
     var party: DisconnectReport.Party {
         switch self {
-        case .closedByServer, .goAway, .refused, .handshakeRefused: .server
+        case .closedByServer, .goAway, .refused, .handshakeRefused, .exited: .server
         case .protocolViolation, .limitExceeded, .closedLocally, .halfOpen, .unanswered, .exhausted, .tls: .client
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .proxy, .system: .network
         }
@@ -160,7 +163,7 @@ extension DisconnectCause {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .proxy, .system: true
         case .refused, .closedByServer, .goAway, .unanswered, .exhausted, .protocolViolation, .limitExceeded, .tls,
-            .handshakeRefused, .closedLocally:
+            .handshakeRefused, .exited, .closedLocally:
             false
         }
     }

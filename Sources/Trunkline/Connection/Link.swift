@@ -259,7 +259,7 @@ final class Link {
     func explained(_ cause: any Error) -> any Error {
         guard let farewell, let error = cause as? TransportError else { return cause }
         return switch error.code {
-        case .closedByPeer, .reset, .tls(.truncated): TransportError.endedByServer(farewell)
+        case .closedByPeer, .reset, .exited, .tls(.truncated): TransportError.endedByServer(farewell)
         default: cause
         }
     }
@@ -506,7 +506,7 @@ extension Link.State {
             switch outcome {
             case .bytes: break
             case .wouldBlock: return (0, false, nil)
-            case .end: return (0, false, end(into: &frames))
+            case .end: return (0, false, end(of: transport, into: &frames))
             case .failed(let error): return (0, false, error)
             }
         }
@@ -568,9 +568,10 @@ extension Link.State {
     }
 
     /// Handles the server's close: decodes the frames that it completes, and returns why the link ends.
-    private mutating func end(into frames: inout [Frame]) -> any Error {
+    private mutating func end(of transport: any Transport, into frames: inout [Frame]) -> any Error {
         do throws(FrameError) {
             try codec.decodeAllAtEnd(&received, into: &frames)
+            if let exit = transport.exit { return TransportError.exited(exit) }
             return TransportError(.closedByPeer, "the server closed the connection")
         } catch {
             return error

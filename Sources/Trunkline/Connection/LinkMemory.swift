@@ -19,6 +19,8 @@ struct LinkMemory {
     var linksBegun = 0
     /// Whether the loop tells the connection of its delays.
     var isToldOfDelays = false
+    /// The number of child processes of links that have not ended, and who waits for them.
+    var (processes, processWaiters): (Int, [@Sendable () -> Void]) = (0, [])
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0

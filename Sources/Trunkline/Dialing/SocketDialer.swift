@@ -1,6 +1,6 @@
-/// Dials TCP and Unix domain sockets of its event loop, real or simulated ones: looks up the name of the endpoint and
-/// lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of `AddressRace`. With a proxy
-/// these are the name and the addresses of the proxy.
+/// Dials what its event loop connects to, real or simulated: sockets, child processes and descriptors. Looks up the name of
+/// the endpoint and lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of
+/// `AddressRace`. With a proxy these are the name and the addresses of the proxy.
 ///
 /// Safe to share between threads: after its creation it is used on its loop only.
 final class SocketDialer: Dialer, @unchecked Sendable {
@@ -58,6 +58,9 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         isActive = true
         memory.dialer = self
         loop.arm(timer, at: deadline)
+        if endpoint.isSecured, case .command = endpoint.target {
+            return fail(TransportError(.invalidAddress, "\(endpoint): a command cannot use TLS"))
+        }
         if endpoint.isSecured { prepareTLS() } else { beginRace() }
     }
 
@@ -187,6 +190,10 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
         switch target {
         case .unix(let path): perform(race?.rules.resolved(to: [.unix(path: path)], at: loop.now))
+        case .vsock(let cid, let port):
+            perform(race?.rules.resolved(to: [.vsock(cid: cid, port: port)], at: loop.now))
+        case .command(let command): perform(race?.rules.resolved(to: [.command(command)], at: loop.now))
+        case .descriptors(let pair): perform(race?.rules.resolved(to: [.descriptors(pair)], at: loop.now))
         case .host(let host, let port):
             if let error = unknownZone(of: host, "connecting to \(endpoint)") { return fail(error) }
             if let literal = literalAddress(host, port: port) {
@@ -290,7 +297,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             // The other addresses are those of the same proxy, which would refuse again.
             if case .proxy = named.code, named.isPermanent { return fail(named) }
             perform(race?.rules.attemptFailed(racer, named, at: loop.now))
-        case .readable, .writable: break  // only links use these
+        case .readable, .writable, .output: break  // only links use these
         }
     }
 
@@ -337,9 +344,18 @@ extension SocketDialer: TransportHandler {
 }
 
 extension Endpoint.Target {
+    /// Whether the header of the PROXY protocol has a meaning there.
+    fileprivate var takesProxyHeader: Bool {
+        switch self {
+        case .host, .unix: true
+        case .vsock, .command, .descriptors: false
+        }
+    }
+
     fileprivate var hasZeroByte: Bool {
         switch self {
         case .unix(let text), .host(let text, _): text.hasZeroByte
+        case .vsock, .command, .descriptors: false  // a command is checked when it starts
         }
     }
 }
@@ -391,7 +407,9 @@ extension ClientOptions.Connecting {
         if let proxy, case .host(let host, let port) = endpoint.target {
             exchanges.append(try proxy.exchange(connectingTo: host, port: port))
         }
-        if let proxyHeader { exchanges.append(ProxyHeaderExchange(proxyHeader, isProxied: proxy != nil)) }
+        if let proxyHeader, endpoint.target.takesProxyHeader {
+            exchanges.append(ProxyHeaderExchange(proxyHeader, isProxied: proxy != nil))
+        }
         return exchanges
     }
 

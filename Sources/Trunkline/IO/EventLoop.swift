@@ -75,7 +75,7 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
         completion: @escaping NameLookup.Completion
     ) -> NameLookup
 
-    /// Begins to connect to `address`. `handler` receives `.connected` or `.connectFailed`, never before this method
+    /// Begins to connect to `address`, or starts its child process. `handler` receives `.connected` or `.connectFailed`, never before this method
     /// returns.
     ///
     /// The transport is the only owner of the socket: deallocating it closes the socket without an event for `handler`.
@@ -176,6 +176,13 @@ package protocol Transport: AnyObject {
     /// For owners that do not read. Owners that read receive an event.
     var hasFailed: Bool { get }
 
+    /// How the process that is the peer has ended; `nil` before, and if the peer is no child process.
+    var exit: ProcessExit? { get }
+
+    /// Calls `receiver` on the loop once the process that is the peer has ended, at the latest a while after `close`. Returns
+    /// false if there is none.
+    func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool
+
     /// Reads the bytes that are available, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 
@@ -208,6 +215,8 @@ extension Transport {
     }
 
     package var tcpInformation: TCPInformation? { nil }
+    package var exit: ProcessExit? { nil }
+    package func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool { false }
 }
 
 package enum ReadOutcome: Equatable, Sendable {
@@ -239,6 +248,8 @@ package enum TransportEvent: Sendable {
     /// Something is available to read: bytes, the end or an error.
     case readable
     case writable
+    /// The process that is the peer has written lines to standard error.
+    case output([OutputLines.Line])
 }
 
 /// Receives the events of one or several transports. The loop holds it weakly.

@@ -174,6 +174,13 @@ package final class SocketEventLoop: EventLoop {
             transport.connect(to: address, from: options.sourceAddress, unless: pollerFailure())
             return transport
         }
+        switch address {
+        case .command, .descriptors:
+            let transport = PipeTransport(id: newID(), loop: self, handler: handler)
+            transport.open(address, unless: pollerFailure())
+            return transport
+        case .ipv4, .ipv6, .unix, .vsock: break
+        }
         let transport = SocketTransport(id: newID(), loop: self, handler: handler)
         transport.connect(to: address, options: options, unless: pollerFailure())
         return transport
@@ -215,12 +222,19 @@ package final class SocketEventLoop: EventLoop {
         schedule(LoopClosure { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
     }
 
+    /// Whether the system tells of the ends of processes, and this loop uses that.
+    var tellsOfExits: Bool { mechanism == .epoll }
+
     /// Closes `descriptor` on the loop, now or soon. For the `deinit` of its owner, which runs on any thread.
-    func release(_ descriptor: Int32, id: UInt64) {
-        guard isCurrent else { return schedule(LoopClosure { self.release(descriptor, id: id) }) }
+    func release(
+        _ descriptor: Int32,
+        id: UInt64,
+        closingBy close: @escaping @Sendable (Int32) -> Void = closeDescriptor
+    ) {
+        guard isCurrent else { return schedule(LoopClosure { self.release(descriptor, id: id, closingBy: close) }) }
         unsafe state.sockets[id] = nil
         _ = unsafe state.poller.watch(descriptor, id: id, reading: false, writing: false)
-        closeDescriptor(descriptor)
+        close(descriptor)
     }
 
     // MARK: Missing system resources

@@ -127,7 +127,7 @@ package final class PortReservation: Sendable {
 
     /// Reserves the port of `address`. Returns `nil` if another process has taken it, or if the address has no port.
     init?(_ address: SocketAddress) {
-        if case .unix = address { return nil }
+        if address.family == nil { return nil }
         let descriptor = openSocket(for: address)
         guard descriptor >= 0 else { return nil }
         setOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)

@@ -60,6 +60,11 @@ final class SocketTransport: Transport, WatchedSocket {
             obstacle.message = "\(doing): \(obstacle.message)"
             return report(.connectFailed(obstacle))
         }
+        #if !os(Linux)
+            if case .vsock = address {
+                return report(.connectFailed(TransportError(.invalidAddress, "\(doing): vsock needs Linux")))
+            }
+        #endif
         descriptor = openSocket(for: address, multipath: options.multipath)
         guard descriptor >= 0 else { return report(.connectFailed(addressError(errno, doing))) }
         loop.register(self, id: id)

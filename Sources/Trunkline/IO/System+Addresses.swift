@@ -1,3 +1,7 @@
+#if os(Linux)
+    import CTrunkline
+#endif
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -44,6 +48,15 @@ func withSockaddr<Result>(
         guard path.utf8.count < capacity, !path.hasZeroByte else { return nil }
         unsafe withUnsafeMutableBytes(of: &value.sun_path) { unsafe $0.copyBytes(from: Array(path.utf8)) }
         return pass(value)
+    case .vsock(let cid, let port):
+        #if os(Linux)
+            var value = trunkline_vsock_address()
+            (value.family, value.port, value.cid) = (UInt16(vsockFamily), port, cid)
+            return pass(value)
+        #else
+            return nil
+        #endif
+    case .command, .descriptors: return nil
     }
 }
 

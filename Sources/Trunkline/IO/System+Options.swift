@@ -15,11 +15,11 @@
 #endif
 private let tcp = Int32(IPPROTO_TCP)
 
-/// Applies `options` except for the source address. Unix domain sockets have none of these options.
+/// Applies `options` except for the source address. Only sockets of TCP have these options.
 ///
 /// If the system rejects an option, its value stays unchanged: no option is worth failing a connection.
 func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
-    if case .unix = address { return }
+    guard address.family != nil else { return }
     setOption(descriptor, tcp, Int32(TCP_NODELAY), options.noDelay ? 1 : 0)
     setOption(descriptor, tcp, Int32(TCP_NOTSENT_LOWAT), Int32(clamping: options.unsentLimit))
     setOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, options.keepAlive == nil ? 0 : 1)

@@ -225,12 +225,21 @@ func openDatagramSocket(for address: SocketAddress) -> Int32 {
     #endif
 }
 
+#if os(Linux)
+    /// AF_VSOCK of linux/socket.h.
+    let vsockFamily: Int32 = 40
+#else
+    private let vsockFamily: Int32 = -1  // the system rejects it
+#endif
+
 private func openSocket(_ type: Int32, for address: SocketAddress, protocol: Int32 = 0) -> Int32 {
     let family: Int32 =
         switch address {
         case .ipv4: AF_INET
         case .ipv6: AF_INET6
         case .unix: AF_UNIX
+        case .vsock: vsockFamily
+        case .command, .descriptors: -1  // no socket: the system rejects it
         }
     #if os(Linux)
         return socket(family, type | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), `protocol`)

@@ -417,14 +417,16 @@ extension DisconnectReport {
     fileprivate static let nothingLost = "nothing lost"
 
     /// Whether nothing was lost, and neither side had a problem.
-    fileprivate var isOrderly: Bool { !cause.isAbnormal && !hasLost }
+    fileprivate var isOrderly: Bool { (!cause.isAbnormal || exit == .status(0)) && !hasLost }
 
     /// The cause, its meaning and the error.
     var explanation: String { explanation(isFirst: true) }
 
     private func explanation(isFirst: Bool) -> String {
-        // The message of a TLS error says that TLS failed.
-        let isExplained = cause == .tls && error != nil || cause == .closedLocally && (departure != nil || error != nil)
+        // The message of a TLS error says that TLS failed, and that of an exit that the process ended.
+        let isExplained =
+            (cause == .tls || cause == .exited) && error != nil
+            || cause == .closedLocally && (departure != nil || error != nil)
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
         var parts = meaning + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
@@ -453,6 +455,7 @@ extension DisconnectReport {
             ("network_change", .flag(isNetworkChange)),
         ]
         if let departure { fields.append(("reason", .text(departure))) }
+        if let exit { fields.append(("exit", .text("\(exit)"))) }
         if let error { fields.append(("error", .text(LogText.of(error)))) }
         if let refusal = error as? HandshakeRefusal { fields.append(("refused", .text("\(refusal.kind)"))) }
         if let reason { fields.append(("server_reason", .text(reason.label))) }

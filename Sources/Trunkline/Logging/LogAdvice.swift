@@ -24,6 +24,7 @@ extension DisconnectCause {
         case .tls: "TLS failed"
         case .proxy: "the proxy cannot be reached, or did not connect to the server"
         case .handshakeRefused: "the handshake of the protocol failed"
+        case .exited: "the child process ended"
         case .closedLocally: "the client ended the link itself"
         case .system: "the system reported an error"
         }

@@ -78,6 +78,10 @@ struct LogRules: Sendable {
             endpoint = link.endpoint
             if endpoints.count == 4 { endpoints.removeFirst() }
             endpoints.append((link.session, link.endpoint))
+        case .processOutput(let endpoint, _, let line, let omitted):
+            let before = omitted == 0 ? "" : "\(LogText.count(omitted, "line")) left out; "
+            let text = "\(endpoint) wrote to standard error: \(before)\(line)"
+            sheet.add(.info, event.name, at: event.instant, text, event.fields)
         case .loopLate(let delay): loop.late(delay)
         case .certificateSeen(let endpoint, let certificate, let left):
             certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)
@@ -119,7 +123,7 @@ struct LogRules: Sendable {
     /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
         switch event.content {
-        case .tlsFilesChanged, .clientClosed, .clientDeallocated: return  // each is a record of its own
+        case .tlsFilesChanged, .processOutput, .clientClosed, .clientDeallocated: return  // each is a record of its own
         default: break
         }
         var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }

@@ -1,7 +1,8 @@
 /// Something that happened in a client, for a ``ClientObserver``.
 ///
 /// Every event has a ``name`` that does not change between versions, ``fields`` with its values, and a
-/// ``description`` in one line. None of them contains bytes of a body or the value of a named field. An error that your
+/// ``description`` in one line. None of them contains bytes of a body or the value of a named field, except what a child
+/// process itself writes to standard error. An error that your
 /// own code threw appears in them only with its type, because its text may contain anything; ``content-swift.property``
 /// has the error itself.
 public struct ClientEvent: Sendable {
@@ -168,6 +169,10 @@ public struct ClientEvent: Sendable {
         indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause, reason: String?)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
+        /// The child process of a link has written a line to standard error: at most 1,024 bytes of it, without control
+        /// characters. `omitted`: how many lines before it were left out, because there were more than 20 in a second; the
+        /// line is empty if only this is told. What is written after the link has ended is discarded.
+        indirect case processOutput(Endpoint, session: SessionID, line: String, omitted: Int)
         /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
         /// loop blocked it. What the server has not done meanwhile is not held against it.
         indirect case loopLate(LoopDelay)
@@ -245,7 +250,8 @@ extension ClientEvent {
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
         case .requestRejected: .failures
-        case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .loopLate,
+        case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .processOutput,
+            .loopLate,
             .certificateSeen, .tlsFilesChanged, .clientClosed, .clientDeallocated:
             .links
         case .unknownResponse, .responseUndecodable, .datagramsDropped: .mismatches
@@ -280,6 +286,7 @@ extension ClientEvent {
         case .linkDraining: "link.draining"
         case .linkEnded(let report):
             report.phase == .ready || report.phase == .draining ? "link.ended" : "attempt.failed"
+        case .processOutput: "process.output"
         case .loopLate: "loop.late"
         case .certificateSeen: "certificate.seen"
         case .tlsFilesChanged: "tls.files_changed"
@@ -334,6 +341,9 @@ extension ClientEvent {
         case .stateChanged(let state): return state.fields
         case .attemptPlanned(let endpoint): return [("endpoint", .text("\(endpoint)"))]
         case .linkReady(let link): return link.fields
+        case .processOutput(let endpoint, let session, let line, let omitted):
+            return [("endpoint", .text("\(endpoint)")), ("session", number(session.number)), ("line", .text(line))]
+                + (omitted > 0 ? [("omitted", number(omitted))] : [])
         case .loopLate(let delay):
             return [("reason", .text(delay.reason.rawValue)), ("duration", .seconds(delay.duration.inSeconds))]
         case .certificateSeen(let endpoint, let certificate, let left):
@@ -436,6 +446,7 @@ extension DisconnectReport {
         ]
         if let isNetworkUp { fields.append(("network_up", .flag(isNetworkUp))) }
         if let departure { fields.append(("reason", .text(departure))) }
+        if let exit { fields.append(("exit", .text("\(exit)"))) }
         if let error { fields.append(("error", .text(LogText.of(error).asMessage))) }
         return fields
     }

@@ -221,9 +221,10 @@ package struct ProbeArguments: Sendable {
             options.tls.identity = TLSIdentity(certificates: certificates, privateKey: key)
         default: throw ProbeUsageError(message: "--certificate and --key need each other")
         }
-        let isUnix = if case .unix = endpoint.target { true } else { false }
-        guard !endpoint.isSecured || !isUnix || options.tls.serverName != nil else {
-            throw ProbeUsageError(message: "a Unix socket with TLS needs --server-name, the name in the certificate")
+        guard !endpoint.isSecured || endpoint.host != nil || options.tls.serverName != nil else {
+            throw ProbeUsageError(
+                message: "a Unix socket or vsock with TLS needs --server-name, the name in the certificate"
+            )
         }
         let ofTLS = ["--roots", "--server-name", "--alpn", "--certificate", "--key"].first { values[$0] != nil }
         guard endpoint.isSecured || ofTLS == nil && !isInsecure else {

@@ -338,6 +338,7 @@ extension TransportError.Code {
         case .system: "system"
         case .tls(let failure): "tls_\(failure.name)"
         case .proxy: "proxy"
+        case .exited: "exited"
         }
     }
 }

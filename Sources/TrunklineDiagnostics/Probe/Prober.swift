@@ -96,6 +96,10 @@ actor Prober {
             connecting = continuation
             switch probe.endpoint.target {
             case .unix(let path): perform(race.resolved(to: [.unix(path: path)], at: loop.now))
+            case .vsock(let cid, let port):
+                perform(race.resolved(to: [.vsock(cid: cid, port: port)], at: loop.now))
+            case .command(let command): perform(race.resolved(to: [.command(command)], at: loop.now))
+            case .descriptors(let pair): perform(race.resolved(to: [.descriptors(pair)], at: loop.now))
             case .host(let host, let port):
                 if let literal = literalAddress(host, port: port) {
                     perform(race.resolved(to: [literal], at: loop.now))

@@ -173,6 +173,7 @@ extension DisconnectCause {
         case .timedOut: TransportError(.timedOut, errno: 110, "connection timed out")
         case .pathLost: TransportError(.pathLost, "the path was lost")
         case .closedByServer: TransportError(.closedByPeer, "the server closed the connection")
+        case .exited: TransportError.exited(.signal(9))
         case .halfOpen: TransportError(.halfOpen, "nothing was received")
         case .system where isPermanent: TransportError(.invalidAddress, "the address is invalid")
         case .system: TransportError(.system, "an error of the system")
@@ -190,6 +191,7 @@ extension Endpoint {
         switch target {
         case .host(let name, _): name
         case .unix(let path): "unix:\(path)"
+        case .vsock, .command, .descriptors: "\(Endpoint(target: target))"
         }
     }
 }

@@ -120,7 +120,7 @@ struct ReplayScript {
         let recording = order.recording
         isComplete = recording.isComplete
         length = recording.entries.last?.time ?? .zero
-        let listed = recording.beginning.endpoints.compactMap { (try? Endpoint(parsing: $0))?.inReplay }
+        let listed = recording.beginning.endpoints.compactMap { Endpoint(recorded: $0)?.inReplay }
         if isOrdered { for endpoint in listed { note(endpoint) } }
         readLinks(recording)
         for endpoint in listed { note(endpoint) }
@@ -177,7 +177,7 @@ struct ReplayScript {
             return
         }
         let link = recording.beginning.links.last
-        let endpoint = link.flatMap { (try? Endpoint(parsing: $0.endpoint))?.inReplay }
+        let endpoint = link.flatMap { Endpoint(recorded: $0.endpoint)?.inReplay }
         beginning = Beginning(
             endpoint: endpoint,
             age: link?.age ?? .zero,
@@ -210,7 +210,7 @@ struct ReplayScript {
     private mutating func readLinks(_ recording: Recording) {
         let links = recording.beginning.links
         for link in links {
-            guard let endpoint = (try? Endpoint(parsing: link.endpoint))?.inReplay else { continue }
+            guard let endpoint = Endpoint(recorded: link.endpoint)?.inReplay else { continue }
             note(endpoint)
             endpointOfSession[link.session] = endpoint
         }
@@ -285,7 +285,7 @@ struct ReplayScript {
             add(.renewLink, at: time)
         case "timer.fired": if event.text("timer") == "back-off" { laterAttempts.append(time) }
         case "endpoints.changed":
-            let list = event.text("endpoints")?.split(separator: " ").compactMap { try? Endpoint(parsing: String($0)) }
+            let list = event.text("endpoints").map { Endpoint.list(recorded: $0) }
             let endpoints = (list ?? []).map(\.inReplay)
             for endpoint in endpoints { note(endpoint) }
             add(.replaceEndpoints(endpoints), at: time)
@@ -378,7 +378,7 @@ extension Recording {
 
 extension Recording.Event {
     /// The endpoint, as the replay names it.
-    var endpoint: Endpoint? { text("endpoint").flatMap { try? Endpoint(parsing: $0) }?.inReplay }
+    var endpoint: Endpoint? { text("endpoint").flatMap { Endpoint(recorded: $0) }?.inReplay }
     var cause: DisconnectCause? { text("cause").flatMap { DisconnectCause(rawValue: $0) } }
     var phase: DisconnectReport.Phase? { text("phase").flatMap { DisconnectReport.Phase(rawValue: $0) } }
     var party: DisconnectReport.Party? { text("ended_by").flatMap { DisconnectReport.Party(rawValue: $0) } }
@@ -388,12 +388,36 @@ extension Recording.Event {
 }
 
 extension Endpoint {
+    /// Reads the text of a recording. A command, or descriptors, cannot be made again from their text: a path stands for
+    /// them.
+    init?(recorded text: String) {
+        if let endpoint = try? Endpoint(parsing: text) {
+            self = endpoint
+        } else if text.hasSuffix(")"), text.hasPrefix("command(") || text.hasPrefix("descriptors(") {
+            self = .unix(path: text)
+        } else {
+            return nil
+        }
+    }
+
+    /// Reads a list with spaces between the endpoints. The text of a command has spaces, too.
+    static func list(recorded text: String) -> [Endpoint] {
+        var (words, isOpen): ([String], Bool) = ([], false)
+        for word in text.split(separator: " ") {
+            if isOpen { words[words.count - 1] += " \(word)" } else { words.append(String(word)) }
+            isOpen =
+                words.last.map { $0.hasPrefix("command(") || $0.hasPrefix("descriptors(") } == true
+                && !word.hasSuffix(")")
+        }
+        return words.compactMap { Endpoint(recorded: $0) }
+    }
+
     /// The endpoint in plaintext, because a replay has no TLS. Its host has the port in its name: faults belong to a host,
     /// and another endpoint may have the same one.
     fileprivate var inReplay: Endpoint {
         switch target {
         case .host(let name, let port): .host("\(name)-\(port)", port: port)
-        case .unix: Endpoint(target: target)
+        case .unix, .vsock, .command, .descriptors: Endpoint(target: target)
         }
     }
 }

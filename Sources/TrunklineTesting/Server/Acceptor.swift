@@ -73,6 +73,9 @@ extension SocketAddress {
     var endpoint: Endpoint {
         switch self {
         case .unix(let path): .unix(path: path)
+        case .vsock(let cid, let port): .vsock(cid: cid, port: port)
+        case .command(let command): Endpoint(target: .command(command))
+        case .descriptors(let pair): Endpoint(target: .descriptors(pair))
         case .ipv4(let bytes, let port): .host(bytes.map(String.init).joined(separator: "."), port: port)
         case .ipv6(let bytes, let port, let scope):
             .host(

@@ -1,14 +1,17 @@
 import Trunkline
 
-/// A host of a simulated network: a socket address without its port.
+/// A host of a simulated network: a socket address without its port. What is no IP address is a host of its own.
 enum HostAddress: Hashable {
     case ip([UInt8])
     case unix(path: String)
+    /// A vsock address, a command, or descriptors.
+    case other(SocketAddress)
 
     init(_ address: SocketAddress) {
         switch address {
         case .ipv4(let bytes, _), .ipv6(let bytes, _, _): self = .ip(bytes)
         case .unix(let path): self = .unix(path: path)
+        case .vsock, .command, .descriptors: self = .other(address)
         }
     }
 
@@ -28,6 +31,7 @@ enum HostAddress: Hashable {
         case .ip(let bytes) where bytes.count == 4: .ipv4(bytes, port: port)
         case .ip(let bytes): .ipv6(bytes, port: port, scope: 0)
         case .unix(let path): .unix(path: path)
+        case .other(let address): address
         }
     }
 
@@ -35,7 +39,7 @@ enum HostAddress: Hashable {
     var wildcard: HostAddress {
         switch self {
         case .ip(let bytes): .ip([UInt8](repeating: 0, count: bytes.count))
-        case .unix: self
+        case .unix, .other: self
         }
     }
 
@@ -44,15 +48,21 @@ enum HostAddress: Hashable {
         switch self {
         case .ip(let bytes) where bytes.count == 4: .ip([127, 0, 0, 1])
         case .ip: .ip([UInt8](repeating: 0, count: 15) + [1])
-        case .unix: self
+        case .unix, .other: self
         }
     }
 
     /// Whether it is a loopback address or a path, which need no interface.
     var isLoopback: Bool { socketAddress(port: 0).isLoopback }
 
-    var isUnix: Bool {
-        if case .unix = self { true } else { false }
+    /// Whether it has no IP address, so that links to it do not use the interfaces.
+    var isLocal: Bool {
+        if case .ip = self { false } else { true }
+    }
+
+    /// Whether a link to it has a child process.
+    var isCommand: Bool {
+        if case .other(.command) = self { true } else { false }
     }
 
     func isSameFamily(as other: HostAddress) -> Bool {
@@ -69,6 +79,7 @@ extension HostAddress: CustomStringConvertible {
             stride(from: 0, to: 16, by: 2).map { String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16) }
                 .joined(separator: ":")
         case .unix(let path): "unix:\(path)"
+        case .other(let address): "\(address)"
         }
     }
 }

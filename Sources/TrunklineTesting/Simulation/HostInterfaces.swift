@@ -95,7 +95,7 @@ struct HostInterfaces: Equatable {
 
     /// The local address of a new socket to `host` that is bound to `source`, or the error of connecting.
     func localAddress(to host: HostAddress, from source: HostAddress?) -> Result<HostAddress, TransportError> {
-        guard !host.isUnix else { return .success(.unix(path: "")) }
+        guard !host.isLocal else { return .success(.unix(path: "")) }
         let source = source == host.wildcard ? nil : source
         if let source {
             guard source.isSameFamily(as: host) else {

@@ -25,6 +25,8 @@ final class SimulatedLink: @unchecked Sendable {
     private var isReflected = false
     /// Whether packets vanish.
     private(set) var isVanished = false
+    /// How the child process ended that the server's side plays; `nil` before, and for other links.
+    private(set) var exit: ProcessExit?
     /// How connecting ends; `nil` if that was not scripted.
     private var scripted: ScriptedConnect?
 
@@ -113,8 +115,11 @@ final class SimulatedLink: @unchecked Sendable {
         case .data(let count):
             pipes[peer(of: side).rawValue].arrive(count)
             if end(side).phase == .closed, !end(side.other).isGone { send(.reset, from: side) }
-        case .end: pipes[peer(of: side).rawValue].endArrives()
+        case .end:
+            pipes[peer(of: side).rawValue].endArrives()
+            if side == .client, serverHost.isCommand { exit = exit ?? .status(0) }
         case .datagram, .unreachable: break  // see `arriveAsDatagram`
+        case .reset where side == .client && serverHost.isCommand: crash(.signal(9))
         case .reset: fail(side, TransportError(.reset, errno: 104, "connection reset by peer"))
         }
         network.attend(self, side)
@@ -161,6 +166,14 @@ final class SimulatedLink: @unchecked Sendable {
     }
 
     // MARK: Faults
+
+    /// Ends the child process that the server's side plays. Bytes in transit are lost.
+    func crash(_ exit: ProcessExit) {
+        let exit = self.exit ?? exit
+        self.exit = exit
+        fail(.client, .exited(exit))
+        fail(.server, TransportError(.reset, errno: 104, "connection reset by peer"))
+    }
 
     /// Holds packets (a partition), or releases those that were held.
     func setCut(_ cut: Bool) {

@@ -1,4 +1,4 @@
-import Trunkline
+public import Trunkline
 
 /// Hosts and names.
 extension SimulatedNetwork {
@@ -117,6 +117,22 @@ extension SimulatedNetwork {
             link.pumpBoth()
         }
         loop.confined { loop.network.faults.setTraits(traits, addresses(of: host)) }
+    }
+
+    /// Ends the child process of every link to `endpoint`, a command, with `exit`. The next attempt starts another one.
+    ///
+    /// - Parameters:
+    ///   - endpoint: A command at which a server was started (``startServer(at:speaking:options:handler:)``).
+    ///   - exit: How the process ends. Default: by signal 9 (`SIGKILL`).
+    public func crash(_ endpoint: Endpoint, exit: ProcessExit = .signal(9)) {
+        guard case .command(let command) = endpoint.target else { return }
+        loop.confined {
+            loop.network.note(.fault)
+            for link in loop.network.links(to: [HostAddress(.command(command))]) where link.end(.client).phase == .open
+            {
+                link.crash(exit)
+            }
+        }
     }
 
     /// Breaks every link to `host` with `error`, at both ends.

@@ -149,7 +149,7 @@ extension SimulatedNetwork {
 
     /// Parses an address that an interface may have.
     private func interfaceAddress(_ text: String) -> HostAddress {
-        guard let address = HostAddress(text), !address.isUnix, !address.isLoopback, address != address.wildcard else {
+        guard let address = HostAddress(text), !address.isLocal, !address.isLoopback, address != address.wildcard else {
             preconditionFailure("\(text) is not a valid address of an interface")
         }
         return address

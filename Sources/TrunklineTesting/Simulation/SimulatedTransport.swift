@@ -48,6 +48,8 @@ final class SimulatedTransport: Transport {
         }
     }
 
+    var exit: ProcessExit? { side == .client ? link.exit : nil }
+
     var hasFailed: Bool { link.end(side).failure != nil }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {

@@ -190,6 +190,13 @@ final class VirtualNetwork: @unchecked Sendable {
         let anywhere = host.wildcard.socketAddress(port: address.port ?? 0)
         let found = [address, anywhere].lazy.compactMap { self.ports[Port(address: $0, receivesDatagrams: datagrams)] }
         guard let port = found.first else {
+            if host.isCommand {
+                let message = "starting \(address): the executable does not exist"
+                return .failure(TransportError(.invalidAddress, errno: 2, message))
+            }
+            if case .descriptors = address {
+                return .failure(TransportError(.invalidAddress, "\(address): a simulated network has no descriptors"))
+            }
             return .failure(TransportError(.refused, errno: 111, "connection refused: \(address)"))
         }
         return .success(port)

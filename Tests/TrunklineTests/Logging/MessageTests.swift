@@ -11,7 +11,7 @@ struct MessageTests {
     ]
     private static let transportCodes: [TransportError.Code] = [
         .nameResolutionFailed, .refused, .unreachable, .pathLost, .timedOut, .reset, .closedByPeer, .closedLocally,
-        .halfOpen, .invalidAddress, .tls(.untrusted), .tls(.alert(42)), .system,
+        .halfOpen, .invalidAddress, .tls(.untrusted), .tls(.alert(42)), .exited(.status(3)), .system,
     ]
     private static let frameCodes: [FrameError.Code] = [
         .illegalLength, .missingBody, .unexpectedBytes, .checksumMismatch, .repetitionMismatch, .responseMismatch,
@@ -97,7 +97,9 @@ struct MessageTests {
                     // Nothing is lost.
                     #expect("\(error)".hasPrefix("\(code) (fate unknown): \(message)"))
                     if let cause = cause as? TransportError, cause.message == "details" {
-                        #expect("\(error)".hasSuffix("; \(cause.code): details"))
+                        // How a process ended is in its message.
+                        let label = cause.exit == nil ? "\(cause.code)" : "exited"
+                        #expect("\(error)".hasSuffix("; \(label): details"))
                     }
                 }
             }

@@ -124,7 +124,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
             refuse(kind == .socks5 ? 5 : 502, client)
         case .readable: read(id)
         case .writable: flush(id)
-        case .opening, .securing: break
+        case .opening, .securing, .output: break
         }
     }
 

@@ -128,6 +128,7 @@ actor TestPeer: TransportHandler {
         case .writable:
             events.append("writable")
             flush()
+        case .output: events.append("output")
         }
         wakeAll()
     }

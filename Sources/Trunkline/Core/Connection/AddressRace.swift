@@ -353,7 +353,7 @@ extension TransportError.Code {
         case .tls, .proxy: 0
         case .refused: 1
         case .reset: 2
-        case .closedByPeer, .closedLocally: 3
+        case .closedByPeer, .closedLocally, .exited: 3
         case .timedOut, .halfOpen: 4
         case .unreachable, .pathLost: 5
         case .system: 6

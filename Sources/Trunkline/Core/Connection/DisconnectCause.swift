@@ -40,6 +40,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case tls
     /// The proxy (``ClientOptions/Connecting-swift.struct/proxy``) could not be reached, or did not connect to the server.
     case proxy
+    /// The child process of the link ended, by itself or by a signal; ``DisconnectReport/exit`` says how.
+    case exited
     /// The handshake (``ClientOptions/Handshake-swift.struct``) failed: the server refused it, or its closure threw an
     /// error.
     case handshakeRefused

@@ -1,23 +1,27 @@
-/// A server to connect to: a host and port, or the path of a Unix domain socket.
+/// A server to connect to: a host and port, the path of a Unix domain socket, a child process, and others.
 ///
-/// An endpoint can be written as a string literal: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"` or
-/// `"unix:/run/acme.sock"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`,
-/// and with UDP, it begins with `udp://`: `"udp://gateway.example:7000"`.
+/// An endpoint can be written as a string literal: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"`,
+/// `"unix:/run/acme.sock"` or `"vsock://2:7000"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`, and with
+/// UDP, it begins with `udp://`: `"udp://gateway.example:7000"`. Commands and descriptors have no such text.
+/// <doc:Transports> says which one to use.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// The address that an endpoint names.
     package enum Target: Hashable, Sendable {
         case host(String, port: UInt16)
         case unix(path: String)
+        case vsock(cid: UInt32, port: UInt32)
+        indirect case command(ChildCommand)
+        case descriptors(DescriptorPair)
     }
 
     package let target: Target
 
-    /// The name or IP address of the server, without brackets; `nil` for a Unix domain socket. A user name and password
-    /// are replaced by `(redacted)`.
+    /// The name or IP address of the server, without brackets; `nil` for other endpoints than a host and port. A user
+    /// name and password are replaced by `(redacted)`.
     public var host: String? { if case .host(let host, _) = target { host.withoutCredentials } else { nil } }
-    /// The port; `nil` for a Unix domain socket.
+    /// The port; `nil` for other endpoints than a host and port.
     public var port: UInt16? { if case .host(_, let port) = target { port } else { nil } }
-    /// The path of the Unix domain socket; `nil` for a host and port.
+    /// The path of the Unix domain socket; `nil` for other endpoints.
     public var path: String? { if case .unix(let path) = target { path } else { nil } }
 
     /// Whether links to this endpoint are secured with TLS. This is part of the endpoint's identity: the same address
@@ -81,6 +85,59 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         Endpoint(target: .unix(path: path))
     }
 
+    /// Creates an endpoint for the server that listens at a port of a virtual machine or of its host (`vsock(7)`). Linux
+    /// only: elsewhere every attempt fails with ``TransportError/Code-swift.enum/invalidAddress``.
+    ///
+    /// - Parameters:
+    ///   - cid: The context: 2 is the host, 1 this machine itself, and a hypervisor gives larger numbers to its machines.
+    ///   - port: The port, which has 32 bits.
+    public static func vsock(cid: UInt32, port: UInt32) -> Endpoint { Endpoint(target: .vsock(cid: cid, port: port)) }
+
+    /// Creates an endpoint for a program that is started as a child process, and spoken to over its standard input and
+    /// output.
+    ///
+    /// Each attempt to connect starts the program, and each link has a process of its own. If the process ends, the link
+    /// is lost with ``TransportError/Code-swift.enum/exited(_:)``, and the reconnect policy starts the program again. What
+    /// it writes to standard error goes to the log (``ClientEvent/Content-swift.enum/processOutput(_:session:line:omitted:)``).
+    ///
+    /// The process leads a process group. It has no other descriptors of this process, and the default action for every
+    /// signal. When the client closes the link, it closes the standard input and sends `SIGTERM` to the group after 1 s,
+    /// and `SIGKILL` after another second. If the client gives the link up, it sends `SIGTERM` at once. When the process
+    /// itself has ended, the rest of its group receives `SIGKILL`. <doc:Transports#Child-processes> has the rules and an
+    /// example.
+    ///
+    /// A program that does not exist is an error of each attempt, ``TransportError/Code-swift.enum/invalidAddress`` with
+    /// the error number of the system, and is tried again: it may be installed later. An empty executable, a name of a
+    /// variable with `=`, and text with a zero byte are permanent errors, and so is ``secured()``.
+    ///
+    /// - Parameters:
+    ///   - executable: A path, or a name without a slash, which is looked up in the `PATH` of this process.
+    ///   - arguments: The arguments after the name of the program. They appear in descriptions and in the log, so do not
+    ///     pass secrets in them.
+    ///   - environment: Variables to set. They appear nowhere.
+    ///   - inheritsEnvironment: Whether the program also has the variables of this process. Default `true`.
+    ///   - workingDirectory: The directory in which the program starts, and to which a relative `executable` refers. The
+    ///     default is the directory of this process.
+    public static func command(
+        _ executable: String,
+        _ arguments: [String] = [],
+        environment: [String: String] = [:],
+        inheritsEnvironment: Bool = true,
+        workingDirectory: String? = nil
+    ) -> Endpoint {
+        Endpoint(
+            target: .command(
+                ChildCommand(
+                    executable,
+                    arguments,
+                    environment: environment,
+                    inheritsEnvironment: inheritsEnvironment,
+                    workingDirectory: workingDirectory
+                )
+            )
+        )
+    }
+
     package init(target: Target) { self.target = target }
 
     /// Parses an endpoint from text, for example from a configuration file. See ``Endpoint`` for the format.
@@ -99,6 +156,21 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             guard !usesDatagrams else { throw refuse("a path cannot follow \"udp://\"") }
             self = isSecured ? .unix(path: path).secured() : .unix(path: path)
             return
+        }
+        if text.hasPrefix("vsock://") {
+            let numbers = text.dropFirst(8).split(separator: ":", omittingEmptySubsequences: false).map { UInt32($0) }
+            guard numbers.count == 2, let cid = numbers[0], let port = numbers[1] else {
+                throw refuse("a vsock endpoint is \"vsock://cid:port\", with two numbers of 32 bits")
+            }
+            self = .vsock(cid: cid, port: port)
+            self.isSecured = isSecured
+            return
+        }
+        if text.hasPrefix("command("), text.hasSuffix(")") {
+            throw refuse("a command cannot be read from text; create it with Endpoint.command")
+        }
+        if text.hasPrefix("descriptors("), text.hasSuffix(")") {
+            throw refuse("descriptors cannot be read from text; create them with Endpoint.descriptors")
         }
         guard let colon = text.lastIndex(of: ":") else { throw refuse("the port is missing") }
         guard let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
@@ -124,15 +196,19 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         self.usesDatagrams = usesDatagrams
     }
 
-    /// The endpoint as text, in the format that ``init(parsing:)`` reads.
+    /// The endpoint as text, in the format that ``init(parsing:)`` reads, except for commands and descriptors.
     ///
     /// The text is safe to log: control and format characters are escaped, a user name and password in the host are
-    /// replaced by `(redacted)`, and a host or path of more than 256 characters is cut.
+    /// replaced by `(redacted)`, and a host, path or command of more than 256 characters is cut. The environment of a
+    /// command is not shown.
     public var description: String {
         let scheme = (isSecured ? "tls://" : "") + (usesDatagrams ? "udp://" : "")
         return switch target {
         case .host(let host, let port): scheme + Self.bracketed(host.withoutCredentials.escaped()) + ":\(port)"
         case .unix(let path): scheme + "unix:\(path.escaped())"
+        case .vsock(let cid, let port): scheme + "vsock://\(cid):\(port)"
+        case .command(let command): scheme + "\(command)"
+        case .descriptors(let pair): scheme + "\(pair)"
         }
     }
 
@@ -161,7 +237,7 @@ public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible 
     /// The text, the reason, and the valid formats. The text is escaped, and anything before an `@` is replaced by
     /// `(redacted)`.
     public var description: String {
-        "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\" or \"unix:path\"; with TLS, \"tls://host:port\"; with UDP, \"udp://host:port\")"
+        "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\", \"unix:path\" or \"vsock://cid:port\"; with TLS, \"tls://host:port\"; with UDP, \"udp://host:port\")"
     }
 }
 

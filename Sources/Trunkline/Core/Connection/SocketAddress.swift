@@ -8,7 +8,8 @@ package enum AddressFamily: Hashable, Sendable, CaseIterable {
     package var name: String { self == .ipv6 ? "IPv6" : "IPv4" }
 }
 
-/// The address to which a socket connects or at which it listens. It needs no name resolution.
+/// The address to which a socket connects or at which it listens, or what a link uses instead of a socket. It needs no name
+/// resolution.
 package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
     /// The four bytes of the address.
     case ipv4([UInt8], port: UInt16)
@@ -16,41 +17,46 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
     case ipv6([UInt8], port: UInt16, scope: UInt32)
     /// The path of a Unix domain socket.
     case unix(path: String)
+    case vsock(cid: UInt32, port: UInt32)
+    /// A child process that is started.
+    indirect case command(ChildCommand)
+    case descriptors(DescriptorPair)
 
     package static func loopback(port: UInt16) -> SocketAddress { .ipv4([127, 0, 0, 1], port: port) }
 
     package var port: UInt16? {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port, _): port
-        case .unix: nil
+        case .unix, .vsock, .command, .descriptors: nil
         }
     }
 
-    /// `nil` for a path.
+    /// `nil` for everything but an IP address.
     package var family: AddressFamily? {
         switch self {
         case .ipv4: .ipv4
         case .ipv6: .ipv6
-        case .unix: nil
+        case .unix, .vsock, .command, .descriptors: nil
         }
     }
 
-    /// The bytes of an IP address; `nil` for a path.
+    /// The bytes of an IP address; `nil` for everything else.
     package var ipBytes: [UInt8]? {
         switch self {
         case .ipv4(let bytes, _), .ipv6(let bytes, _, _): bytes
-        case .unix: nil
+        case .unix, .vsock, .command, .descriptors: nil
         }
     }
 
-    /// Whether the address leads to this host regardless of its network: a loopback address or a path.
+    /// Whether the address is reached regardless of the network of this host: everything but an IP address, and a
+    /// loopback address.
     package var isLoopback: Bool {
         switch self {
         case .ipv4(let bytes, _): return bytes.first == 127
         case .ipv6(let bytes, _, _):
             let isMapped = bytes.prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
             return isMapped ? bytes[12] == 127 : bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1
-        case .unix: return true
+        case .unix, .vsock, .command, .descriptors: return true
         }
     }
 
@@ -73,6 +79,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
             guard !gap.isEmpty else { return text(groups[...]) + zone }
             return text(groups[..<gap.lowerBound]) + "::" + text(groups[gap.upperBound...]) + zone
         case .unix(let path): return path.escaped()
+        case .vsock, .command, .descriptors: return description
         }
     }
 
@@ -108,12 +115,12 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         return (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt64(24 - 8 * $0)) }
     }
 
-    /// Returns the same address with another port. A path has no port and is returned as it is.
+    /// Returns the same address with another port. What is no IP address is returned as it is.
     package func with(port: UInt16) -> SocketAddress {
         switch self {
         case .ipv4(let bytes, _): .ipv4(bytes, port: port)
         case .ipv6(let bytes, _, let scope): .ipv6(bytes, port: port, scope: scope)
-        case .unix: self
+        case .unix, .vsock, .command, .descriptors: self
         }
     }
 
@@ -126,6 +133,9 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
                     String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16)
                 }.joined(separator: ":") + SocketAddress.zone(scope) + "]:\(port)"
         case .unix(let path): "unix:\(path.escaped())"
+        case .vsock(let cid, let port): "vsock://\(cid):\(port)"
+        case .command(let command): "\(command)"
+        case .descriptors(let pair): "\(pair)"
         }
     }
 }

@@ -25,13 +25,16 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         /// The link was established but made no progress: nothing arrived after a ping, or a frame stayed incomplete
         /// for too long.
         case halfOpen
-        /// The address cannot be used. For example, a path is too long, or the host does not support the address
-        /// family.
+        /// The address cannot be used. For example, a path is too long, the host does not support the address family, or
+        /// the program of a command does not exist.
         case invalidAddress
         /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
         case tls(TLSFailure)
         /// The link could not be established through the proxy (``ClientOptions/Connecting-swift.struct/proxy``).
         case proxy(ProxyFailure)
+        /// The child process of the link ended
+        /// (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``).
+        case exited(ProcessExit)
         /// Any other system error. For example, every local port is in use, or a file cannot be read.
         case system
     }
@@ -66,5 +69,9 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     }
 
     /// The code and the message.
-    public var description: String { .labelled("\(code)", message) }
+    public var description: String {
+        // The message says how.
+        if case .exited = code { return .labelled("exited", message) }
+        return .labelled("\(code)", message)
+    }
 }

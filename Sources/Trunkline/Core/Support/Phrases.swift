@@ -6,7 +6,8 @@ enum Phrases {
     /// The names of the codes of `ClientError`, `TransportError`, `FrameError` and `DisconnectCause`.
     static let codes: Set<String> = [
         "cancelled", "checksumMismatch", "closed", "closedByPeer", "closedByServer", "closedLocally",
-        "connectionLost", "exhausted", "goAway", "halfOpen", "handshakeRefused", "illegalLength", "interrupted",
+        "connectionLost", "exhausted", "exited", "goAway", "halfOpen", "handshakeRefused", "illegalLength",
+        "interrupted",
         "invalidAddress", "invalidArgument", "invalidRequest", "invalidResponse", "limitExceeded", "malformed",
         "missingBody", "nameResolution", "nameResolutionFailed", "notCached", "overloaded", "pathLost",
         "protocolViolation", "proxy", "refused", "rejected", "repetitionMismatch", "reset", "responseMismatch",

@@ -1,0 +1,19 @@
+/// Two open descriptors of the system that one link uses. Pairs are equal if they have the same owner.
+package struct DescriptorPair: Hashable, Sendable, CustomStringConvertible {
+    package let reading: Int32
+    package let writing: Int32
+    /// Closes the descriptors, unless a link has taken them. Shared by the copies of the pair.
+    package let owner: any AnyObject & Sendable
+
+    package init(reading: Int32, writing: Int32, owner: any AnyObject & Sendable) {
+        (self.reading, self.writing, self.owner) = (reading, writing, owner)
+    }
+
+    package static func == (a: DescriptorPair, b: DescriptorPair) -> Bool { a.owner === b.owner }
+
+    package func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(owner)) }
+
+    package var description: String {
+        reading == writing ? "descriptors(\(reading))" : "descriptors(\(reading), \(writing))"
+    }
+}

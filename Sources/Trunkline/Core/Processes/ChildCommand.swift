@@ -1,0 +1,43 @@
+/// The program of a child process, and how it is started.
+package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
+    package let executable: String
+    package let arguments: [String]
+    /// The variables that are set, in addition to those of this process or instead of them.
+    package let environment: [String: String]
+    package let inheritsEnvironment: Bool
+    package let workingDirectory: String?
+
+    package init(
+        _ executable: String,
+        _ arguments: [String] = [],
+        environment: [String: String] = [:],
+        inheritsEnvironment: Bool = true,
+        workingDirectory: String? = nil
+    ) {
+        (self.executable, self.arguments, self.environment) = (executable, arguments, environment)
+        (self.inheritsEnvironment, self.workingDirectory) = (inheritsEnvironment, workingDirectory)
+    }
+
+    /// Why the program can never be started; `nil` if the system has to be asked.
+    package var mistake: String? {
+        if executable.isEmpty { return "the executable is empty" }
+        if workingDirectory?.isEmpty == true { return "the working directory is empty" }
+        if environment.keys.contains(where: { $0.isEmpty || $0.contains("=") }) {
+            return "the name of an environment variable is empty or contains \"=\""
+        }
+        let texts = [executable, workingDirectory ?? ""] + arguments + environment.keys + environment.values
+        return texts.contains(where: \.hasZeroByte) ? "a text of the command contains a NUL byte" : nil
+    }
+
+    /// The executable and the arguments, escaped and cut. The environment may contain secrets, so it is not shown.
+    package var description: String {
+        let words = [executable] + arguments
+        return "command(\(words.map(Self.quoted).joined(separator: " ").escaped()))"
+    }
+
+    private static func quoted(_ word: String) -> String {
+        let isPlain =
+            !word.isEmpty && !word.unicodeScalars.contains { $0 == " " || $0 == "\"" || $0 == ")" || $0 == "(" }
+        return isPlain ? word : "\"" + word + "\""
+    }
+}

@@ -1,0 +1,65 @@
+/// Splits what a child process writes to standard error into lines, and bounds them: their number in a second and their
+/// length. A pure value; the time is a parameter.
+package struct OutputLines: Sendable {
+    /// A line, or only a number of lines.
+    package struct Line: Hashable, Sendable {
+        /// The line without its end, escaped; empty if only `omitted` is told.
+        package let text: String
+        /// The number of lines before this one that were left out.
+        package let omitted: Int
+
+        package init(_ text: String, omitted: Int = 0) { (self.text, self.omitted) = (text, omitted) }
+    }
+
+    /// The most bytes of a line. What follows is left out, and the line ends with " …".
+    package static let maximumLength = 1024
+    /// The most lines in a second. Further ones are counted.
+    package static let maximumPerSecond = 20
+
+    /// The beginning of a line that is not complete.
+    private var incomplete: [UInt8] = []
+    /// Whether the incomplete line is longer than the maximum.
+    private var isCut = false
+    /// When the present second began, and the number of lines in it.
+    private var second: Instant?
+    private var count = 0
+    private var omitted = 0
+
+    package init() {}
+
+    /// Takes bytes that arrived at `now`. Returns the lines that they complete. Empty lines are dropped.
+    package mutating func append(_ bytes: some Sequence<UInt8>, at now: Instant) -> [Line] {
+        var lines: [Line] = []
+        for byte in bytes {
+            if byte == 0x0A {
+                endLine(&lines, at: now)
+            } else if incomplete.count < Self.maximumLength {
+                incomplete.append(byte)
+            } else {
+                isCut = true
+            }
+        }
+        return lines
+    }
+
+    /// Takes the end of the output. Returns the last line, if it has no end, or the number of lines that were left out.
+    package mutating func finish(at now: Instant) -> [Line] {
+        var lines: [Line] = []
+        endLine(&lines, at: now)
+        if omitted > 0 { lines.append(Line("", omitted: exchange(&omitted, with: 0))) }
+        return lines
+    }
+
+    private mutating func endLine(_ lines: inout [Line], at now: Instant) {
+        defer { (incomplete, isCut) = ([], false) }
+        if incomplete.last == 0x0D, !isCut { incomplete.removeLast() }
+        guard !incomplete.isEmpty else { return }
+        if second.map({ now.since($0) >= .seconds(1) }) ?? true { (second, count) = (now, 0) }
+        guard count < Self.maximumPerSecond else { return omitted += 1 }
+        count += 1
+        var text = String(decoding: incomplete, as: UTF8.self)
+        // The cut may have been within a character.
+        if isCut { text = (text.last == "\u{FFFD}" ? String(text.dropLast()) : text) + " …" }
+        lines.append(Line(text.asMessage, omitted: exchange(&omitted, with: 0)))
+    }
+}

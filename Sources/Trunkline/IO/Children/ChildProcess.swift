@@ -1,0 +1,248 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A child process of a link, from its start until it was waited for. Keeps itself until then, so that a client that was
+/// deallocated leaves neither the process nor a zombie behind.
+///
+///     running ──end──► terminated (SIGTERM) ──1 s──► killed (SIGKILL)
+///        └────────────────────┴─── it ends ─────────────┴──► over
+///
+/// When it has ended, the rest of its process group is killed before it is waited for: until then nothing else can have the
+/// number of the group.
+///
+/// Linux tells of its end by a descriptor (`pidfd_open(2)`). Elsewhere, and with the poller that stands for other systems,
+/// it is asked at intervals.
+///
+/// Unchecked Sendable: it lives on one loop, and its methods are called there only.
+final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
+    private enum Stage {
+        case running
+        case terminated(killAt: Instant)
+        case killed(giveUpAt: Instant)
+        case over
+    }
+
+    /// How long a process may take to end: after the end of its input, and after SIGTERM.
+    static let patience = Duration.seconds(1)
+    /// The intervals at which a process is asked for that cannot tell of its end: usually, and if it is about to end.
+    private static let (interval, shortInterval) = (Duration.milliseconds(500), Duration.milliseconds(10))
+
+    private let loop: SocketEventLoop
+    private let process: Int32
+    private var stage = Stage.running
+    /// Tells of the end; -1 if there is none.
+    private var notice: Int32
+    private let noticeID: UInt64
+    /// Standard error; -1 after its end.
+    private var errors: Int32
+    private let errorsID: UInt64
+    private var lines = OutputLines()
+    private lazy var timer = LoopTimer(target: self)
+    /// When it is asked next; `nil` if it tells of its end.
+    private var nextLook: Instant?
+    /// The transport of its link, while that is open.
+    weak var transport: PipeTransport?
+    private var receivers: [@Sendable () -> Void] = []
+    /// A reference to itself, until it is over.
+    private var itself: ChildProcess?
+
+    /// How it has ended; `nil` before, and if that is not known.
+    private(set) var exit: ProcessExit?
+
+    var isOver: Bool { if case .over = stage { true } else { false } }
+
+    /// Starts the program of `command`. Returns the process with the other ends of its standard output and input.
+    static func start(
+        _ command: ChildCommand,
+        on loop: SocketEventLoop
+    ) throws(TransportError) -> (process: ChildProcess, reading: Int32, writing: Int32) {
+        let doing = "starting \(command)"
+        if let mistake = command.mistake { throw TransportError(.invalidAddress, "\(doing): \(mistake)") }
+        var open: [Int32] = []
+        func pipe() throws(TransportError) -> (reading: Int32, writing: Int32) {
+            do throws(TransportError) {
+                let ends = try makePipe("\(doing): creating a pipe")
+                open += [ends.reading, ends.writing]
+                return ends
+            } catch {
+                for descriptor in open { closeDescriptor(descriptor) }
+                throw error
+            }
+        }
+        let (input, output, errors) = (try pipe(), try pipe(), try pipe())
+        let (number, code) = spawn(command, [input.reading, output.writing, errors.writing])
+        for descriptor in [input.reading, output.writing, errors.writing] { closeDescriptor(descriptor) }
+        guard number > 0 else {
+            for descriptor in [input.writing, output.reading, errors.reading] { closeDescriptor(descriptor) }
+            throw spawnError(code, command, doing)
+        }
+        for descriptor in [input.writing, output.reading, errors.reading] { setNonBlocking(descriptor) }
+        return (ChildProcess(number, errors: errors.reading, on: loop), output.reading, input.writing)
+    }
+
+    private init(_ process: Int32, errors: Int32, on loop: SocketEventLoop) {
+        (self.process, self.errors, self.loop) = (process, errors, loop)
+        notice = loop.tellsOfExits ? openExitNotice(of: process) : -1
+        (noticeID, errorsID) = (loop.newID(), loop.newID())
+        itself = self
+        loop.register(self, id: noticeID)
+        loop.register(self, id: errorsID)
+    }
+
+    /// Begins to watch it. Not before the transport has reported that it is connected.
+    func watch() {
+        guard !isOver else { return }
+        if notice >= 0 {
+            loop.watch(notice, id: noticeID, reading: true, writing: false)
+        } else {
+            nextLook = loop.now.advanced(by: Self.interval)
+        }
+        if errors >= 0 { loop.watch(errors, id: errorsID, reading: true, writing: false) }
+        armTimer()
+    }
+
+    func isReady(_ readiness: Readiness) {
+        if readiness.id == errorsID { readErrors(upTo: 1) } else { look() }
+    }
+
+    func watchFailed(_ code: Int32) {
+        guard !isOver else { return }
+        nextLook = loop.now
+        armTimer()
+    }
+
+    /// Calls `receiver` once it is over, or cannot be ended. Returns false if it is over.
+    func whenOver(_ receiver: @escaping @Sendable () -> Void) -> Bool {
+        if !isOver { receivers.append(receiver) }
+        return !isOver
+    }
+
+    // MARK: The end
+
+    /// Lets the process end: its link is over.
+    func end() {
+        guard case .running = stage else { return }
+        signalGroup(of: process, SIGTERM)
+        stage = .terminated(killAt: loop.now.advanced(by: Self.patience))
+        hurry()
+        if notice >= 0 { watch() }  // it may not have been connected yet
+        armTimer()
+    }
+
+    /// It is about to end. Calls nothing back.
+    func hurry() {
+        guard !isOver else { return }
+        if nextLook != nil || notice < 0 { nextLook = loop.now.advanced(by: Self.shortInterval) }
+        armTimer()
+    }
+
+    private func armTimer() {
+        var next = nextLook
+        switch stage {
+        case .running, .over: break
+        case .terminated(let instant), .killed(let instant): next = min(instant, next ?? instant)
+        }
+        loop.arm(timer, at: next)
+    }
+
+    func timerFired() {
+        let now = loop.turnTime
+        if let due = nextLook, due <= now {
+            var isSoon = transport?.awaitsExit ?? true
+            if case .running = stage {} else { isSoon = true }
+            nextLook = now.advanced(by: isSoon ? Self.shortInterval : Self.interval)
+            if errors >= 0 { readErrors(upTo: 1) }
+        }
+        look()
+        switch stage {
+        case .terminated(let killAt) where killAt <= now:
+            signalGroup(of: process, SIGKILL)
+            stage = .killed(giveUpAt: now.advanced(by: Self.patience))
+        case .killed(let giveUpAt) where giveUpAt <= now:
+            // The system does not let it end yet. It is still waited for, but nobody waits with it.
+            stage = .killed(giveUpAt: .distantFuture)
+            tellReceivers()
+        default: break
+        }
+        if !isOver { armTimer() }
+    }
+
+    /// Looks whether it has ended, and waits for it then.
+    private func look() {
+        guard !isOver else { return }
+        switch state(ofChild: process) {
+        case .running: return
+        case .ended:
+            signalGroup(of: process, SIGKILL)
+            exit = reap(process)
+        case .unknown: break
+        }
+        stage = .over
+        loop.arm(timer, at: nil)
+        // What it has written before it ended. The bound is for a process outside of the group that still writes.
+        readErrors(upTo: 64)
+        tell(lines.finish(at: loop.now))
+        release(&errors, errorsID)
+        release(&notice, noticeID)
+        transport?.processEnded()
+        tellReceivers()
+        itself = nil
+    }
+
+    private func tellReceivers() {
+        for receiver in exchange(&receivers, with: []) { receiver() }
+    }
+
+    private func release(_ descriptor: inout Int32, _ id: UInt64) {
+        if descriptor >= 0 { loop.release(descriptor, id: id) }
+        descriptor = -1
+    }
+
+    // MARK: Standard error
+
+    private func readErrors(upTo rounds: Int) {
+        for _ in 0..<rounds where errors >= 0 {
+            let (count, code, new) = unsafe withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 8) {
+                memory in
+                let count = unsafe readDescriptor(errors, into: memory)
+                let code = errno
+                return (count, code, count > 0 ? unsafe lines.append(memory[..<count], at: loop.now) : [])
+            }
+            tell(new)
+            if count > 0 || count < 0 && code == EINTR { continue }
+            if count < 0, code == EAGAIN { return }
+            tell(lines.finish(at: loop.now))
+            return release(&errors, errorsID)
+        }
+    }
+
+    private func tell(_ lines: [OutputLines.Line]) {
+        if !lines.isEmpty { transport?.processWrote(lines) }
+    }
+}
+
+/// The error of a program that could not be started.
+private func spawnError(_ code: Int32, _ command: ChildCommand, _ doing: String) -> TransportError {
+    var error = transportError(code, doing)
+    switch code {
+    case ENOENT, ENOTDIR:
+        let directory = command.workingDirectory == nil ? "" : ", or its working directory,"
+        error.message = "\(doing): the executable\(directory) does not exist".asMessage
+        error.code = .invalidAddress
+    case EACCES, EPERM:
+        error.message =
+            "\(doing): the executable, or a directory on its path, may not be used by this process".asMessage
+        error.code = .invalidAddress
+    case ENOEXEC, ELOOP, ENAMETOOLONG, EISDIR: error.code = .invalidAddress
+    case ENOTSUP, ENOSYS:
+        let message = "\(doing): child processes, or their working directory, are not supported on this system"
+        error = TransportError(.invalidAddress, message)
+    default: break
+    }
+    return error
+}

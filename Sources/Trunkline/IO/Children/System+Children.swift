@@ -1,0 +1,239 @@
+import CTrunkline
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+// Child processes and pipes: every function here exists on all platforms.
+
+/// Creates a pipe whose ends are closed when a program is executed. Throws if the system has no descriptors left.
+func makePipe(_ doing: String) throws(TransportError) -> (reading: Int32, writing: Int32) {
+    var ends: [Int32] = [-1, -1]
+    #if os(Linux)
+        guard unsafe trunkline_pipe(&ends) == 0 else { throw transportError(errno, doing) }
+    #else
+        guard unsafe pipe(&ends) == 0 else { throw transportError(errno, doing) }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    #endif
+    // If this process has closed its standard descriptors, the ends may have their numbers, which are set in the child.
+    for index in ends.indices where ends[index] < 3 {
+        let moved = fcntl(ends[index], F_DUPFD_CLOEXEC, 3)
+        let code = errno
+        closeDescriptor(ends[index])
+        ends[index] = moved
+        guard moved >= 0 else {
+            for end in ends where end >= 0 { closeDescriptor(end) }
+            throw transportError(code, doing)
+        }
+    }
+    return (ends[0], ends[1])
+}
+
+/// Lets reads and writes return at once. Returns the flags that the descriptor had; a negative number if it is not open.
+@discardableResult
+func setNonBlocking(_ descriptor: Int32) -> Int32 {
+    let flags = fcntl(descriptor, F_GETFL)
+    if flags >= 0, flags & O_NONBLOCK == 0 { _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) }
+    return flags
+}
+
+/// Closes a descriptor that the user has passed, and gives its file back the flags that it had: other processes, such as a
+/// shell, may use the same file. In place of standard input, output and error, the null device is opened, because whatever
+/// is opened next would have their numbers.
+func retire(_ descriptor: Int32, flags: Int32) {
+    if flags >= 0, flags & O_NONBLOCK == 0 { _ = fcntl(descriptor, F_SETFL, flags) }
+    guard descriptor <= 2 else { return closeDescriptor(descriptor) }
+    let null = unsafe open("/dev/null", O_RDWR | O_CLOEXEC)
+    guard null >= 0 else { return closeDescriptor(descriptor) }
+    if null == descriptor { return }  // it was not open
+    dup2(null, descriptor)
+    closeDescriptor(null)
+}
+
+func isSocket(_ descriptor: Int32) -> Bool {
+    var (type, length) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
+    return unsafe getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0
+}
+
+/// Calls `read(2)`, whose name methods hide.
+func readDescriptor(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    unsafe read(descriptor, buffer.baseAddress, buffer.count)
+}
+
+/// Writes `pieces` in one call, without SIGPIPE. Returns a negative number and sets `errno` on failure.
+///
+/// Pipes have no flag for this, so the signal is blocked in this thread meanwhile.
+func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
+    var (signals, before) = (sigset_t(), sigset_t())
+    unsafe sigemptyset(&signals)
+    unsafe sigaddset(&signals, SIGPIPE)
+    unsafe pthread_sigmask(SIG_BLOCK, &signals, &before)
+    let limit = 1024  // IOV_MAX
+    let count = unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: min(pieces.count, limit)) { vectors in
+        for index in vectors.indices {
+            let piece = unsafe pieces[index]
+            unsafe vectors.initializeElement(
+                at: index,
+                to: iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count)
+            )
+        }
+        return unsafe writev(descriptor, vectors.baseAddress, Int32(vectors.count))
+    }
+    let code = errno
+    // If the program has blocked it itself, it is the program's to take.
+    if unsafe count < 0 && code == EPIPE && sigismember(&before, SIGPIPE) == 0 {
+        var pending = sigset_t()
+        unsafe sigpending(&pending)
+        if unsafe sigismember(&pending, SIGPIPE) == 1 {
+            var signal: Int32 = 0
+            unsafe sigwait(&signals, &signal)
+        }
+    }
+    unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
+    errno = code
+    return count
+}
+
+// MARK: - Processes
+
+/// Sends `signal` to every process of the group that `process` leads.
+func signalGroup(of process: Int32, _ signal: Int32) {
+    if process > 1 { _ = kill(-process, signal) }
+}
+
+/// A descriptor that is readable once the child has ended; -1 if the system has none.
+func openExitNotice(of process: Int32) -> Int32 {
+    #if os(Linux)
+        trunkline_pidfd_open(process)
+    #else
+        -1
+    #endif
+}
+
+/// How far a child is, as far as its parent knows.
+enum ChildState {
+    case running
+    /// It has ended, and its parent has not waited for it: its number is still its own.
+    case ended
+    /// The parent has waited for it, or ignores the ends of children, so nothing is known of it.
+    case unknown
+}
+
+func state(ofChild process: Int32) -> ChildState {
+    #if os(Linux) || os(macOS)
+        switch trunkline_child_has_ended(process) {
+        case 0: .running
+        case 1: .ended
+        default: .unknown
+        }
+    #else
+        .unknown
+    #endif
+}
+
+/// Waits for a child that has ended. Returns `nil` if another part of the program has done so.
+func reap(_ process: Int32) -> ProcessExit? {
+    var status: Int32 = 0
+    var code: Int32
+    repeat { code = unsafe waitpid(process, &status, WNOHANG) } while code < 0 && errno == EINTR
+    return code == process ? ProcessExit(waitStatus: status) : nil
+}
+
+/// Starts the program of `command` in a process group of its own. `descriptors` become its standard input, output and
+/// error. Returns the number of the process, or that of an error.
+func spawn(_ command: ChildCommand, _ descriptors: [Int32]) -> (process: Int32, code: Int32) {
+    #if os(Linux) || os(macOS)
+        #if os(Linux)
+            var (actions, attributes) = unsafe (posix_spawn_file_actions_t(), posix_spawnattr_t())
+        #else
+            var (actions, attributes): (posix_spawn_file_actions_t?, posix_spawnattr_t?) = unsafe (nil, nil)
+        #endif
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe posix_spawnattr_destroy(&attributes) }
+        var code: Int32 = 0
+        for (number, descriptor) in descriptors.enumerated() where code == 0 {
+            code = unsafe posix_spawn_file_actions_adddup2(&actions, descriptor, Int32(number))
+        }
+        if code == 0, let directory = command.workingDirectory {
+            #if os(Linux)
+                code = unsafe trunkline_spawn_in_directory(&actions, directory)
+            #else
+                code = unsafe posix_spawn_file_actions_addchdir_np(&actions, directory)
+            #endif
+        }
+        var flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK
+        #if os(Linux)
+            if code == 0 { code = unsafe trunkline_spawn_without_others(&actions) }
+        #else
+            flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
+        #endif
+        guard code == 0 else { return (-1, code) }
+        var signals = sigset_t()
+        unsafe sigemptyset(&signals)
+        unsafe posix_spawnattr_setsigmask(&attributes, &signals)
+        unsafe sigfillset(&signals)
+        unsafe sigdelset(&signals, SIGKILL)
+        unsafe sigdelset(&signals, SIGSTOP)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
+        unsafe posix_spawnattr_setpgroup(&attributes, 0)
+        unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+        var arguments = unsafe CTexts([command.executable] + command.arguments)
+        var variables = unsafe CTexts(environment(of: command))
+        defer {
+            unsafe arguments.free()
+            unsafe variables.free()
+        }
+        var process: pid_t = 0
+        code = unsafe posix_spawnp(
+            &process,
+            command.executable,
+            &actions,
+            &attributes,
+            arguments.pointers,
+            variables.pointers
+        )
+        return code == 0 ? (process, 0) : (-1, code)
+    #else
+        return (-1, ENOTSUP)
+    #endif
+}
+
+/// The environment of the child, as `NAME=value`.
+private func environment(of command: ChildCommand) -> [String] {
+    var texts: [String] = []
+    if command.inheritsEnvironment {
+        #if os(Linux)
+            var next = unsafe trunkline_environment()
+        #else
+            var next = unsafe _NSGetEnviron().pointee
+        #endif
+        while let entry = unsafe next, let text = unsafe entry.pointee {
+            let variable = unsafe String(cString: text)
+            let name = variable.prefix { $0 != "=" }
+            if command.environment[String(name)] == nil { texts.append(variable) }
+            unsafe next = entry + 1
+        }
+    }
+    return texts + command.environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+}
+
+/// Texts for a function of C: an array of pointers that ends with a null pointer.
+@unsafe
+private struct CTexts {
+    private(set) var pointers: [UnsafeMutablePointer<CChar>?]
+
+    init(_ texts: [String]) { unsafe pointers = texts.map { unsafe strdup($0) } + [nil] }
+
+    mutating func free() {
+        for index in unsafe pointers.indices { unsafe systemFree(pointers[index]) }
+        unsafe pointers = []
+    }
+}
+
+private func systemFree(_ pointer: UnsafeMutablePointer<CChar>?) { unsafe free(pointer) }

@@ -1,0 +1,276 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A byte channel over two descriptors, or one: those of a child process, or those of the user. Their only owner.
+///
+/// Unchecked Sendable: it lives on one loop, and its methods are called there only.
+final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sendable {
+    let id: UInt64
+    private let writingID: UInt64
+    private let loop: SocketEventLoop
+    weak var handler: (any TransportHandler)?
+    /// -1 if they are closed, or if they were never opened. Equal for a single descriptor.
+    private var (reading, writing) = (Int32(-1), Int32(-1))
+    /// The flags that the descriptors of the user had; `nil` for those of a child.
+    private var flags: (reading: Int32, writing: Int32)?
+    private var child: ChildProcess?
+
+    /// Whether the peer has ended its direction.
+    private var isAtEnd = false
+    /// Whether the process has closed its standard input.
+    private var isDeaf = false
+    /// Whether the end of a process that has closed its output or its input is awaited no more.
+    private var isImpatient = false
+    private var failure: TransportError?
+    private var isWakeScheduled = false
+    /// Fires when the end of the process was awaited for long enough.
+    private lazy var timer = LoopTimer(target: self)
+    private var isTimerArmed = false
+
+    var isReading = false {
+        didSet { if isReading != oldValue { readingChanged() } }
+    }
+    var awaitsWritable = false {
+        didSet { if awaitsWritable != oldValue { updateInterest() } }
+    }
+
+    init(id: UInt64, loop: SocketEventLoop, handler: any TransportHandler) {
+        (self.id, self.loop, self.handler) = (id, loop, handler)
+        writingID = loop.newID()
+    }
+
+    deinit {
+        releaseAll()
+        if isTimerArmed { loop.schedule(LoopClosure { [loop, timer] in loop.arm(timer, at: nil) }) }
+        if let child { loop.schedule(LoopClosure { child.end() }) }
+    }
+
+    // MARK: Opening
+
+    /// Opens what `address` names. `obstacle` is the reason why the loop cannot watch descriptors, if there is one.
+    func open(_ address: SocketAddress, unless obstacle: TransportError?) {
+        do throws(TransportError) {
+            if var obstacle {
+                obstacle.message = "opening \(address): \(obstacle.message)"
+                throw obstacle
+            }
+            switch address {
+            case .command(let command):
+                let (process, reading, writing) = try ChildProcess.start(command, on: loop)
+                (child, self.reading, self.writing) = (process, reading, writing)
+                process.transport = self
+            case .descriptors(let pair): try take(pair)
+            case .ipv4, .ipv6, .unix, .vsock: throw TransportError(.invalidAddress, "\(address) needs a socket")
+            }
+        } catch {
+            return report(.connectFailed(error))
+        }
+        loop.register(self, id: id)
+        if writing != reading { loop.register(self, id: writingID) }
+        report(.connected)
+    }
+
+    private func take(_ pair: DescriptorPair) throws(TransportError) {
+        guard let owner = pair.owner as? DescriptorOwner, owner.take() else {
+            throw TransportError(.invalidAddress, "\(pair) served a link already, and cannot be used for another one")
+        }
+        (reading, writing) = (pair.reading, pair.writing)
+        let flags = (setNonBlocking(reading), setNonBlocking(writing))
+        guard flags.0 >= 0, flags.1 >= 0 else {
+            (reading, writing) = (-1, -1)
+            throw TransportError(.invalidAddress, errno: EBADF, "\(pair): \(systemMessage(EBADF))")
+        }
+        // The second one was set when a single descriptor was read again.
+        self.flags = (flags.0, reading == writing ? flags.0 : flags.1)
+    }
+
+    /// Notifies the handler soon, never before `open` has returned.
+    private func report(_ event: TransportEvent) {
+        loop.schedule(
+            LoopClosure { [weak self] in
+                guard let self else { return }
+                handler?.transport(id, did: event)
+                if reading >= 0 { child?.watch() }
+            }
+        )
+    }
+
+    // MARK: Readiness
+
+    private var isOpen: Bool { reading >= 0 }
+
+    private func updateInterest() {
+        guard isOpen else { return }
+        let (reads, writes) = (isReading && !isAtEnd, awaitsWritable && !isDeaf)
+        if reading == writing { return loop.watch(reading, id: id, reading: reads, writing: writes) }
+        loop.watch(reading, id: id, reading: reads, writing: false)
+        if writing >= 0 { loop.watch(writing, id: writingID, reading: false, writing: writes) }
+    }
+
+    private func readingChanged() {
+        updateInterest()
+        // Nothing is ready any more to tell of the end, or of what a process has left.
+        if isReading, isAtEnd && !awaitsExit || child?.isOver == true { wake() }
+    }
+
+    /// Tells the owner to read in the next turn, although no descriptor may be ready.
+    private func wake() {
+        guard !isWakeScheduled else { return }
+        isWakeScheduled = true
+        loop.scheduleInNextTurn(
+            LoopClosure { [weak self] in
+                guard let self else { return }
+                isWakeScheduled = false
+                if isReading { handler?.transport(id, did: .readable) }
+            }
+        )
+    }
+
+    func isReady(_ readiness: Readiness) {
+        if readiness.id == id, readiness.isReadable, isReading { handler?.transport(id, did: .readable) }
+        if readiness.isWritable, awaitsWritable, readiness.id == writingID || reading == writing {
+            handler?.transport(id, did: .writable)
+        }
+    }
+
+    /// Without readiness the channel is useless: the next read or write fails with this error.
+    func watchFailed(_ code: Int32) {
+        guard isOpen, failure == nil else { return }
+        let hint = code == EPERM ? " (a file cannot be watched; use a pipe, a socket or a terminal)" : ""
+        failure = TransportError(.system, errno: code, "watching a descriptor: \(systemMessage(code))\(hint)")
+        tellOfEnd()
+    }
+
+    private func tellOfEnd() {
+        if isReading { handler?.transport(id, did: .readable) }
+        if isOpen, awaitsWritable { handler?.transport(id, did: .writable) }
+    }
+
+    var hasFailed: Bool {
+        guard isOpen, failure == nil, child?.isOver != true else { return true }
+        var request = pollfd(fd: reading, events: 0, revents: 0)
+        return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
+    }
+
+    // MARK: The process
+
+    var exit: ProcessExit? { child?.exit }
+
+    func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool { child?.whenOver(receiver) ?? false }
+
+    /// Whether the process has closed its output or its input and has not ended, and may be about to. How it ends says more
+    /// than the end of its output.
+    var awaitsExit: Bool {
+        guard let child, isAtEnd || isDeaf else { return false }
+        return !child.isOver && !isImpatient
+    }
+
+    private func beginToAwaitExit() {
+        updateInterest()
+        guard awaitsExit, !isTimerArmed else { return }
+        isTimerArmed = true
+        loop.arm(timer, at: loop.now.advanced(by: ChildProcess.patience))
+        child?.hurry()
+    }
+
+    func timerFired() {
+        isTimerArmed = false
+        guard awaitsExit else { return }
+        isImpatient = true
+        tellOfEnd()
+    }
+
+    /// The process has ended. Called on the loop, between other calls.
+    func processEnded() { if isOpen { tellOfEnd() } }
+
+    func processWrote(_ lines: [OutputLines.Line]) { handler?.transport(id, did: .output(lines)) }
+
+    // MARK: Bytes
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
+        guard isOpen else { return .end }
+        if let failure { return .failed(failure) }
+        while !isAtEnd {
+            let count = unsafe readDescriptor(reading, into: buffer)
+            if count > 0 {
+                // A process outside of the group may keep the pipe open.
+                if child?.isOver == true { wake() }
+                return .bytes(count)
+            }
+            switch count == 0 ? 0 : errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK:
+                guard child?.isOver == true else { return .wouldBlock }
+                isAtEnd = true
+            case 0,
+                EIO where flags != nil:
+                isAtEnd = true  // a terminal that was hung up reports EIO
+            case let code: return .failed(transportError(code, "reading"))
+            }
+            beginToAwaitExit()
+        }
+        return awaitsExit ? .wouldBlock : .end
+    }
+
+    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+        if let failure { return .failed(failure) }
+        if let child, child.isOver {
+            return .failed(child.exit.map { .exited($0) } ?? TransportError(.closedByPeer, "the child process ended"))
+        }
+        guard writing >= 0 else { return .failed(TransportError(.closedByPeer, "the descriptor is closed")) }
+        while !isDeaf {
+            let count = unsafe pieces.isEmpty ? 0 : writePieces(writing, pieces)
+            if count >= 0 { return .bytes(count) }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, EWOULDBLOCK: return .wouldBlock
+            case EPIPE where child != nil:
+                isDeaf = true
+                beginToAwaitExit()
+            case let code: return .failed(transportError(code, "writing"))
+            }
+        }
+        if awaitsExit { return .wouldBlock }
+        return .failed(TransportError(.reset, errno: EPIPE, "the child process closed its standard input"))
+    }
+
+    // MARK: The end
+
+    func finishWriting() {
+        guard writing >= 0 else { return }
+        if isSocket(writing) { shutdown(writing, Int32(SHUT_WR)) }
+        if writing != reading { releaseWriting() }
+    }
+
+    func close() {
+        guard isOpen else { return }
+        handler = nil
+        releaseAll()
+        if isTimerArmed { loop.arm(timer, at: nil) }
+        isTimerArmed = false
+        child?.end()
+    }
+
+    func reset() { close() }
+
+    private func releaseAll() {
+        if writing >= 0, writing != reading { releaseWriting() }
+        guard reading >= 0 else { return }
+        release(reading, id, flags?.reading)
+        (reading, writing) = (-1, -1)
+    }
+
+    private func releaseWriting() {
+        release(writing, writingID, flags?.writing)
+        writing = -1
+    }
+
+    private func release(_ descriptor: Int32, _ id: UInt64, _ flags: Int32?) {
+        loop.release(descriptor, id: id) { if let flags { retire($0, flags: flags) } else { closeDescriptor($0) } }
+    }
+}

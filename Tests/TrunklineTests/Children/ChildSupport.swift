@@ -1,0 +1,89 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// A line for each request, and a line for each response: `/bin/cat` is a server.
+let lineCodec = DelimitedCodec(delimiter: "\n", maximumFrameSize: 4 << 20)
+
+/// A shell that runs `script` as the server.
+func shell(_ script: String, environment: [String: String] = [:]) -> Endpoint {
+    .command("/bin/sh", ["-c", script], environment: environment)
+}
+
+/// Whether the process exists and is not a zombie.
+func isAlive(_ process: Int32) -> Bool {
+    guard kill(process, 0) == 0 else { return false }
+    return status(of: process)?.state != "Z"
+}
+
+/// Waits until `condition` is true, but no longer than `patience`.
+func eventually(_ condition: () -> Bool) async {
+    let limit = ContinuousClock.now.advanced(by: patience)
+    while !condition(), ContinuousClock.now < limit { await moment() }
+}
+
+/// Waits until the process has ended.
+func expectEnd(of process: Int32, sourceLocation: SourceLocation = #_sourceLocation) async {
+    await eventually { !isAlive(process) }
+    #expect(!isAlive(process), "\(process)", sourceLocation: sourceLocation)
+}
+
+/// The state and the parent of a process, from `/proc`; `nil` if it does not exist, or without `/proc`.
+private func status(of process: Int32) -> (state: Character, parent: Int32)? {
+    guard case .success(let bytes) = contents(ofProcFile: "/proc/\(process)/stat") else { return nil }
+    let text = String(decoding: bytes, as: UTF8.self)
+    guard let end = text.lastIndex(of: ")") else { return nil }
+    let words = text[text.index(after: end)...].split(separator: " ")
+    guard words.count > 1, let state = words[0].first, let parent = Int32(words[1]) else { return nil }
+    return (state, parent)
+}
+
+private func contents(ofProcFile path: String) -> Result<[UInt8], TransportError> {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return .failure(TransportError(.system, errno: errno, path)) }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    let count = unsafe read(descriptor, &bytes, bytes.count)
+    return .success(Array(bytes.prefix(max(0, count))))
+}
+
+/// The names of the files of a directory.
+private func names(in path: String) -> [String] {
+    guard let directory = unsafe opendir(path) else { return [] }
+    defer { unsafe closedir(directory) }
+    var names: [String] = []
+    while let entry = unsafe readdir(directory) {
+        unsafe withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+            unsafe names.append(String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self))
+        }
+    }
+    return names
+}
+
+/// The children of this process, zombies included.
+func childrenOfThisProcess() -> [Int32] {
+    names(in: "/proc").compactMap { Int32($0) }.filter { status(of: $0)?.parent == getpid() }
+}
+
+func descriptorCount() -> Int { names(in: "/proc/self/fd").count }
+func threadCount() -> Int { names(in: "/proc/self/task").count }
+
+extension Client {
+    /// The first report of the end of a link, or of a failed attempt.
+    nonisolated func firstReport() -> Task<DisconnectReport?, Never> {
+        let reports = disconnects
+        return Task {
+            for await report in reports { return report }
+            return nil
+        }
+    }
+}
