@@ -40,6 +40,7 @@ extension Connection {
         let wasQuiet = !hasUnanswered && link.state.machine.requests.abandonedCount == 0
         let isTruncated = (error as? TransportError)?.code == .tls(.truncated)
         let isOrderly = isTruncated ? wasQuiet && link.isCutShort(by: error) : cause == .closedByServer
+        if memory.heartbeats != nil { noteLoss(of: link, cause) }
         stopLiveness()
         history.lastCause = error
         let remains = end(link, .lost(error))

@@ -19,6 +19,8 @@ struct LinkMemory {
     var linksBegun = 0
     /// Whether the loop tells the connection of its delays.
     var isToldOfDelays = false
+    /// The intervals of heartbeats that were learned; `nil` until `liveness.adaptiveInterval` is used.
+    var heartbeats: Heartbeats?
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0

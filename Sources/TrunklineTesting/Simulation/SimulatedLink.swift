@@ -23,6 +23,12 @@ final class SimulatedLink: @unchecked Sendable {
     private var isReflected = false
     /// Whether packets vanish.
     private var isVanished = false
+    /// The device on the path that forgets idle links; `nil` for none.
+    var middlebox: Middlebox?
+    /// Whether it has forgotten this link.
+    private var isForgotten = false
+    /// When the latest packet was sent, by either side.
+    private var latestPacketAt: Instant
     /// How connecting ends; `nil` if that was not scripted.
     private var scripted: ScriptedConnect?
 
@@ -37,6 +43,7 @@ final class SimulatedLink: @unchecked Sendable {
         self.id = id
         self.network = network
         self.traits = traits
+        latestPacketAt = network.now
         serverHost = HostAddress(server)
         ends = [
             LinkEnd(address: client, phase: .connecting, handler: handler),
@@ -71,7 +78,23 @@ final class SimulatedLink: @unchecked Sendable {
         var count = 0
         if case .data(let size) = packet { count = size }
         let time = pipes[side.rawValue].arrival(of: count, sentAt: network.now, traits, &network.random)
+        guard passesMiddlebox() else {
+            network.note(.lost, id, side.rawValue)
+            if middlebox?.resets == true { network.push(.arrival(.reset, link: id, at: side), at: time) }
+            return
+        }
         network.push(.arrival(packet, link: id, at: peer(of: side)), at: time)
+    }
+
+    /// Whether a packet that is sent now gets past the device that forgets idle links.
+    private func passesMiddlebox() -> Bool {
+        guard let middlebox else {
+            latestPacketAt = network.now
+            return !isForgotten
+        }
+        if network.now.since(latestPacketAt) > middlebox.patience { isForgotten = true }
+        latestPacketAt = network.now
+        return !isForgotten
     }
 
     /// Sends what `side` may send: bytes within the window, then the end.
@@ -197,6 +220,6 @@ extension SimulatedLink: CustomStringConvertible {
             if end.phase == .open, !end.isReading { text += ", not reading" }
         }
         if isStranded { text += ", without a path from \(HostAddress(end(.client).address))" }
-        return text + (isCut ? ", partitioned" : "") + (isVanished ? ", half-open" : "") + ")"
+        return text + (isCut ? ", partitioned" : "") + (isVanished || isForgotten ? ", half-open" : "") + ")"
     }
 }
