@@ -31,7 +31,7 @@ public struct LearnedInterval: Sendable, Hashable, CustomStringConvertible {
     /// The latest change of the interval.
     public let change: Change
 
-    /// The interval in one line: `db:7000 on unknown path: 250 s (shortened, survived 270 s, lost after 330 s)`.
+    /// The interval in one line: `db:7000 on unknown path: 250.0 seconds (shortened, …)`.
     public var description: String {
         var text = "\(endpoint) on \(path): \(interval) (\(change.rawValue)"
         if let longestSurvived { text += ", survived \(longestSurvived)" }
