@@ -20,45 +20,31 @@ extension ClientOptions {
         public var heartbeat = HeartbeatMode.pingPong
         /// The time without a received frame after which the client sends a ping. Default 30 s, at least 1 ms.
         ///
-        /// With `.oneWay` it counts from the last write instead. Set it below the idle timeout of the server and of
+        /// With `.oneWay` it counts from the last write instead. With ``adaptiveInterval`` the client learns it. Set it below the idle timeout of the server and of
         /// every device on the path, such as load balancers and NAT gateways.
         public var interval: Duration = .seconds(30)
-        /// The range within which the client learns the interval of the heartbeats, or `nil`, the default, for the fixed
-        /// ``interval``. The lower bound is at least 1 ms.
+        /// The range within which the client learns the interval of the heartbeats, instead of the fixed ``interval``.
+        /// Default `nil`: it does not. The lower bound is at least 1 ms.
         ///
         /// ```swift
         /// options.liveness.adaptiveInterval = .seconds(30)...(.seconds(600))
         /// ```
         ///
-        /// A device on the path, such as a NAT gateway, a firewall or a load balancer, forgets links that are idle for
-        /// too long, and says nothing. The client learns how long links survive, for each endpoint and each network path
-        /// (``NetworkPath``, which includes the address of this host). It sends as few heartbeats as that allows. The
-        /// figures are those of a large mobile messenger:
+        /// A device on the path, such as a NAT gateway, a firewall or a load balancer, may forget links that are idle for
+        /// too long, without notifying either side. The client learns for each endpoint and ``NetworkPath`` how long
+        /// links survive. It starts with 3.5 min, or the nearest interval within the range. The interval grows by 60 s
+        /// after five intervals without traffic that a link has survived. A link that is lost in silence, or reset, by
+        /// what was sent after a time without traffic makes it shorter at once, by 80 s or more. That interval and longer
+        /// ones are not tried again for seven days. <doc:StayingConnected#Learning-the-interval> has all rules.
         ///
-        /// - It starts with 3.5 min, or the nearest interval within the range.
-        /// - A *success* is a whole interval in which nothing was sent or received, and after which the ping was answered
-        ///   on the same link. After five of them the interval grows by 60 s.
-        /// - A *failure* is a link that was lost in silence, or reset, by what was sent after a time without traffic that
-        ///   is at least the lower bound of the range and at most the interval. The next link has a shorter interval at
-        ///   once: 80 s less, or 20 s less than the longest interval that has survived. The interval that failed, and
-        ///   longer ones, are not tried again for seven days. While no interval has survived, the step is doubled with
-        ///   each failure. If links had survived the interval, the first failure shortens it by 80 s and is not
-        ///   remembered; only a second one is.
-        /// - Losses with other reasons are no failures: traffic was flowing, the server ended the link, the path changed, the
-        ///   kernel of the server acknowledged the ping, or the attempt that follows fails too.
+        /// A dead idle link is detected within the present interval plus ``deadline``. ``probeAfter`` still limits how
+        /// long a request on it goes unnoticed.
         ///
-        /// The client remembers at most 64 endpoints and paths, as long as it exists. ``ClientDiagnostics/learnedIntervals``
-        /// returns what it has learned, and the event ``ClientEvent/Content/heartbeatIntervalChanged(_:)`` and the line
-        /// `heartbeat.interval` of the log tell changes.
-        ///
-        /// A dead link is detected later: within the present interval plus ``deadline``. A request on it is still noticed
-        /// after ``probeAfter``. The option has an effect with `.pingPong` and a codec that has a ping only. With a
-        /// ``speakAfter`` below the interval no link is ever idle for a whole interval, so the interval does not grow.
-        /// Then also the first probe of the kernel (`connecting.keepAlive`) waits until after the longest interval,
-        /// because it would keep links alive.
-        ///
-        /// If the handshake changes ``interval`` with ``Handshaker/setLiveness(_:)``, that interval is used on its link,
-        /// and nothing is learned from the link. If it changes this range, the interval stays within the new range.
+        /// The option has an effect only with `.pingPong` and a codec that has a ping; otherwise `interval` applies. Set
+        /// the lower bound to what every path allows. If the handshake changes `interval`
+        /// (``Handshaker/setLiveness(_:)``), its link uses that interval and teaches nothing; if it changes this range,
+        /// the interval stays within the new range. The kernel's first probe (`connecting.keepAlive`) waits until after
+        /// the upper bound and `deadline`, because it would keep idle links alive.
         public var adaptiveInterval: ClosedRange<Duration>?
         /// How long a ping may go without progress before the link is lost. Default 10 s, at least 1 ms.
         ///

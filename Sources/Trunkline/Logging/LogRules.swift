@@ -121,7 +121,8 @@ struct LogRules: Sendable {
     /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
         switch event.content {
-        case .tlsFilesChanged, .heartbeatIntervalChanged, .clientClosed, .clientDeallocated: return  // each is a record of its own
+        // Each is a record of its own.
+        case .tlsFilesChanged, .heartbeatIntervalChanged, .clientClosed, .clientDeallocated: return
         default: break
         }
         var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }

@@ -82,10 +82,11 @@ extension SimulatedNetwork {
     ///
     /// - Parameters:
     ///   - host: A host, or `nil`, the default, for every host: this also replaces the middleboxes of single hosts.
-    ///   - duration: The longest time without a packet that links survive, or `nil` to remove the middlebox.
+    ///   - duration: The longest time without a packet that links survive, or `nil` to remove the middlebox. A negative
+    ///     duration counts as zero.
     ///   - resets: Whether the middlebox answers packets of a forgotten link with a reset. Default false: it drops them.
     public func forgetIdleLinks(to host: String? = nil, after duration: Duration?, resets: Bool = false) {
-        let middlebox = duration.map { Middlebox(patience: $0, resets: resets) }
+        let middlebox = duration.map { Middlebox(patience: max(.zero, $0), resets: resets) }
         loop.confined { loop.network.faults.setMiddlebox(middlebox, addresses(of: host)) }
         forEachLink(to: host) { $0.middlebox = middlebox }
     }

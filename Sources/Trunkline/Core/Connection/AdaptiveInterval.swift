@@ -3,19 +3,19 @@
 ///
 /// The inputs are facts: `survived` for every whole interval without traffic after which the ping was answered, and
 /// `lost` for every link that was lost in silence after a time without traffic. The figures are those of the field, the
-/// heartbeat of a large mobile messenger (WeChat; its library Mars, `smart_heartbeat.cc`): 60 s more after five
-/// successes, 80 s less after failures, and learning again after seven days.
+/// practice of a large mobile messenger: a start of 3.5 min, 60 s more after five successes, 80 s less after two failures,
+/// and learning again after seven days.
 ///
-/// That rule waits for two failures in a row. Here the first failure shortens the interval, so that each step costs at
-/// most one link. The second one matters if an interval fails that links have survived: the first such failure is a doubt,
-/// which says as much about the server or the network as about the interval. The interval may grow again after
-/// successes. Only the second failure is remembered.
+/// Here the first failure shortens the interval, so that each step costs at most one link. The second one matters if an
+/// interval fails that links have survived: the first such failure is a doubt, which says as much about the server or the
+/// network as about the interval. The interval may grow again after successes. Only the second failure is remembered.
 ///
 /// While no interval has survived, each failure in a row doubles the step: 80 s, 160 s, 320 s. So if a device forgets
-/// links after a constant time that is longer than the lower bound of the range, then within seven days at most `k + 1`
-/// links are lost. `k` is the least number with `80 s · (2ᵏ − 1) ≥ start − lower bound`: two for a start of 3.5 min.
-/// Proof: the first `k` failures without a success lead to the lower bound, which survives. A failure after a success
-/// settles the interval below the longest one that has survived.
+/// links after a constant time that is longer than the lower bound of the range, then at most `k + 1` links are lost until
+/// the latest loss is seven days old. `k` is the least number with `80 s · (2ᵏ − 1) ≥ start − lower bound`: at most two for
+/// a start of 3.5 min. Proof: `k` failures without a success in between lead to the lower bound, which survives. A failure
+/// after a success settles the interval below the longest one that has survived. If the start survives, the only loss is of
+/// this second kind.
 package struct AdaptiveInterval: Sendable, Equatable {
     /// The interval to begin with, within the range.
     package static let start = Duration.seconds(210)

@@ -183,6 +183,7 @@ package struct Liveness: Sendable {
     }
 
     /// Records that the time without traffic ends now, because something is written.
+    @inline(never)
     private mutating func noteIdleTime(until now: Instant) {
         let start = max(lastHeard, lastWrote)
         guard !isIdleTimeOver || now.since(start) > idle.to.since(idle.from) else { return }
