@@ -172,7 +172,8 @@ final class SimulatedLink: @unchecked Sendable {
         guard !end(side).isGone, end(side).failure == nil else { return }
         if end(side).phase == .connecting { end(side).outcome = .connectFailed(error) }
         end(side).failure = error
-        for pipe in pipes.indices { pipes[pipe].tearDown() }
+        // If a middlebox has forgotten the link, the other side does not know, and can still write.
+        for pipe in pipes.indices where !isForgotten || pipe == side.rawValue { pipes[pipe].tearDown() }
         network.attend(self, side)
     }
 

@@ -300,18 +300,18 @@ struct AdaptiveHeartbeatTests {
         }
     }
 
-    /// A connection without a client learns, too.
-    @Test func aConnectionLearns() throws {
+    @Test func aConnectionWithoutAClientLearns() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {
             let server = try await network.serve(at: "db:7000", speaking: .standard)
             network.forgetIdleLinks(to: "db", after: .seconds(120))
-            let client = network.client(of: ["db:7000"], speaking: .standard, options: learning())
-            try await client.connect()
+            let connection = network.connection(to: ["db:7000"], speaking: .standard, options: learning())
+            async let reading: Void = connection.withFrames { frames in for await _ in frames {} }
             try await network.clock.sleep(for: Self.hour * 3)
-            #expect(await client.connection.diagnostics.heartbeatInterval == .seconds(90))
-            #expect(await client.connection.diagnostics.learnedIntervals.map(\.interval) == [.seconds(90)])
-            await client.closeNow()
+            #expect(await connection.diagnostics.heartbeatInterval == .seconds(90))
+            #expect(await connection.diagnostics.learnedIntervals.map(\.interval) == [.seconds(90)])
+            await connection.closeNow()
+            try await reading
             await server.stop()
         }
     }

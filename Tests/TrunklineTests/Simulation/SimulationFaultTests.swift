@@ -94,6 +94,10 @@ import Trunkline
             #expect(await server.peers[0].received.count == 5)
             #expect(await peer.failure?.code == (resets ? .reset : nil))
             #expect(await server.peers[0].failure == nil)
+            // The other side learns of it by what it sends.
+            await server.peers[0].write([1])
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.peers[0].failure?.code == (resets ? .reset : nil))
             network.forgetIdleLinks(to: "db", after: nil)
             if !resets {
                 await peer.write([1])
