@@ -183,6 +183,10 @@ func logIn(_ options: inout ClientOptions) {
     }
 }
 
+func learnTheInterval(_ options: inout ClientOptions) {
+    options.liveness.adaptiveInterval = .seconds(30)...(.seconds(600))
+}
+
 func resumeASession(_ resume: @escaping @Sendable (Bytes) -> Request, _ options: inout ClientOptions) {
     options.handshake.perform = { link in
         if let token = await link.savedSession(as: Bytes.self) {

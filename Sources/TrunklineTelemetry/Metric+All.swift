@@ -354,6 +354,18 @@ extension Metric {
     private static let frames = [
         Metric("trunkline.ping.sent", .counter, "{ping}", "Pings sent") { $0.connection.pings },
         Metric(
+            "trunkline.heartbeat.interval",
+            .gauge,
+            "s",
+            by: server + ["network.peer.address"],
+            "The interval of the heartbeats of the present link"
+        ) { metrics in
+            guard let interval = metrics.connection.heartbeatInterval, let link = metrics.connection.link else {
+                return []
+            }
+            return [(attributes(of: link.endpoint) + [link.peerAddress], .number(interval.inSeconds))]
+        },
+        Metric(
             "trunkline.frames",
             .counter,
             "{frame}",

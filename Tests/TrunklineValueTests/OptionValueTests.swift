@@ -75,6 +75,13 @@ extension OptionValueTests {
         option("ClientOptions.Liveness.probeAfter: Duration?", \.liveness.probeAfter),
         option("ClientOptions.Liveness.speakAfter: Duration?", \.liveness.speakAfter),
         option("ClientOptions.Diagnosis.probeTimeout: Duration", \.diagnosis.probeTimeout),
+        ValueCase("ClientOptions.Liveness.adaptiveInterval: ClosedRange<Duration>?") {
+            for lower in Duration.extremes {
+                for upper in Duration.extremes where upper >= lower {
+                    try await useClient { $0.liveness.adaptiveInterval = lower...upper }
+                }
+            }
+        },
     ]
 
     private static let requests = [

@@ -453,6 +453,13 @@ struct SimulatedValueTests {
                 try await connect(in: network) { $0.setMetric(metric, of: "eth0") }
             }
         },
+        ValueCase("SimulatedNetwork.forgetIdleLinks(after: Duration?)") {
+            for duration in Duration.extremes {
+                for resets in [false, true] {
+                    try await connect(changedBy: { $0.forgetIdleLinks(to: "db", after: duration, resets: resets) })
+                }
+            }
+        },
         ValueCase("SimulatedNetwork.init(seed: UInt64)") {
             for seed in UInt64.extremes { try await connect(seed: seed) }
         },

@@ -20,9 +20,32 @@ extension ClientOptions {
         public var heartbeat = HeartbeatMode.pingPong
         /// The time without a received frame after which the client sends a ping. Default 30 s, at least 1 ms.
         ///
-        /// With `.oneWay` it counts from the last write instead. Set it below the idle timeout of the server and of
+        /// With `.oneWay` it counts from the last write instead. With ``adaptiveInterval`` the client learns it. Set it below the idle timeout of the server and of
         /// every device on the path, such as load balancers and NAT gateways.
         public var interval: Duration = .seconds(30)
+        /// The range within which the client learns the interval of the heartbeats, instead of the fixed ``interval``.
+        /// Default `nil`: it does not. The lower bound is at least 1 ms.
+        ///
+        /// ```swift
+        /// options.liveness.adaptiveInterval = .seconds(30)...(.seconds(600))
+        /// ```
+        ///
+        /// A device on the path, such as a NAT gateway, a firewall or a load balancer, may forget links that are idle for
+        /// too long, without notifying either side. The client learns for each endpoint and ``NetworkPath`` how long
+        /// links survive. It starts with 3.5 min, or the nearest interval within the range. The interval grows by 60 s
+        /// after five intervals without traffic that a link has survived. A link that is lost in silence, or reset, by
+        /// what was sent after a time without traffic makes it shorter at once, by 80 s or more. That interval and longer
+        /// ones are not tried again for seven days. <doc:StayingConnected#Learning-the-interval> has all rules.
+        ///
+        /// A dead idle link is detected within the present interval plus ``deadline``. ``probeAfter`` still limits how
+        /// long a request on it goes unnoticed.
+        ///
+        /// The option has an effect only with `.pingPong` and a codec that has a ping; otherwise `interval` applies. Set
+        /// the lower bound to what every path allows. If the handshake changes `interval`
+        /// (``Handshaker/setLiveness(_:)``), its link uses that interval and teaches nothing; if it changes this range,
+        /// the interval stays within the new range. The kernel's first probe (`connecting.keepAlive`) waits until after
+        /// the upper bound and `deadline`, because it would keep idle links alive.
+        public var adaptiveInterval: ClosedRange<Duration>?
         /// How long a ping may go without progress before the link is lost. Default 10 s, at least 1 ms.
         ///
         /// Progress is one of these:
@@ -83,6 +106,7 @@ extension ClientOptions.Liveness {
     /// How late a check may be, so that many connections are checked in one turn of their loop. With 10,000 idle ones,
     /// half of the processor time was waking up for each of them: 2.2 % of a processor instead of 1.1 %.
     var grid: Duration {
+        let interval = adaptiveInterval.map { max(.milliseconds(1), $0.lowerBound) } ?? interval
         let shortest = min(interval, deadline, probeAfter ?? interval, speakAfter ?? interval)
         return min(shortest / 20, .milliseconds(250))
     }

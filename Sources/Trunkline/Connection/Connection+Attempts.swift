@@ -128,7 +128,7 @@ extension Connection {
 
     /// The dialer for a kind of endpoint.
     private func makeDialer(for endpoint: Endpoint) -> any Dialer {
-        SocketDialer(endpoint, options, dialMemory, on: loop, recorder)
+        SocketDialer(endpoint, dialOptions, dialMemory, on: loop, recorder)
     }
 
     /// Notes how far dialling has come.
@@ -182,6 +182,7 @@ extension Connection {
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)
+        memory.heartbeats?.attemptFailed()
         let cause = DisconnectCause(error)
         let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal
@@ -278,6 +279,7 @@ extension Connection {
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         counts.links += 1
+        if memory.heartbeats != nil { learnFromLoss(before: link) }
         observation?.add(
             .links,
             .linkReady(

@@ -86,6 +86,10 @@ extension Connection {
         /// in a simulated network, and on systems other than Linux.
         public var tcp: TCPInformation? { present?.values.tcp }
 
+        /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
+        /// heartbeats.
+        public var heartbeatInterval: Duration? { present?.values.heartbeatInterval }
+
         /// The certificates that expire first: of those of the server on the latest TLS link, and that of this client, as the
         /// latest attempt has read it from its file. Empty without TLS.
         public var certificates: [CertificateExpiry] { present?.values.certificates ?? [] }
@@ -175,6 +179,7 @@ extension Connection {
         if let ready {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
             values.tcp = ready.transport.tcpInformation
+            values.heartbeatInterval = heartbeatInterval
         }
         values.certificates = presentCertificates
         metrics.add(values)
@@ -192,6 +197,7 @@ extension Connection {
         private(set) var delays: [ObjectIdentifier: LatencyHistogram]
         var link: Timeline.Link?
         var tcp: TCPInformation?
+        var heartbeatInterval: Duration?
         var certificates: [CertificateExpiry] = []
         var bytesToWrite = 0
 
@@ -207,6 +213,7 @@ extension Connection {
         mutating func merge(_ other: PresentValues) {
             if state == nil || link == nil && other.link != nil {
                 (state, link, tcp) = (other.state, other.link, other.tcp)
+                heartbeatInterval = other.heartbeatInterval
             }
             for certificate in other.certificates {
                 guard let place = certificates.firstIndex(where: { $0.owner == certificate.owner }) else {

@@ -43,6 +43,7 @@ extension Connection {
             isTruncated
             ? wasQuiet && link.isCutShort(by: error)
             : cause == .closedByServer || (error as? TransportError)?.exit == .status(0)
+        if memory.heartbeats != nil { noteLoss(of: link, cause) }
         stopLiveness()
         history.lastCause = error
         let remains = end(link, .lost(error))

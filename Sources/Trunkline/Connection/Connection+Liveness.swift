@@ -22,6 +22,7 @@ extension Connection {
         // A codec that has no ping now may have one later.
         let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? liveness.heartbeat : .none
+        if let interval = learnedInterval(for: link, liveness, policy.mode) { policy.interval = interval }
         return policy
     }
 
@@ -88,6 +89,7 @@ extension Connection {
         if let duration = link.state.machine.liveness.rules.measuredRoundTrip {
             counts.pingDurations.record(duration)
         }
+        if memory.heartbeats != nil { noteSurvival(of: link) }
     }
 
     /// Sends a ping at once on the link of `session`, if that is ready.

@@ -180,6 +180,8 @@ public struct Handshaker: Sendable {
     /// ```
     ///
     /// The change takes effect when the link is ready, and ends with the link. No effect after the end of the handshake.
+    /// An interval that differs from `options.liveness.interval` takes the place of one that the client has learned
+    /// (``ClientOptions/Liveness-swift.struct/adaptiveInterval``).
     ///
     /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
     public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {

@@ -21,6 +21,8 @@ struct LinkMemory {
     var isToldOfDelays = false
     /// The number of child processes of links that have not ended, and who waits for them.
     var (processes, processWaiters): (Int, [@Sendable () -> Void]) = (0, [])
+    /// The intervals of heartbeats that were learned; `nil` until `liveness.adaptiveInterval` is used.
+    var heartbeats: Heartbeats?
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0

@@ -35,7 +35,8 @@ extension ClientOptions {
         /// The client already writes requests in batches, so Nagle's algorithm would only add delay.
         public var noDelay = true
         /// How the kernel probes the server on an idle link (SO_KEEPALIVE), or `nil` for never. Default: after 60 s,
-        /// then every 10 s, three times.
+        /// then every 10 s, three times. With ``ClientOptions/Liveness-swift.struct/adaptiveInterval`` the first probe comes
+        /// after the upper bound of that range at the earliest.
         public var keepAlive: KeepAliveOptions? = KeepAliveOptions()
         /// How long written bytes may stay unacknowledged, or the server's receive window may stay full, before the
         /// link is lost (TCP_USER_TIMEOUT, RFC 5482). Default 30 s; rounded up to whole milliseconds.

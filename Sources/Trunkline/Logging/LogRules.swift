@@ -96,6 +96,9 @@ struct LogRules: Sendable {
                 "\(endpoint): the address \(address) cannot be used (\(LogText.of(error))); \(other) is used, and"
                 + " \(address) is tried last for \(LogText.time(DialMemory.longestSilence))"
             sheet.add(level, event.name, at: event.instant, text, event.fields)
+        case .heartbeatIntervalChanged(let learned):
+            let level: LogRecord.Level = learned.change == .lostAtMinimum ? .warning : .info
+            sheet.add(level, event.name, at: event.instant, learned.logText, event.fields)
         case .tlsFilesChanged:
             let text = "a certificate or key file of options.tls has changed: the next link is established with it"
             sheet.add(.info, "tls.files_changed", at: event.instant, LogPlaces(endpoint), text)
@@ -123,7 +126,8 @@ struct LogRules: Sendable {
     /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
         switch event.content {
-        case .tlsFilesChanged, .processOutput, .clientClosed, .clientDeallocated: return  // each is a record of its own
+        // Each is a record of its own.
+        case .tlsFilesChanged, .processOutput, .heartbeatIntervalChanged, .clientClosed, .clientDeallocated: return
         default: break
         }
         var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }
@@ -231,5 +235,36 @@ struct LogRules: Sendable {
             ("failed_attempts", number(metrics.connection.failedAttempts)), ("pushes", number(metrics.pushes)),
             ("pushes_dropped", number(metrics.pushesDropped)), ("served", number(metrics.serving.answered)),
         ]
+    }
+}
+
+// MARK: - Texts
+
+extension LearnedInterval {
+    fileprivate var logText: String {
+        let place = path == .unknown ? "\(endpoint)" : "\(endpoint) (\(path))"
+        let now = "the interval of heartbeats to \(place) is now \(interval.text)"
+        let cause =
+            "a device on the path, such as a NAT gateway, a firewall or a load balancer, has probably forgotten it"
+        switch change {
+        case .started: return now
+        case .grown: return "\(now): links have survived \((longestSurvived ?? interval).text) without traffic"
+        case .shortened:
+            guard let shortestLost else {
+                return "\(now): a link was lost in silence that had not carried traffic for an interval that others"
+                    + " have survived; if that happens again, \(cause)"
+            }
+            return "\(now): a link was lost in silence after at most \(shortestLost.text) without traffic; \(cause)."
+                + " Such an interval is tried again in \(LogText.time(AdaptiveInterval.memory))"
+        case .lostAtMinimum:
+            return
+                "a link to \(place) was lost in silence after \(interval.text) without traffic, which is the shortest"
+                + " allowed interval of heartbeats; \(cause); to do: lower the lower bound of"
+                + " options.liveness.adaptiveInterval, or let that device keep idle connections for longer"
+        case .relearning:
+            return
+                "\(now), and grows again: the latest link that was lost in silence, of an interval that was too long,"
+                + " was \(LogText.time(AdaptiveInterval.memory)) ago"
+        }
     }
 }

@@ -178,6 +178,9 @@ public struct ClientEvent: Sendable {
         indirect case loopLate(LoopDelay)
         /// A TLS link is ready. This certificate of the server, or that of this client, expires after `timeLeft`.
         indirect case certificateSeen(Endpoint, CertificateExpiry, timeLeft: Duration)
+        /// The client has learned another interval of heartbeats: see
+        /// ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
+        indirect case heartbeatIntervalChanged(LearnedInterval)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
         case tlsFilesChanged
         /// The client is closed, with these metrics. Only calls that are refused follow.
@@ -251,8 +254,7 @@ extension ClientEvent {
             .steps
         case .requestRejected: .failures
         case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .processOutput,
-            .loopLate,
-            .certificateSeen, .tlsFilesChanged, .clientClosed, .clientDeallocated:
+            .loopLate, .certificateSeen, .heartbeatIntervalChanged, .tlsFilesChanged, .clientClosed, .clientDeallocated:
             .links
         case .unknownResponse, .responseUndecodable, .datagramsDropped: .mismatches
         case .limitReached, .limitCleared: .limits
@@ -289,6 +291,7 @@ extension ClientEvent {
         case .processOutput: "process.output"
         case .loopLate: "loop.late"
         case .certificateSeen: "certificate.seen"
+        case .heartbeatIntervalChanged: "heartbeat.interval"
         case .tlsFilesChanged: "tls.files_changed"
         case .clientClosed: "client.closed"
         case .clientDeallocated: "client.deallocated"
@@ -352,6 +355,7 @@ extension ClientEvent {
                 ("subject", .text(certificate.subject)), ("not_after", .integer(certificate.notAfter)),
                 ("time_left", .seconds(left.inSeconds)),
             ]
+        case .heartbeatIntervalChanged(let learned): return learned.fields
         case .tlsFilesChanged: return []
         case .clientClosed(let metrics):
             return [
@@ -417,6 +421,18 @@ extension ConnectionState {
             ]
         case .noNetwork(let cause): [("cause", .text(cause.rawValue))]
         }
+    }
+}
+
+extension LearnedInterval {
+    fileprivate var fields: [(name: String, value: ClientEvent.Value)] {
+        var fields: [(name: String, value: ClientEvent.Value)] = [
+            ("endpoint", .text("\(endpoint)")), ("path", .text("\(path)")), ("interval", .seconds(interval.inSeconds)),
+            ("change", .text(change.rawValue)),
+        ]
+        if let longestSurvived { fields.append(("longest_survived", .seconds(longestSurvived.inSeconds))) }
+        if let shortestLost { fields.append(("shortest_lost", .seconds(shortestLost.inSeconds))) }
+        return fields
     }
 }
 

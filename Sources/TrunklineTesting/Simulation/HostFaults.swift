@@ -8,6 +8,8 @@ struct HostFaults {
     private var refusals: [HostAddress: TransportError] = [:]
     private var swallowing: Set<HostAddress> = []
     private var reflecting: Set<HostAddress> = []
+    private var forgetting: [HostAddress: Middlebox] = [:]
+    private var defaultMiddlebox: Middlebox?
     private var conditions: [HostAddress: LinkTraits] = [:]
     private var defaultConditions: LinkTraits
     /// How the next attempts to connect end, in order.
@@ -42,6 +44,18 @@ struct HostFaults {
         if reflects { reflecting.formUnion(hosts) } else { reflecting.subtract(hosts) }
     }
 
+    /// What forgets idle links to `host`; `nil` for nothing.
+    func middlebox(before host: HostAddress) -> Middlebox? { forgetting[host] ?? defaultMiddlebox }
+
+    /// Sets what forgets idle links to `hosts`; `nil` stands for all hosts, including new ones.
+    mutating func setMiddlebox(_ middlebox: Middlebox?, _ hosts: [HostAddress]?) {
+        if let hosts {
+            for host in hosts { forgetting[host] = middlebox }
+        } else {
+            (forgetting, defaultMiddlebox) = ([:], middlebox)
+        }
+    }
+
     mutating func script(_ outcomes: [ScriptedConnect], _ host: HostAddress) { scripts[host] = outcomes[...] }
 
     /// How the next attempt to connect to `host` ends; `nil` if that was not scripted.
@@ -60,6 +74,14 @@ struct HostFaults {
             defaultConditions = traits
         }
     }
+}
+
+/// A device on the path of links that forgets those that are idle for too long.
+struct Middlebox: Sendable {
+    /// The longest time without a packet after which it still knows a link.
+    let patience: Duration
+    /// Whether it answers packets of a link that it has forgotten with a reset, instead of dropping them.
+    let resets: Bool
 }
 
 /// How an attempt to connect ends.

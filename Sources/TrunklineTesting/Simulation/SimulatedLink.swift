@@ -27,6 +27,12 @@ final class SimulatedLink: @unchecked Sendable {
     private(set) var isVanished = false
     /// How the child process ended that the server's side plays; `nil` before, and for other links.
     private(set) var exit: ProcessExit?
+    /// The device on the path that forgets idle links; `nil` for none.
+    var middlebox: Middlebox?
+    /// Whether it has forgotten this link.
+    private var isForgotten = false
+    /// When the latest packet was sent, by either side.
+    private var latestPacketAt: Instant
     /// How connecting ends; `nil` if that was not scripted.
     private var scripted: ScriptedConnect?
 
@@ -43,6 +49,7 @@ final class SimulatedLink: @unchecked Sendable {
         self.id = id
         self.network = network
         self.traits = traits
+        latestPacketAt = network.now
         serverHost = HostAddress(server)
         ends = [
             LinkEnd(address: client, phase: .connecting, handler: handler),
@@ -78,7 +85,23 @@ final class SimulatedLink: @unchecked Sendable {
         var count = 0
         if case .data(let size) = packet { count = size }
         let time = pipes[side.rawValue].arrival(of: count, sentAt: network.now, traits, &network.random)
+        guard passesMiddlebox() else {
+            network.note(.lost, id, side.rawValue)
+            if middlebox?.resets == true { network.push(.arrival(.reset, link: id, at: side), at: time) }
+            return
+        }
         network.push(.arrival(packet, link: id, at: peer(of: side)), at: time)
+    }
+
+    /// Whether a packet that is sent now gets past the device that forgets idle links.
+    private func passesMiddlebox() -> Bool {
+        guard let middlebox else {
+            latestPacketAt = network.now
+            return !isForgotten
+        }
+        if network.now.since(latestPacketAt) > middlebox.patience { isForgotten = true }
+        latestPacketAt = network.now
+        return !isForgotten
     }
 
     /// Sends what `side` may send: bytes within the window, then the end.
@@ -161,7 +184,8 @@ final class SimulatedLink: @unchecked Sendable {
         guard !end(side).isGone, end(side).failure == nil else { return }
         if end(side).phase == .connecting { end(side).outcome = .connectFailed(error) }
         end(side).failure = error
-        for pipe in pipes.indices { pipes[pipe].tearDown() }
+        // If a middlebox has forgotten the link, the other side does not know, and can still write.
+        for pipe in pipes.indices where !isForgotten || pipe == side.rawValue { pipes[pipe].tearDown() }
         network.attend(self, side)
     }
 
@@ -217,6 +241,6 @@ extension SimulatedLink: CustomStringConvertible {
             if end.phase == .open, !end.isReading { text += ", not reading" }
         }
         if isStranded { text += ", without a path from \(HostAddress(end(.client).address))" }
-        return text + (isCut ? ", partitioned" : "") + (isVanished ? ", half-open" : "") + ")"
+        return text + (isCut ? ", partitioned" : "") + (isVanished || isForgotten ? ", half-open" : "") + ")"
     }
 }

@@ -78,6 +78,7 @@ final class VirtualNetwork: @unchecked Sendable {
             handler: handler
         )
         link.setCut(faults.isCut(host))
+        link.middlebox = faults.middlebox(before: host)
         links[link.id] = link
         note(.connect, link.id, detail: "\(address)")
         switch local {

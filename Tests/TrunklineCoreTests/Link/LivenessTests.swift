@@ -50,6 +50,64 @@ import Testing
         #expect(link.fire(at: 40) == .none)
     }
 
+    // MARK: Time without traffic
+
+    @Test func theTimeBeforeAnAnsweredPingIsMeasured() {
+        var link = TestLink()
+        #expect(link.machine.idleBeforeAnsweredPing == nil && link.machine.idleBeforeSilence == nil)
+        link.machine.heard(at: at(5))
+        _ = link.fire(at: 35)
+        #expect(link.machine.idleBeforeAnsweredPing == nil, "it is not answered")
+        #expect(link.machine.idleBeforeSilence?.duration == .seconds(30))
+        link.machine.heard(at: at(36))
+        _ = link.machine.pongReceived(serial: 0, at: at(36))
+        #expect(link.machine.idleBeforeAnsweredPing?.duration == .seconds(30))
+        #expect(link.machine.idleBeforeAnsweredPing?.until == at(35))
+        #expect(link.machine.idleBeforeSilence == nil, "it is not silent")
+    }
+
+    /// A write keeps a link alive as well as a frame that was received.
+    @Test func aWriteEndsTheTimeWithoutTraffic() {
+        var link = TestLink()
+        link.machine.heard(at: at(5))
+        _ = link.machine.wrote(from: .first, at: at(25))
+        #expect(link.machine.idleBeforeSilence?.duration == .seconds(20))
+        #expect(link.fire(at: 30) == .none)
+        #expect(link.fire(at: 35) == .ping(number: 0))
+        #expect(link.machine.idleBeforeSilence?.duration == .seconds(20), "the longer of the two")
+        link.machine.heard(at: at(36))
+        _ = link.machine.pongReceived(serial: 0, at: at(36))
+        #expect(link.machine.idleBeforeAnsweredPing == nil)
+    }
+
+    /// The probe for a request is not the end of the time without traffic: the request is.
+    @Test func aProbeDoesNotHideTheTimeBeforeItsRequest() {
+        var link = TestLink()
+        link.machine.heard(at: at(1))
+        _ = link.machine.wrote(from: .first, at: at(21))
+        #expect(link.fire(at: 26, hasUnanswered: true) == .ping(number: 0))
+        _ = link.machine.wrote(from: .first, at: at(26))
+        #expect(link.machine.idleBeforeSilence?.duration == .seconds(20))
+        #expect(link.machine.idleBeforeSilence?.until == at(21))
+        #expect(link.fire(at: 36) == .declareDead)
+    }
+
+    @Test func aPartOfAFrameIsNoSilence() {
+        var link = TestLink()
+        _ = link.fire(at: 30)
+        _ = link.machine.grew(by: 1, at: at(31))
+        #expect(link.machine.idleBeforeSilence == nil)
+    }
+
+    @Test func theIntervalCanChange() {
+        var link = TestLink()
+        #expect(link.machine.heartbeatInterval == .seconds(30))
+        link.machine.setInterval(.seconds(90))
+        #expect(link.machine.nextLook == at(90) && link.machine.heartbeatInterval == .seconds(90))
+        #expect(link.fire(at: 30) == .none)
+        #expect(TestLink(mode: .none).machine.heartbeatInterval == nil)
+    }
+
     // MARK: Without a ping now
 
     /// The codec has no ping (`nil`), or cannot encode the one that was queued.

@@ -453,6 +453,39 @@ import Testing
         #expect(lines.count == 1 && lines.first?.contains("(CN=b) expires in 0 µs") == true, "\(lines)")
     }
 
+    @Test func aLearnedIntervalIsALine() {
+        func line(_ change: LearnedInterval.Change, _ path: NetworkPath = .unknown, lost: Duration?) -> LogRecord? {
+            var log = Log()
+            let learned = LearnedInterval(
+                endpoint: "a:1",
+                path: path,
+                interval: .seconds(190),
+                longestSurvived: .seconds(210),
+                shortestLost: lost,
+                change: change
+            )
+            log.add(.heartbeatIntervalChanged(learned))
+            let records = log.takeAll()
+            #expect(records.count == 1 && records.first?.event == "heartbeat.interval")
+            return records.first
+        }
+        let grown = line(.grown, lost: nil)
+        #expect(grown?.level == .info)
+        #expect(
+            grown?.message
+                == "the interval of heartbeats to a:1 is now 190 s: links have survived 210 s without traffic"
+        )
+        let path = NetworkPath.route(NetworkRoute(interface: "eth0", source: nil))
+        let shortened = line(.shortened, path, lost: .seconds(270))
+        #expect(shortened?.level == .info && shortened?.message.contains("a:1 (eth0) is now 190 s") == true)
+        #expect(shortened?.message.contains("after at most 270 s without traffic; a device on the path") == true)
+        #expect(shortened?.message.hasSuffix("tried again in 7 days") == true)
+        #expect(line(.shortened, lost: nil)?.message.contains("if that happens again") == true)
+        #expect(line(.relearning, lost: nil)?.level == .info)
+        let minimum = line(.lostAtMinimum, lost: .seconds(190))
+        #expect(minimum?.level == .warning && minimum?.message.contains("to do: lower the lower bound") == true)
+    }
+
     /// What the error does not say may be guessed from the phase.
     @Test func aLineAsksAboutTLSAndLogins() {
         func line(

@@ -127,6 +127,15 @@ struct AddressLoopbackTests {
         #endif
     }
 
+    /// Such a probe would keep an idle link alive while the client learns how long it survives.
+    @Test func theKernelProbesAfterTheLongestLearnedInterval() async throws {
+        let options = quickOptions { $0.liveness.adaptiveInterval = .seconds(30)...(.seconds(600)) }
+        let applied = try #require(try await applied(options))
+        let idle = Duration.seconds(601).addingClamped(options.liveness.deadline)
+        #expect(applied.keepAlive?.interval == .seconds(10) && applied.keepAlive?.count == 3)
+        #expect((idle...(idle + .seconds(1))).contains(applied.keepAlive?.idle ?? .zero))
+    }
+
     @Test func everyOptionCanBeTurnedOff() async throws {
         let options = quickOptions {
             $0.connecting.noDelay = false

@@ -68,6 +68,7 @@ struct MetricsMergeTests {
             unsentBytes: 6
         )
         values.bytesToWrite = 12
+        values.heartbeatInterval = .seconds(14)
         let certificate = TLSCertificate(
             subject: "CN=a",
             issuer: "CN=root",
@@ -92,7 +93,7 @@ struct MetricsMergeTests {
             switch value {
             case let count as Int: self = .count(count)
             case let histogram as LatencyHistogram: self = .durations(histogram.count, histogram.sum)
-            case is ConnectionState, is Timeline.Link, is TCPInformation, is FrameError,
+            case is ConnectionState, is Timeline.Link, is TCPInformation, is FrameError, is Duration,
                 is CertificateExpiry:
                 self = .other("\(value)")
             default: return nil
@@ -224,7 +225,7 @@ struct MetricsMergeTests {
         #expect(
             removed == [
                 ".abandoned", ".cache.byteCount", ".cache.count", ".connection.present.values.bytesToWrite",
-                ".connection.present.values.certificates.0",
+                ".connection.present.values.certificates.0", ".connection.present.values.heartbeatInterval",
                 ".connection.present.values.link", ".connection.present.values.state",
                 ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp",
                 ".eventQueues[Observer].capacity", ".eventQueues[Observer].waiting", ".heldSerials",

@@ -73,7 +73,8 @@ extension EventLedger.State {
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
             .pushesDropped, .serverRequestsRefused, .serverRequestsDropped, .endpointsChanged, .clusterChanged,
             .tlsFilesChanged, .requestRejected, .clientClosed,
-            .clientDeallocated, .addressFailed, .certificateSeen, .processOutput, .loopLate, .unknownResponse, .responseUndecodable:
+            .clientDeallocated, .addressFailed, .certificateSeen, .processOutput, .loopLate, .unknownResponse,
+            .responseUndecodable, .datagramsDropped, .heartbeatIntervalChanged:
             break
         @unknown default: contradictions.append("unknown: \(event)")
         }

@@ -78,6 +78,53 @@ import Trunkline
         }
     }
 
+    /// A packet every 60 s keeps the link alive, whoever sends it.
+    @Test(arguments: [false, true])
+    func aMiddleboxForgetsIdleLinks(resets: Bool) throws {
+        try connected(seed: 6) { network, server, peer in
+            network.forgetIdleLinks(to: "db", after: .seconds(60), resets: resets)
+            for count in 1...5 {
+                try await network.clock.sleep(for: .seconds(59))
+                await peer.write([1])
+                #expect(await peer.received(atLeast: count).count == count)
+            }
+            try await network.clock.sleep(for: .seconds(61))
+            await peer.write([1])
+            try await network.clock.sleep(for: .seconds(600))
+            #expect(await server.peers[0].received.count == 5)
+            #expect(await peer.failure?.code == (resets ? .reset : nil))
+            #expect(await server.peers[0].failure == nil)
+            // The other side learns of it by what it sends.
+            await server.peers[0].write([1])
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(await server.peers[0].failure?.code == (resets ? .reset : nil))
+            network.forgetIdleLinks(to: "db", after: nil)
+            if !resets {
+                await peer.write([1])
+                try await network.clock.sleep(for: .seconds(10))
+                #expect(await server.peers[0].received.count == 5, "a forgotten link stays forgotten")
+            }
+            let next = TestPeer(on: network.loop)
+            try await next.connect(to: network.address("db"))
+            try await network.clock.sleep(for: .seconds(600))
+            await next.write([1])
+            #expect(await next.received(atLeast: 1) == [1])
+        }
+    }
+
+    @Test func aMiddleboxOfEveryHostCoversNewLinks() throws {
+        try connected(seed: 7) { network, server, peer in
+            network.forgetIdleLinks(after: .seconds(10))
+            let next = TestPeer(on: network.loop)
+            try await next.connect(to: network.address("db"))
+            try await network.clock.sleep(for: .seconds(11))
+            await next.write([1])
+            await peer.write([1])
+            try await network.clock.sleep(for: .seconds(10))
+            for peer in await server.peers { #expect(await peer.received.isEmpty) }
+        }
+    }
+
     @Test func aResetHostFailsBothEnds() throws {
         try connected(seed: 4) { network, server, peer in
             network.reset("db")

@@ -141,9 +141,10 @@ struct SimulatedService {
 
 /// Runs `body` in virtual time with a server at "db:7000" and a client of it. At the end no link may be open.
 ///
-/// `overTLS` is false for tests of the exact bytes or instants of plaintext.
+/// `overTLS` is false for tests of the exact bytes or instants of plaintext. `limit` is the longest virtual time.
 func simulate(
     seed: UInt64 = 1,
+    within limit: Duration = SimulationLimits().virtualTime,
     conditions: NetworkConditions = NetworkConditions(),
     speaking codec: some FrameCodec = FrameLayout.standard,
     server serverOptions: LoopbackServer.Options = LoopbackServer.Options(),
@@ -154,7 +155,9 @@ func simulate(
     _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
 ) throws {
     let network = SimulatedNetwork(seed: seed, conditions: conditions)
-    try network.runBlocking {
+    var limits = SimulationLimits()
+    limits.virtualTime = limit
+    try network.runBlocking(limits: limits) {
         let server = try await network.serve(
             at: "db:7000",
             speaking: codec,

@@ -75,7 +75,7 @@ package struct Liveness: Sendable {
         var isAnswered = false
     }
 
-    private let policy: Policy
+    private var policy: Policy
     /// The number of bytes of an incomplete frame within one deadline that count as progress.
     private let growthNeeded: Int
     /// The time of the latest progress, or of the start or resumption of reading. Growth is added when the timer fires.
@@ -108,6 +108,8 @@ package struct Liveness: Sendable {
     private var examinedAt: Instant?
     /// The round-trip times measured on this link.
     package private(set) var roundTripTime: RoundTripTime?
+    /// The longest time without traffic that ended since the latest progress: by a ping, or by the first write after it.
+    private var idle: (from: Instant, to: Instant) = (.distantPast, .distantPast)
 
     /// Creates the rules of a link that was established at `now`.
     package init(_ policy: Policy, startedAt now: Instant) {
@@ -172,17 +174,33 @@ package struct Liveness: Sendable {
     /// since `timerFired` last checked for unanswered requests: `nextLook` may be earlier now.
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
+        guard firstWritten == nil, policy.probeAfter != nil else {
+            lastWrote = now
+            return false
+        }
+        noteIdleTime(until: now)
         lastWrote = now
-        guard firstWritten == nil, policy.probeAfter != nil else { return false }
         firstWritten = position
         quietSince = now
         return true
     }
 
+    /// Records that the time without traffic ends now, because something is written.
+    @inline(never)
+    private mutating func noteIdleTime(until now: Instant) {
+        let start = max(lastHeard, lastWrote)
+        guard !isIdleTimeOver || now.since(start) > idle.to.since(idle.from) else { return }
+        idle = (start, now)
+    }
+
+    /// Whether something was written after the time without traffic `idle`, and no progress has followed.
+    private var isIdleTimeOver: Bool { idle.from >= lastHeard && idle.from != .distantPast }
+
     /// Records that the ping was queued. `goesOutAtOnce`: false if bytes wait before it; then it measures nothing.
     package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
         let askedAt = silentSince ?? now
+        if silentSince == nil { noteIdleTime(until: now) }
         // An answer that is not read at once would measure the pause in reading.
         let isMeasured = goesOutAtOnce && !isAmbiguous && !isSuspended
         ping = Ping(sentAt: now, askedAt: askedAt, serial: serial, isMeasured: isMeasured)
@@ -260,6 +278,28 @@ package struct Liveness: Sendable {
         tookBytes(at: now)
         timeouts = 0
         growth.count = 0
+    }
+
+    // MARK: The interval
+
+    /// The interval of the heartbeats; `nil` if there are none.
+    package var heartbeatInterval: Duration? { policy.mode == .none ? nil : policy.interval }
+
+    /// Changes the interval from now on. `nextLook` may be later.
+    package mutating func setInterval(_ interval: Duration) { policy.interval = max(.milliseconds(1), interval) }
+
+    /// How long nothing was sent or received before the latest ping, if that was answered, and when the ping was sent;
+    /// otherwise `nil`.
+    package var idleBeforeAnsweredPing: (duration: Duration, until: Instant)? {
+        guard let ping, ping.isAnswered, ping.sentAt == idle.to else { return nil }
+        return (idle.to.since(idle.from), idle.to)
+    }
+
+    /// How long nothing was sent or received before what was then written, if not even a part of a frame has followed;
+    /// otherwise `nil`.
+    package var idleBeforeSilence: (duration: Duration, until: Instant)? {
+        guard isIdleTimeOver, incompleteSince == nil else { return nil }
+        return (idle.to.since(idle.from), idle.to)
     }
 
     // MARK: Time

@@ -1,0 +1,145 @@
+/// The intervals of heartbeats that a connection has learned (`liveness.adaptiveInterval`), and what it is about to learn.
+///
+/// Confined to the event loop of its connection.
+final class Heartbeats {
+    fileprivate(set) var memory = HeartbeatMemory()
+    /// The ready link, if it uses an interval that was learned.
+    fileprivate var present: Present?
+    /// The loss of the latest link, until it is known whether the next attempt succeeds.
+    fileprivate var loss: (key: HeartbeatMemory.Key, idle: Duration)?
+
+    fileprivate struct Present {
+        let session: SessionID
+        let key: HeartbeatMemory.Key
+        var interval: Duration
+        /// When the latest ping was sent that was counted as a success.
+        var countedPing = Instant.distantPast
+    }
+
+    /// An attempt has failed: the server or the network is down, so the loss before says nothing about the interval.
+    func attemptFailed() { loss = nil }
+}
+
+/// Learning the interval of heartbeats. All of it is rare: it happens for links, and for pings on idle links.
+extension Connection {
+    /// The interval of the heartbeats of the present link; `nil` without a ready link or without heartbeats.
+    var heartbeatInterval: Duration? { ready.flatMap { $0.state.machine.liveness.rules.heartbeatInterval } }
+
+    /// What was learned, the most recently used first.
+    var learnedIntervals: [LearnedInterval] { memory.heartbeats?.memory.learned ?? [] }
+
+    /// The options for dialing. With intervals that are learned, the kernel's probes begin after the longest one: they
+    /// would keep idle links alive, or be what discovers that one is lost.
+    var dialOptions: ClientOptions {
+        guard let range = options.liveness.adaptiveInterval, options.liveness.heartbeat == .pingPong, codec.hasPing
+        else {
+            return options
+        }
+        return options.probing(after: range.upperBound)
+    }
+
+    /// Learns from the loss of the link before `link`, which is about to be ready: the server can be reached, so the path
+    /// had probably forgotten the link.
+    @inline(never)
+    func learnFromLoss(before link: Link) {
+        guard let heartbeats = memory.heartbeats, let loss = heartbeats.loss.take(),
+            loss.key.endpoint != link.endpoint || loss.key.path == link.path.latest
+        else { return }
+        tell(heartbeats.memory.lost(loss.key, afterIdle: loss.idle, at: loop.now))
+    }
+
+    /// The interval of heartbeats on a link that becomes ready; `nil` if it does not learn its interval.
+    func learnedInterval(
+        for link: Link,
+        _ liveness: ClientOptions.Liveness,
+        _ mode: HeartbeatMode
+    ) -> Duration? {
+        memory.heartbeats?.present = nil
+        guard let range = liveness.adaptiveInterval, mode == .pingPong else { return nil }
+        let heartbeats = memory.heartbeats ?? Heartbeats()
+        memory.heartbeats = heartbeats
+        let key = HeartbeatMemory.Key(link.endpoint, link.path.latest)
+        // The handshake has set an interval for this link.
+        guard liveness.interval == options.liveness.interval else { return nil }
+        let interval = heartbeats.memory.interval(for: key, within: range)
+        heartbeats.present = Heartbeats.Present(session: link.session, key: key, interval: interval)
+        return interval
+    }
+
+    /// Counts the ping that was just answered, if nothing was sent or received for a whole interval before.
+    @inline(never)
+    func noteSurvival(of link: Link) {
+        guard let heartbeats = memory.heartbeats, var present = heartbeats.present, present.session == link.session,
+            isOnFirstPath(link, present.key), let idle = link.state.machine.liveness.rules.idleBeforeAnsweredPing,
+            idle.until > present.countedPing, idle.duration >= present.interval - present.interval.tolerance
+        else { return }
+        present.countedPing = idle.until
+        let news = heartbeats.memory.survived(present.key, at: loop.now)
+        if let news {
+            present.interval = news.interval
+            link.state.machine.liveness.rules.setInterval(news.interval)
+        }
+        heartbeats.present = present
+        tell(news)
+    }
+
+    /// Remembers the loss of the ready link, if it was lost by what was written after a time without traffic.
+    @inline(never)
+    func noteLoss(of link: Link, _ cause: DisconnectCause) {
+        guard let heartbeats = memory.heartbeats, let present = heartbeats.present, present.session == link.session
+        else {
+            return
+        }
+        heartbeats.present = nil
+        let liveness = link.negotiated.liveness ?? options.liveness
+        let shortest = liveness.adaptiveInterval?.lowerBound ?? .zero
+        guard lifecycle == .open, isLossInSilence(link, cause), isOnFirstPath(link, present.key), hasRoute,
+            let idle = link.state.machine.liveness.rules.idleBeforeSilence,
+            // Otherwise the process slept meanwhile, or did not read.
+            idle.duration >= shortest, idle.duration <= present.interval + max(.seconds(2), present.interval / 16),
+            // Otherwise it is no answer.
+            loop.now.since(idle.until) <= liveness.deadline.addingClamped(.seconds(60))
+        else { return }
+        heartbeats.loss = (present.key, idle.duration)
+    }
+
+    private func isLossInSilence(_ link: Link, _ cause: DisconnectCause) -> Bool {
+        switch cause {
+        case .reset, .timedOut: return true
+        case .halfOpen:
+            guard link.state.machine.liveness.rules.isProbing else { return false }
+            // If everything was acknowledged, the path works, and the server hangs.
+            guard let information = link.transport.tcpInformation else { return true }
+            return information.unacknowledgedSegments > 0
+        default: return false
+        }
+    }
+
+    /// Whether the path of the link is the one on which it became ready.
+    private func isOnFirstPath(_ link: Link, _ key: HeartbeatMemory.Key) -> Bool {
+        let paths = pathsAtEnd(of: link)
+        return paths.before == key.path && paths.after == key.path
+    }
+
+    private func tell(_ news: LearnedInterval?) {
+        if let news { observation?.add(.links, .heartbeatIntervalChanged(news)) }
+    }
+}
+
+extension Duration {
+    /// How much shorter a time without traffic may be than the interval, because something was written just after the
+    /// latest frame was received.
+    fileprivate var tolerance: Duration { min(self / 20, .seconds(1)) }
+}
+
+extension ClientOptions {
+    /// The options with the kernel's first probe after `longest`, and after the answer to a ping that is sent then.
+    fileprivate func probing(after longest: Duration) -> ClientOptions {
+        guard var keepAlive = connecting.keepAlive else { return self }
+        let answered = longest.addingClamped(liveness.deadline).addingClamped(.seconds(1))
+        keepAlive.idle = max(keepAlive.idle, answered)
+        var options = self
+        options.connecting.keepAlive = keepAlive
+        return options
+    }
+}
