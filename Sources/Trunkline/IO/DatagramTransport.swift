@@ -1,3 +1,7 @@
+#if os(Linux)
+    import CTrunkline
+#endif
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)

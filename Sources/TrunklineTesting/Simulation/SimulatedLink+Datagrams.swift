@@ -20,7 +20,7 @@ extension SimulatedLink {
             let datagram = unsafe Array(pieces[index])
             count += datagram.count
             network.note(.write, id, datagram.count)
-            guard !network.random.happens(traits.datagramLoss) else {
+            guard passesMiddlebox(from: side), !network.random.happens(traits.datagramLoss) else {
                 network.note(.lost, id, side.rawValue)
                 continue
             }

@@ -85,7 +85,7 @@ final class SimulatedLink: @unchecked Sendable {
         var count = 0
         if case .data(let size) = packet { count = size }
         let time = pipes[side.rawValue].arrival(of: count, sentAt: network.now, traits, &network.random)
-        guard passesMiddlebox() else {
+        guard passesMiddlebox(from: side) else {
             network.note(.lost, id, side.rawValue)
             if middlebox?.resets == true { network.push(.arrival(.reset, link: id, at: side), at: time) }
             return
@@ -94,12 +94,14 @@ final class SimulatedLink: @unchecked Sendable {
     }
 
     /// Whether a packet that is sent now gets past the device that forgets idle links.
-    private func passesMiddlebox() -> Bool {
-        guard let middlebox else {
-            latestPacketAt = network.now
-            return !isForgotten
+    func passesMiddlebox(from side: Side) -> Bool {
+        let isLate = middlebox.map { network.now.since(latestPacketAt) > $0.patience } ?? false
+        if carriesDatagrams {
+            // Those of the client open the way again.
+            if isLate, side == .server { return false }
+        } else if isLate {
+            isForgotten = true
         }
-        if network.now.since(latestPacketAt) > middlebox.patience { isForgotten = true }
         latestPacketAt = network.now
         return !isForgotten
     }

@@ -18,6 +18,7 @@ import Testing
             number: Int(session.number),
             path: path,
             quarantine: .seconds(1),
+            maximumDatagramSize: 1_232,
             at: at(0)
         )
     }
