@@ -19,7 +19,7 @@ DASHBOARD = pathlib.Path("Sources/Trunkline/Documentation.docc/Resources/trunkli
 ROWS = {
     "Calls": r"rpc\.client\.call\.|trunkline\.delay\.",
     "Requests": r"trunkline\.(request|message|response)\.",
-    "Links": r"trunkline\.(link|address|tls|ping|heartbeat)\.",
+    "Links": r"trunkline\.(link|address|tls|ping|heartbeat|datagram)\.",
     "Limits of links": r"trunkline\.(serial|outbound)\.",
     "Pushes": r"trunkline\.push\.",
     "Requests of the server": r"trunkline\.server_request\.",

@@ -97,6 +97,12 @@ extension Metric {
             [(["allowed"], .integer(metrics.retries)), (["refused"], .integer(metrics.retriesRefused))]
         },
         Metric(
+            "trunkline.request.repetitions",
+            .counter,
+            "{request}",
+            "Requests in datagrams that were sent again because they were not answered"
+        ) { $0.repetitions },
+        Metric(
             "trunkline.message.failed",
             .counter,
             "{message}",
@@ -324,6 +330,12 @@ extension Metric {
             by: ["network.peer.address"],
             "Times that an address of a name failed, or did not answer, while another one did"
         ) { counts($0.connection.addressFailures) },
+        Metric(
+            "trunkline.datagram.dropped",
+            .counter,
+            "{datagram}",
+            "Datagrams from the server that were not complete frames"
+        ) { $0.connection.droppedDatagrams },
         Metric(
             "trunkline.link.reasons",
             .counter,

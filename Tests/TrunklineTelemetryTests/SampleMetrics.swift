@@ -10,6 +10,7 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     metrics.failures = [.init(.timedOut, .unknown): 1, .init(.cancelled, .notSent): 1, .init(.rejected, .answered): 2]
     metrics.refusals = [.overloaded: 3]
     (metrics.retries, metrics.retriesRefused) = (5, 6)
+    metrics.repetitions = 37
     var durations = Client.Metrics.CallDurations()
     for milliseconds in [1, 4, 5, 100, 20_000] { durations.all.record(.milliseconds(milliseconds)) }
     durations.failures[.timedOut, default: LatencyHistogram()].record(.seconds(20))
@@ -20,6 +21,7 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     metrics.connection.attemptFailures = [.refused: 2]
     metrics.connection.losses = [.reset: 1]
     (metrics.connection.bytesSent, metrics.connection.bytesReceived) = (1000, 2000)
+    metrics.connection.droppedDatagrams = 38
     return ClientSnapshot(of: metrics, named: name, attributes: attributes)
 }
 

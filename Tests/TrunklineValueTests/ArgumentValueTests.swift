@@ -541,6 +541,7 @@ struct ArgumentValueTests {
             ValueCase(
                 "ClientEvent.Content.certificateSeen(timeLeft: Duration)",
                 "ClientEvent.Content.clientDeallocated(pending: Int)",
+                "ClientEvent.Content.datagramsDropped(_: Int)",
                 "ClientEvent.Content.processOutput(omitted: Int)",
                 "ClientEvent.Content.unknownResponse(serial: SerialNumber, type: UInt32)",
                 "ClientEvent.Content.messageWritten(after: Duration)",
@@ -595,6 +596,8 @@ struct ArgumentValueTests {
                             .requestRejected(id: id, type: .max, status: .max, nil),
                             .requestRejected(id: id, type: .min, status: .min, nil),
                             .clientDeallocated(pending: .min), .clientDeallocated(pending: .max),
+                            .datagramsDropped(.min, "a:1", FrameError(.malformed, "a")),
+                            .datagramsDropped(.max, "a:1", FrameError(.malformed, "a")),
                             .processOutput("a:1", session: session, line: "", omitted: .min),
                             .processOutput("a:1", session: session, line: "b", omitted: .max),
                         ]
@@ -650,8 +653,13 @@ struct ArgumentValueTests {
                     await client.close()
                 }
             },
-            ValueCase("Endpoint.host(port: UInt16)") {
-                for port in UInt16.extremes { #expect("\(Endpoint.host("a", port: port))" == "a:\(port)") }
+            ValueCase("Endpoint.host(port: UInt16)", "Endpoint.udp(port: UInt16)") {
+                for port in UInt16.extremes {
+                    #expect(
+                        "\(Endpoint.host("a", port: port)) \(Endpoint.udp("a", port: port))"
+                            == "a:\(port) udp://a:\(port)"
+                    )
+                }
             },
         ] + metrics
 

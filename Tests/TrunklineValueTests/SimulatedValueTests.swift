@@ -434,16 +434,33 @@ struct SimulatedValueTests {
         ValueCase(
             "NetworkConditions.bandwidth: Int?",
             "NetworkConditions.connectDelay: ClosedRange<Duration>",
+            "NetworkConditions.datagramDuplication: Double",
+            "NetworkConditions.datagramLoss: Double",
             "NetworkConditions.fragmentation: Double",
             "NetworkConditions.latency: ClosedRange<Duration>",
             "NetworkConditions.resolutionDelay: ClosedRange<Duration>"
         ) {
             for bandwidth in Int.extremes { try await connect(under: { $0.bandwidth = bandwidth }) }
-            for share in Double.extremes { try await connect(under: { $0.fragmentation = share }) }
+            for share in Double.extremes {
+                try await connect(under: { $0.fragmentation = share })
+                try await sendDatagrams(under: { ($0.datagramLoss, $0.datagramDuplication) = (share, share) })
+            }
             for range in ClosedRange<Duration>.extremes {
                 try await connect(under: { $0.latency = range })
                 try await connect(under: { $0.connectDelay = range })
                 try await connect(under: { $0.resolutionDelay = range })
+            }
+        },
+        ValueCase(
+            "ClientOptions.Connecting.maximumDatagramSize: Int",
+            "ClientOptions.Requests.repeatAfter: Duration"
+        ) {
+            let lost: (inout NetworkConditions) -> Void = { $0.datagramLoss = 0.5 }
+            for size in Int.extremes {
+                try await sendDatagrams(under: lost) { $0.connecting.maximumDatagramSize = size }
+            }
+            for duration in Duration.extremes {
+                try await sendDatagrams(under: lost) { $0.requests.repeatAfter = duration }
             }
         },
         ValueCase("SimulatedNetwork.addInterface(metric: Int)", "SimulatedNetwork.setMetric(_: Int)") {
@@ -503,6 +520,28 @@ struct SimulatedValueTests {
         var all = NetworkConditions()
         conditions(&all)
         try await connect(in: SimulatedNetwork(seed: seed, conditions: all), changedBy: change)
+    }
+
+    /// Sends a request that may be performed twice in datagrams.
+    private static func sendDatagrams(
+        under conditions: (inout NetworkConditions) -> Void,
+        _ change: @escaping @Sendable (inout ClientOptions) -> Void = { _ in }
+    ) async throws {
+        var all = NetworkConditions()
+        conditions(&all)
+        let network = SimulatedNetwork(seed: 1, conditions: all)
+        try await network.run {
+            let server = try await network.startServer(at: "udp://db:7000", speaking: FrameLayout.standard)
+            let options = ClientOptions {
+                $0.requests.retry = .idempotent()
+                change(&$0)
+            }
+            let codec = FrameLayout.standard
+            let client = Client(to: "udp://db:7000", speaking: codec, options: options, on: network.loops)
+            for _ in 0..<4 { await ended { _ = try await client.send(Request(type: 0x410, body: "hello")) } }
+            await client.closeNow()
+            await server.stop()
+        }
     }
 
     private static func connect(

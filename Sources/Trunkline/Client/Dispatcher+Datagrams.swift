@@ -2,7 +2,7 @@
 extension Dispatcher {
     /// A link of datagrams takes requests from now on.
     mutating func beginDatagrams() {
-        retries.usesDatagrams = true
+        retries.hasUsedDatagrams = true
         for id in requests.ids {
             if let extras = requests.waiter(of: id)?.extras { awaitAnswer(id, extras) }
         }
@@ -18,7 +18,7 @@ extension Dispatcher {
 
     private static let longestWait = Duration.seconds(60)
 
-    private var firstWait: Duration { max(options.requests.repeatAfter, .milliseconds(10)) }
+    private var firstWait: Duration { min(max(options.requests.repeatAfter, .milliseconds(10)), .century) }
 
     private mutating func look(
         at id: RequestID,
@@ -40,10 +40,10 @@ extension Dispatcher {
             repetition.lookAt <= now, let call = extras.call, call.options.deadline.map({ $0 > now }) ?? true
         else { return false }
         extras.repetition = nil
-        // A reader has a part of the reply, or a caller has not finished the request.
-        guard waiter.isRepeatable, parts.targets[id] == nil else { return true }
+        // Parts of a reply to two copies could not be told apart. Nor is a request sent again that is not complete.
+        guard waiter.firstPart == nil, parts.targets[id] == nil else { return true }
         guard let request = requests[id], case .onLink(let session, .response(let number)) = request.place else {
-            look(at: id, extras, after: firstWait, wait: firstWait)
+            if retries.usesDatagrams { look(at: id, extras, after: firstWait, wait: firstWait) }
             return true
         }
         let sentAt = max(repetition.sentAt, request.admitted)
@@ -52,15 +52,18 @@ extension Dispatcher {
             look(at: id, extras, after: repetition.wait - waited, wait: repetition.wait, sentAt: sentAt)
             return true
         }
-        guard retries.account?.withdraw(at: now, requests: ledger.counters.requests) != false else {
-            ledger.refusedRetry()
-            return true
-        }
-        let isSent = connection.inCallOfOwner { $0.sendAgain(call.frame, id, session, number) }
-        guard isSent else {
+        // A link of another kind loses nothing.
+        guard let isWritten = connection.inCallOfOwner({ $0.maySendAgain(id, session, number) }) else { return true }
+        guard isWritten else {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true
         }
+        guard retries.account?.withdraw(at: now, requests: ledger.counters.requests) != false else {
+            ledger.refusedRetry()
+            look(at: id, extras, after: repetition.wait, wait: repetition.wait, sentAt: sentAt)
+            return true
+        }
+        connection.inCallOfOwner { $0.sendAgain(call.frame, id, session, number) }
         ledger.repeats(id)
         let wait = min(repetition.wait * 2, max(Self.longestWait, firstWait))
         look(at: id, extras, after: wait, wait: wait, sentAt: now)

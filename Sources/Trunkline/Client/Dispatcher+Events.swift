@@ -74,6 +74,7 @@ extension Dispatcher {
         case .sessionLost(let endpoint, let session): endSessionbound(endpoint, session)
         case .ready(let session, let endpoint):
             self.session = session
+            retries.usesDatagrams = endpoint.usesDatagrams
             if endpoint.usesDatagrams { beginDatagrams() }
             let areWaiting = requests.queue.hasWaiting || requests.queue.delayedCount > 0
             ledger.linkIsReady(session, to: endpoint, areWaiting: areWaiting, at: now)

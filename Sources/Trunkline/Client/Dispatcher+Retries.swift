@@ -111,8 +111,9 @@ struct RetryRules {
     var sessionLoss: SessionID?
     /// Draws the back-offs.
     var generator: SeededGenerator
-    /// Whether the client has had a link of datagrams.
+    /// Whether the latest link exchanges datagrams, and whether any link has.
     var usesDatagrams = false
+    var hasUsedDatagrams = false
     /// Whether any request has ever had options that end it together with its link.
     var hasLinkbound = false
 }

@@ -472,7 +472,7 @@ extension Dispatcher {
 
     private mutating func endExpired(at now: Instant) {
         while let id = requests.nextExpired(at: now) {
-            if retries.usesDatagrams, repeatIfDue(id, at: now) { continue }
+            if retries.hasUsedDatagrams, repeatIfDue(id, at: now) { continue }
             guard let later = requests.waiter(of: id)?.nextLook(at: now) else {
                 cancel(id, .timedOut, "deadline exceeded")
                 continue

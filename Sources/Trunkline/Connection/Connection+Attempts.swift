@@ -182,7 +182,7 @@ extension Connection {
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)
-        memory.heartbeats?.attemptFailed()
+        memory.heartbeats?.attemptFailed(attempt.endpoint)
         let cause = DisconnectCause(error)
         let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal

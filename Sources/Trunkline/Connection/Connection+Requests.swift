@@ -249,14 +249,18 @@ extension Connection {
         links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
-    /// Sends the request `id`, whose frame is `frame`, once more on its link, if that exchanges datagrams and all of the
-    /// request was written. Returns whether it does.
-    func sendAgain(_ frame: Frame, _ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool {
-        guard let link = links[session], link.exchangesDatagrams,
-            link.state.machine.sendAgain(frame, id, as: number, at: loop.now)
-        else { return false }
+    /// Whether the request `id`, on the link of `session`, could be sent once more: whether all of it was written. `nil` if
+    /// the link exchanges no datagrams.
+    func maySendAgain(_ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool? {
+        guard let link = links[session], link.exchangesDatagrams else { return nil }
+        return link.state.machine.maySendAgain(id, as: number)
+    }
+
+    /// Sends the request `id`, whose frame is `frame`, once more on its link.
+    func sendAgain(_ frame: Frame, _ id: RequestID, _ session: SessionID, _ number: SerialNumber) {
+        guard let link = links[session] else { return }
+        link.state.machine.sendAgain(frame, id, as: number)
         scheduleFlushUnlessFull(link)
-        return true
     }
 
     // MARK: Frames

@@ -5,8 +5,12 @@ final class Heartbeats {
     fileprivate(set) var memory = HeartbeatMemory()
     /// The ready link, if it uses an interval that was learned.
     fileprivate var present: Present?
-    /// The loss of the latest link, until it is known whether the next attempt succeeds.
-    fileprivate var loss: (key: HeartbeatMemory.Key, idle: Duration)?
+    /// The losses of links, until it is known whether the next attempt at the same endpoint succeeds.
+    fileprivate var losses: [(key: HeartbeatMemory.Key, idle: Duration, at: Instant)] = []
+
+    /// How long a loss waits for that. With several endpoints, others may be used meanwhile.
+    private static let patience = AdaptiveInterval.memory
+    private static let maximumLosses = 16
 
     fileprivate struct Present {
         let session: SessionID
@@ -16,8 +20,22 @@ final class Heartbeats {
         var countedPing = Instant.distantPast
     }
 
-    /// An attempt has failed: the server or the network is down, so the loss before says nothing about the interval.
-    func attemptFailed() { loss = nil }
+    /// An attempt at `endpoint` has failed: the server or the network is down, so the loss before says nothing about the
+    /// interval.
+    func attemptFailed(_ endpoint: Endpoint) { losses.removeAll { $0.key.endpoint == endpoint } }
+
+    fileprivate func noteLoss(_ key: HeartbeatMemory.Key, afterIdle idle: Duration, at now: Instant) {
+        losses.removeAll { $0.key == key }
+        if losses.count == Self.maximumLosses { losses.removeFirst() }
+        losses.append((key, idle, now))
+    }
+
+    /// Removes and returns the time without traffic after which the latest link of `key` was lost; `nil` for none.
+    fileprivate func takeLoss(_ key: HeartbeatMemory.Key, at now: Instant) -> Duration? {
+        let loss = losses.first { $0.key == key && now.since($0.at) <= Self.patience }
+        losses.removeAll { $0.key.endpoint == key.endpoint }
+        return loss?.idle
+    }
 }
 
 /// Learning the interval of heartbeats. All of it is rare: it happens for links, and for pings on idle links.
@@ -38,14 +56,14 @@ extension Connection {
         return options.probing(after: range.upperBound)
     }
 
-    /// Learns from the loss of the link before `link`, which is about to be ready: the server can be reached, so the path
-    /// had probably forgotten the link.
+    /// Learns from the loss of an earlier link to the endpoint of `link`, which is about to be ready: the server can be
+    /// reached, so the path had probably forgotten the earlier link.
     @inline(never)
     func learnFromLoss(before link: Link) {
-        guard let heartbeats = memory.heartbeats, let loss = heartbeats.loss.take(),
-            loss.key.endpoint != link.endpoint || loss.key.path == link.path.latest
-        else { return }
-        tell(heartbeats.memory.lost(loss.key, afterIdle: loss.idle, at: loop.now))
+        guard let heartbeats = memory.heartbeats, !heartbeats.losses.isEmpty else { return }
+        let key = HeartbeatMemory.Key(link.endpoint, link.path.latest)
+        guard let idle = heartbeats.takeLoss(key, at: loop.now) else { return }
+        tell(heartbeats.memory.lost(key, afterIdle: idle, at: loop.now))
     }
 
     /// The interval of heartbeats on a link that becomes ready; `nil` if it does not learn its interval.
@@ -100,7 +118,7 @@ extension Connection {
             // Otherwise it is no answer.
             loop.now.since(idle.until) <= liveness.deadline.addingClamped(.seconds(60))
         else { return }
-        heartbeats.loss = (present.key, idle.duration)
+        heartbeats.noteLoss(present.key, afterIdle: idle.duration, at: loop.now)
     }
 
     private func isLossInSilence(_ link: Link, _ cause: DisconnectCause) -> Bool {

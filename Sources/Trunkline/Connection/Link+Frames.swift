@@ -360,6 +360,10 @@ extension Link.State {
                 let cause = FrameError.malformed(frame, malformedReason)
                 return fail(entry, number, "a frame of the reply is malformed", cause, &taken)
             }
+            if machine.requests.isRepeated(number) {
+                let cause = FrameError(.malformed, "a reply in parts to a request that was sent more than once")
+                return fail(entry, number, "the parts may belong to two replies", cause, &taken)
+            }
             taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
         case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))

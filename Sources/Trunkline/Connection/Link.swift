@@ -461,6 +461,8 @@ extension Link.State {
         let before = secured?.receivedCount ?? 0
         var (share, result) = (share, Link.ReadResult())
         repeat {
+            // A datagram that does not fit would be lost.
+            if link.exchangesDatagrams { received.await(ReceiveBuffer.datagramSize) }
             if !holdsFrames { loop.withReceiveMemory { received.borrow(&$0) } }
             let decodedBefore = frames.count
             let step =
@@ -544,12 +546,14 @@ extension Link.State {
         case .end: return (0, false, TransportError(.closedByPeer, "the server closed the connection"))
         case .failed(let error): return (0, false, error)
         }
-        let before = frames.count
+        let (before, codecBefore) = (frames.count, codec)
         do throws(FrameError) {
             try codec.decodeAll(&received, into: &frames)
             if !received.isEmpty { throw FrameError(.malformed, "the datagram ends within a frame") }
         } catch {
             frames.removeSubrange(before...)
+            // What it has remembered of this datagram says nothing about the next one.
+            codec = codecBefore
             received.stopAwaiting()
             _ = received.discard(received.count)
             result.dropped += 1

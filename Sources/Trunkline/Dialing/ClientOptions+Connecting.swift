@@ -48,7 +48,7 @@ extension ClientOptions {
         /// stops reading for longer.
         public var userTimeout: Duration? = .seconds(30)
 
-        /// The size in bytes of the largest datagram that is sent to a `udp://` endpoint. Default 1,232, clamped to 1 to 65,507.
+        /// The size in bytes of the largest datagram that is sent to a `udp://` endpoint. Default 1,232, clamped to 1 to 65,507 (9,216 on Darwin).
         ///
         /// A request that does not fit fails with `invalidRequest`, fate `notSent`. The default is what the smallest packet of
         /// IPv6 (1,280 bytes, RFC 8200 §5) leaves, so that no datagram is cut into fragments, of which networks lose many: DNS
@@ -85,6 +85,6 @@ extension ClientOptions {
         /// Creates options with the default values.
         public init() {}
 
-        var sizeOfLargestDatagram: Int { min(max(maximumDatagramSize, 1), 65_507) }
+        var sizeOfLargestDatagram: Int { min(max(maximumDatagramSize, 1), largestDatagram) }
     }
 }

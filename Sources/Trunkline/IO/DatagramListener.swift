@@ -130,8 +130,8 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
         loop.watch(descriptor, id: id, reading: true, writing: awaitsWritable)
     }
 
-    func forget(_ address: SocketAddress) {
-        peers[address] = nil
+    func forget(_ peer: DatagramPeer) {
+        if peers[peer.address]?.transport === peer { peers[peer.address] = nil }
         updateInterest()
     }
 
@@ -203,7 +203,7 @@ final class DatagramPeer: Transport, @unchecked Sendable {
 
     func close() {
         handler = nil
-        listener?.forget(address)
+        listener?.forget(self)
         listener = nil
     }
 

@@ -101,7 +101,8 @@ final class DatagramTransport: Transport, WatchedSocket {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         guard descriptor >= 0 else { return .end }
         if let failure { return .failed(failure) }
-        while true {
+        // Bounded: a flood of empty datagrams must not keep the loop from its timers.
+        for _ in 0..<64 {
             switch unsafe receiveDatagram(descriptor, into: buffer) {
             case .received(let count, from: _): return .bytes(count)
             case .unusable: continue
@@ -109,6 +110,7 @@ final class DatagramTransport: Transport, WatchedSocket {
             case .failed(let code): return .failed(error(code, "reading"))
             }
         }
+        return .wouldBlock
     }
 
     func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
@@ -139,6 +141,13 @@ final class DatagramTransport: Transport, WatchedSocket {
 
     func reset() { close() }
 }
+
+/// The size of the largest datagram that the system sends.
+#if canImport(Darwin)
+    let largestDatagram = 9_216  // net.inet.udp.maxdgram
+#else
+    let largestDatagram = 65_507
+#endif
 
 /// The result of receiving one datagram.
 enum ReceivedDatagram {

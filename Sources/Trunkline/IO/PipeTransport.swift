@@ -82,6 +82,9 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         (reading, writing) = (pair.reading, pair.writing)
         let flags = (setNonBlocking(reading), setNonBlocking(writing))
         guard flags.0 >= 0, flags.1 >= 0 else {
+            // The other one is the transport's to close.
+            if flags.0 >= 0 { retire(reading, flags: flags.0) }
+            if flags.1 >= 0, writing != reading { retire(writing, flags: flags.1) }
             (reading, writing) = (-1, -1)
             throw TransportError(.invalidAddress, errno: EBADF, "\(pair): \(systemMessage(EBADF))")
         }

@@ -65,6 +65,7 @@ extension LoopbackServer: TransportHandler {
     private func read(_ link: ServerLink) {
         var budget = Self.readBudget
         while budget > 0, isReading(link) {
+            if link.transport.exchangesDatagrams { link.received.await(ReceiveBuffer.datagramSize) }
             loop.withReceiveMemory { link.received.borrow(&$0) }
             let outcome = link.read(into: &decoded)
             for frame in decoded { take(frame, on: link) }

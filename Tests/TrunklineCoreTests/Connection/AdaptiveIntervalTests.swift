@@ -167,6 +167,19 @@ import Testing
         #expect(world.rule.shortestLost == nil, "it had survived again")
     }
 
+    /// Once the interval is settled, the server may fail twice a week, with successes in between.
+    @Test func rareFailuresDoNotShortenASettledInterval() {
+        var world = World(forgettingAfter: .seconds(300))
+        world.pass(.seconds(86_400))
+        let (settled, lost) = (world.rule.interval, world.rule.shortestLost)
+        for _ in 0..<3 {
+            world.lose()
+            #expect(world.rule.interval < settled)
+            world.pass(.seconds(86_400))
+            #expect(world.rule.interval == settled && world.rule.shortestLost == lost)
+        }
+    }
+
     @Test func theSecondFailureIsRemembered() {
         var world = World()
         world.survive(200)

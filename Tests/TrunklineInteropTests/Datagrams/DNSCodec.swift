@@ -48,10 +48,13 @@ struct DNSCodec: DatagramCodec, ResponseCheckingCodec, ServerSideCodec {
 
 extension Request {
     /// A question for the records of `type` of a name.
-    static func dns(_ name: String, type: UInt8) -> Request {
+    static func dns(_ name: String, type: UInt8) throws(FrameError) -> Request {
         // Recursion is desired; one question.
         var body: [UInt8] = [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
-        for label in name.split(separator: ".") { body += [UInt8(label.utf8.count)] + Array(label.utf8) }
+        for label in name.split(separator: ".") {
+            guard label.utf8.count <= 63 else { throw FrameError(.illegalLength, "a label of over 63 bytes") }
+            body += [UInt8(label.utf8.count)] + Array(label.utf8)
+        }
         return Request(body: Bytes(body + [0, 0, type, 0, 1]))
     }
 }

@@ -148,7 +148,7 @@
                 let loops = path.near.loops()
                 let udp = Client(to: Self.udp, speaking: DNSCodec(), options: options(), on: loops)
                 let tcp = Client(to: Self.tcp, speaking: DNSCodec(), options: options(), on: loops)
-                let question = Request.dns("big.test", type: 16)
+                let question = try Request.dns("big.test", type: 16)
                 #expect(try await udp.send(question).isTruncated)
                 let answer = try await tcp.send(question)
                 #expect(!answer.isTruncated && answer.body.count > 2_000)
@@ -169,7 +169,7 @@
                     // A datagram is answered, or the link is not ready.
                     $0.handshake.perform = { link in
                         for _ in 0..<10 {
-                            let question = Request.dns("small.test", type: 16)
+                            let question = try Request.dns("small.test", type: 16)
                             if (try? await link.send(question, timeout: .milliseconds(200))) != nil { return }
                         }
                         throw HandshakeRefusal("no answer")
@@ -177,7 +177,7 @@
                 }
                 let ladder = [Self.udp, Self.tcp]
                 let client = Client(to: ladder, speaking: DNSCodec(), options: options, on: path.near.loops())
-                let question = Request.dns("small.test", type: 16)
+                let question = try Request.dns("small.test", type: 16)
                 _ = try await client.send(question)
                 #expect(await client.endpointOfLink == Self.udp)
                 try path.setBlocksUDP(true)

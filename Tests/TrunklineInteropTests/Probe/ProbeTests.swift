@@ -352,7 +352,7 @@ struct ProbeArgumentTests {
         (["a:1", "--roots", "/dev/null"], "--roots: "),
         (["a:1", "--insecure"], "--insecure needs an endpoint with tls://"),
         (["a:1", "--server-name", "b"], "--server-name needs an endpoint with tls://"),
-        (["tls://unix:/run/acme.sock"], "a Unix socket with TLS needs --server-name"),
+        (["tls://unix:/run/acme.sock"], "a Unix socket or vsock with TLS needs --server-name"),
     ])
     func aBadCommandLineIsExplained(words: [String], explanation: String) {
         let error = #expect(throws: ProbeUsageError.self) { try ProbeArguments(words) }

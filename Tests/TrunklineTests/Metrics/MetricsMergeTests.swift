@@ -15,6 +15,7 @@ struct MetricsMergeTests {
         metrics.durationsByEndpoint[endpoint]?.failures = [.timedOut: durations]
         (metrics.queueDurations, metrics.tryDurations) = (durations, durations)
         (metrics.retries, metrics.retriesRefused, metrics.failedMessages) = (6, 7, 8)
+        metrics.repetitions = 36
         (metrics.pending, metrics.waitingBytes) = (9, 100)
         (metrics.waiting.forLink, metrics.waiting.forTurn, metrics.waiting.forBackOff) = (1, 2, 3)
         (metrics.abandoned, metrics.heldSerials) = (11, 12)
@@ -51,6 +52,7 @@ struct MetricsMergeTests {
         metrics.addressFailures = ["10.0.0.7:7000": 12]
         metrics.linkEndReasons = ["NOT_FOUND": 13]
         (metrics.bytesReceived, metrics.bytesSent) = (8, 9)
+        metrics.droppedDatagrams = 14
         (metrics.framesReceived, metrics.framesSent) = (10, 11)
         let session = SessionID(1)
         var values = Connection.PresentValues(

@@ -68,7 +68,8 @@ package struct AdaptiveInterval: Sendable, Equatable {
         let isRelearning = forgetOldLoss(at: now)
         failures = 0
         survivor = max(survivor ?? .zero, interval)
-        if let doubted, interval >= doubted { self.doubted = nil }
+        // Longer intervals than the ceiling are not tried.
+        if let doubted, interval >= min(doubted, ceiling ?? doubted) { self.doubted = nil }
         successes += 1
         guard successes >= Self.successesNeeded else { return isRelearning }
         successes = 0

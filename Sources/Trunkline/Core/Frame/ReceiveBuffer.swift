@@ -37,6 +37,8 @@ public struct ReceiveBuffer: Sendable {
     private var sharedLength = 0
 
     private static let smallestRead = 64 * 1024
+    /// The room that any datagram needs at most.
+    package static let datagramSize = 64 * 1024
     private static let largestRead = 256 * 1024
     /// An incomplete frame of at most this size is copied rather than kept in a large run of memory.
     private static let smallLeftOver = 4 * 1024

@@ -81,7 +81,12 @@ extension InFlightTable {
             )
         case .abandoned(let id, let type, _)?:
             guard types?.contains(type) ?? true else { return false }
-            if !isFlushed(number) { removeAbandoned(number) }
+            if endRepeated(number) {
+                abandonedCount -= 1
+                beginEcho(number, of: id, type: type)
+            } else if !isFlushed(number) {
+                removeAbandoned(number)
+            }
             answered.late.append(AnsweredRequests.Late(id: id, type: type))
         case .cancelFrame?:
             guard types == nil, let frame = cancellations.frames[number], frame.position < unstarted else {
@@ -89,7 +94,7 @@ extension InFlightTable {
             }
             endCancelFrame(number)
             answered.hasCancelFrame = true
-        case .released?: return false
+        case .released?, .echo?: return false
         case nil: return false
         }
         return true

@@ -5,17 +5,17 @@ extension InFlightTable {
     struct Cancellations: EmptyInitializable, Sendable {
         /// The cancel frames that are to be answered, by their own numbers.
         var frames: [SerialNumber: CancelFrame] = [:]
-        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before, and those
-        /// that were sent several times.
+        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before.
         var flushed: Set<SerialNumber> = []
         /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
         /// ends. Until then they are used last.
         var released = Deque<(number: SerialNumber, until: Instant)>()
-        /// The requests in flight that were sent more than once, each with the end of the time in which a second answer may
-        /// come.
-        var repeated: [SerialNumber: Instant] = [:]
-        /// Those among `flushed` that were sent several times and have had an answer.
-        var answered: Set<SerialNumber> = []
+        /// The requests, in flight or abandoned, that were sent more than once and have had no answer.
+        var repeated: Set<SerialNumber> = []
+        /// The numbers of those that have had one, each with the end of the time in which another may come, and those whose
+        /// time has not begun.
+        var echoes = Deque<(number: SerialNumber, until: Instant)>()
+        var newEchoes: [SerialNumber] = []
         /// The count of numbers that are held without a place in flight.
         var count = 0
     }
@@ -71,6 +71,7 @@ extension InFlightTable {
     /// Frees the number of an abandoned request, or of a cancel frame (`nil`), of which nothing more is to come.
     private mutating func release(_ number: SerialNumber, of id: RequestID?, type: UInt32, until: Instant) {
         if id != nil { abandonedCount -= 1 }
+        cancellations.repeated.remove(number)
         slots.insert(.released(id, type: type), for: number)
         cancellations.released.append((number, until))
         cancellations.count += 1
@@ -98,8 +99,48 @@ extension InFlightTable {
         return frame.flushes.flatMap { cancellations.flushed.remove($0) }
     }
 
-    /// Whether this is a further answer to a request that was sent several times. The next one is.
-    mutating func isAnsweredAgain(_ number: SerialNumber) -> Bool { !cancellations.answered.insert(number).inserted }
+    // MARK: Requests that were sent more than once
+
+    /// How long after an answer to one copy of a request an answer to another may come.
+    package static let longestEcho = Duration.seconds(10)
+
+    /// Notes that the request with `number`, whose frame is `frame`, is sent once more, so that it may be answered twice.
+    package mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame) {
+        keep(frame, for: number)
+        cancellations.repeated.insert(number)
+    }
+
+    /// Whether the request with `number` was sent more than once.
+    package func isRepeated(_ number: SerialNumber) -> Bool {
+        !areCancellationsOrdinary && cancellations.repeated.contains(number)
+    }
+
+    /// Forgets that the request with `number` was sent more than once. Returns false if it was not.
+    mutating func endRepeated(_ number: SerialNumber) -> Bool {
+        !areCancellationsOrdinary && cancellations.repeated.remove(number) != nil
+    }
+
+    /// Holds the number of a request that has left, because another answer may come. Its time begins at the next look.
+    mutating func beginEcho(_ number: SerialNumber, of id: RequestID, type: UInt32) {
+        slots.insert(.echo(id, type: type), for: number)
+        cancellations.newEchoes.append(number)
+        cancellations.count += 1
+    }
+
+    /// The end of the first of these times; the farthest past if one has not begun, and `nil` if there is none.
+    var nextEchoEnd: Instant? { cancellations.newEchoes.isEmpty ? cancellations.echoes.first?.until : .distantPast }
+
+    mutating func endEchoes(at now: Instant) {
+        for number in exchange(&cancellations.newEchoes, with: []) {
+            cancellations.echoes.append((number, now.advanced(by: Self.longestEcho)))
+        }
+        while let first = cancellations.echoes.first, first.until <= now {
+            _ = cancellations.echoes.popFirst()
+            cancellations.count -= 1
+            slots.remove(first.number)
+            noteFree(first.number)
+        }
+    }
 
     /// Whether the number of an abandoned request is free only when its cancel frame is answered.
     func isFlushed(_ number: SerialNumber) -> Bool {

@@ -28,6 +28,8 @@ package struct InFlightTable: Sendable {
         case cancelFrame(RequestID)
         /// This request, which was abandoned and is not to be answered, or a cancel frame of which the same is true (`nil`).
         case released(RequestID?, type: UInt32)
+        /// This request, which was sent more than once and has had an answer: another one may come.
+        case echo(RequestID, type: UInt32)
     }
 
     var slots = SequentialMap<Slot>()
@@ -148,32 +150,15 @@ package struct InFlightTable: Sendable {
     private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { forget(number) } }
 
     @inline(never)
-    private mutating func forget(_ number: SerialNumber) {
-        kept[number] = nil
-        // No answer but the last one would free its number, and which is the last is not known.
-        if !rareCancellations.isInitial, cancellations.repeated.removeValue(forKey: number) != nil {
-            cancellations.flushed.insert(number)
-        }
-    }
+    private mutating func forget(_ number: SerialNumber) { kept[number] = nil }
 
     /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second answer.
     @inline(never)
     private mutating func leaveKept(_ number: SerialNumber, _ entry: Entry) -> Bool {
         kept[number] = nil
-        guard !rareCancellations.isInitial, let until = cancellations.repeated.removeValue(forKey: number) else {
-            return false
-        }
-        cancellations.flushed.insert(number)
-        cancellations.answered.insert(number)
-        abandonedCount += 1
-        hold(number, of: entry.id, type: entry.type, until: until)
+        guard endRepeated(number) else { return false }
+        beginEcho(number, of: entry.id, type: entry.type)
         return true
-    }
-
-    /// Notes that the request with `number` is sent once more, so that it may be answered twice until `instant`.
-    package mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame, until instant: Instant) {
-        keep(frame, for: number)
-        cancellations.repeated[number] = instant
     }
 
     /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
@@ -287,7 +272,9 @@ package struct InFlightTable: Sendable {
         case .abandoned(let id, let type, _):
             if isFlushed(number) {
                 slots.insert(slot, for: number)
-                if isAnsweredAgain(number) { return .again(id) }
+            } else if endRepeated(number) {
+                abandonedCount -= 1
+                beginEcho(number, of: id, type: type)
             } else {
                 noteFree(number, wasAbandoned: true)
                 abandonedCount -= 1
@@ -301,6 +288,9 @@ package struct InFlightTable: Sendable {
         case .released(let id, let type):
             slots.insert(slot, for: number)
             return id.map { .late($0, type: type) } ?? .cancelFrame
+        case .echo(let id, _):
+            slots.insert(slot, for: number)
+            return .again(id)
         }
     }
 
@@ -320,6 +310,7 @@ package struct InFlightTable: Sendable {
             return .late(id)
         case .cancelFrame(let id)?: return .late(id)
         case .released(let id, _)?: return id.map { .late($0) } ?? .unknown
+        case .echo(let id, _)?: return .late(id)
         case nil: return .unknown
         }
     }
@@ -344,7 +335,7 @@ package struct InFlightTable: Sendable {
     package func holds(_ number: SerialNumber) -> Bool {
         switch slots[number] {
         case .inFlight?, .abandoned?: true
-        case .cancelFrame?, .released?, nil: false
+        case .cancelFrame?, .released?, .echo?, nil: false
         }
     }
 
@@ -352,17 +343,19 @@ package struct InFlightTable: Sendable {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
-    /// Removes a request of which nothing was sent. Its number becomes free.
+    /// Removes a request, of which nothing was sent, or which was answered. Its number becomes free, unless another answer
+    /// may come.
     package mutating func remove(_ number: SerialNumber) -> Entry? {
         guard let entry = self[number] else { return nil }
+        if !kept.isEmpty, leaveKept(number, entry) { return entry }
         slots.remove(number)
         noteFree(number)
-        dropKept(number)
         return entry
     }
 
     /// Removes the abandoned request with `number`.
     mutating func removeAbandoned(_ number: SerialNumber) {
+        _ = endRepeated(number)
         slots.remove(number)
         noteFree(number, wasAbandoned: true)
         abandonedCount -= 1
@@ -416,7 +409,7 @@ package struct InFlightTable: Sendable {
         switch slots[held.serial] {
         case .abandoned(_, _, let until)?: until == held.until
         case .cancelFrame?: frames[held.serial]?.until == held.until
-        case .inFlight?, .released?, nil: false
+        case .inFlight?, .released?, .echo?, nil: false
         }
     }
 
@@ -426,6 +419,7 @@ package struct InFlightTable: Sendable {
     package mutating func endQuarantine(at now: Instant) {
         if !rareCancellations.isInitial {
             while let first = cancellations.released.first, first.until <= now { endOldestReleased() }
+            endEchoes(at: now)
         }
         while let first = quarantine.first {
             // Since then, an answer may have freed the serial, and another request may have taken it and been
@@ -437,7 +431,6 @@ package struct InFlightTable: Sendable {
                     _ = dropCancelFrame(first.serial)
                 } else {
                     cancellations.flushed.remove(first.serial)
-                    cancellations.answered.remove(first.serial)
                     removeAbandoned(first.serial)
                 }
             }
@@ -447,8 +440,9 @@ package struct InFlightTable: Sendable {
 
     /// The earliest instant at which a quarantine may end; `nil` if there is none.
     package var nextQuarantineEnd: Instant? {
-        if let first = quarantine.first { return first.until }
-        return rareCancellations.isInitial ? nil : cancellations.released.first?.until
+        let echo = rareCancellations.isInitial ? nil : nextEchoEnd
+        if let first = quarantine.first { return min(first.until, echo ?? first.until) }
+        return rareCancellations.isInitial ? nil : echo ?? cancellations.released.first?.until
     }
 
     // MARK: All requests

@@ -23,8 +23,6 @@ package struct LinkMachine: Sendable {
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
     private let quarantine: Duration
-    /// How long after the latest copy of a request a second answer may come.
-    private static let longestEcho = Duration.seconds(10)
     /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are being
     /// cancelled.
     private var holder: Holder?
@@ -223,21 +221,23 @@ package struct LinkMachine: Sendable {
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
-    /// Queues the frame of the request `id`, which waits for the response with `number`, once more. Returns false, and does
-    /// nothing, if the request has left, or if not all of it was written yet.
+    /// Queues the frame of the request `id`, which waits for the response with `number`, once more, if
+    /// `maySendAgain`.
     package mutating func sendAgain(
         _ frame: consuming Frame,
         _ id: RequestID,
-        as number: SerialNumber,
-        at now: Instant
-    ) -> Bool {
-        guard let entry = requests[number], entry.id == id, entry.position < outbound.firstUnwritten else {
-            return false
-        }
+        as number: SerialNumber
+    ) {
+        guard maySendAgain(id, as: number) else { return }
         frame.serial = number
-        requests.noteRepeated(number, copy frame, until: now.advanced(by: min(quarantine, Self.longestEcho)))
+        requests.noteRepeated(number, copy frame)
         send(frame)
-        return true
+    }
+
+    /// Whether the request `id` waits for the response with `number`, and all of it was written.
+    package func maySendAgain(_ id: RequestID, as number: SerialNumber) -> Bool {
+        guard let entry = requests[number], entry.id == id else { return false }
+        return entry.position < outbound.firstUnwritten
     }
 
     /// Queues the answer to a ping, unless at least 1,024 heartbeat and cancel frames wait to be written: a server that

@@ -175,6 +175,7 @@ package struct Liveness: Sendable {
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         guard firstWritten == nil, policy.probeAfter != nil else {
+            if policy.probeAfter == nil { noteIdleTime(until: now) }
             lastWrote = now
             return false
         }
@@ -358,7 +359,8 @@ package struct Liveness: Sendable {
     /// When the latest ping is to be repeated.
     private var nextRepetition: Instant {
         guard let ping, let repeatPingAfter = policy.repeatPingAfter else { return .distantFuture }
-        return ping.sentAt.advanced(by: repeatPingAfter)
+        let due = ping.sentAt.advanced(by: repeatPingAfter)
+        return max(due, askAgainAt ?? due)
     }
 
     /// Whether requests were written, or timed out, since the latest progress.

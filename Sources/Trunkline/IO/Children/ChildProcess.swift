@@ -127,6 +127,8 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     /// Lets the process end: its link is over.
     func end() {
         guard case .running = stage else { return }
+        // Somebody else has waited for it, and its number may be that of another process.
+        if state(ofChild: process) == .unknown { return look() }
         signalGroup(of: process, SIGTERM)
         stage = .terminated(killAt: loop.now.advanced(by: Self.patience))
         hurry()

@@ -183,7 +183,7 @@ func spawn(_ command: ChildCommand, _ descriptors: [Int32]) -> (process: Int32, 
         unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
         unsafe posix_spawnattr_setpgroup(&attributes, 0)
         unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
-        var arguments = unsafe CTexts([command.executable] + command.arguments)
+        var arguments = unsafe CTexts(([command.executable] + command.arguments).map { Array($0.utf8CString) })
         var variables = unsafe CTexts(environment(of: command))
         defer {
             unsafe arguments.free()
@@ -204,9 +204,9 @@ func spawn(_ command: ChildCommand, _ descriptors: [Int32]) -> (process: Int32, 
     #endif
 }
 
-/// The environment of the child, as `NAME=value`.
-private func environment(of command: ChildCommand) -> [String] {
-    var texts: [String] = []
+/// The environment of the child, as `NAME=value` with a zero byte at the end. What is inherited need not be UTF-8.
+private func environment(of command: ChildCommand) -> [[CChar]] {
+    var texts: [[CChar]] = []
     if command.inheritsEnvironment {
         #if os(Linux)
             var next = unsafe trunkline_environment()
@@ -214,13 +214,14 @@ private func environment(of command: ChildCommand) -> [String] {
             var next = unsafe _NSGetEnviron().pointee
         #endif
         while let entry = unsafe next, let text = unsafe entry.pointee {
-            let variable = unsafe String(cString: text)
-            let name = variable.prefix { $0 != "=" }
-            if command.environment[String(name)] == nil { texts.append(variable) }
+            let variable = unsafe Array(UnsafeBufferPointer(start: text, count: strlen(text) + 1))
+            let name = variable.prefix { $0 != 0x3d && $0 != 0 }.map { UInt8(bitPattern: $0) }
+            if command.environment[String(decoding: name, as: UTF8.self)] == nil { texts.append(variable) }
             unsafe next = entry + 1
         }
     }
-    return texts + command.environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+    return texts
+        + command.environment.sorted { $0.key < $1.key }.map { Array("\($0.key)=\($0.value)".utf8CString) }
 }
 
 /// Texts for a function of C: an array of pointers that ends with a null pointer.
@@ -228,7 +229,8 @@ private func environment(of command: ChildCommand) -> [String] {
 private struct CTexts {
     private(set) var pointers: [UnsafeMutablePointer<CChar>?]
 
-    init(_ texts: [String]) { unsafe pointers = texts.map { unsafe strdup($0) } + [nil] }
+    /// Each ends with a zero byte.
+    init(_ texts: [[CChar]]) { unsafe pointers = texts.map { unsafe strdup($0) } + [nil] }
 
     mutating func free() {
         for index in unsafe pointers.indices { unsafe systemFree(pointers[index]) }
