@@ -4,21 +4,19 @@ import Trunkline
 import TrunklineFoundation
 
 /// clangd, a language server. To execute a command, it calls the client (`workspace/applyEdit`), and its own response
-/// says what the client has answered. clangd speaks on its standard input and output, so a program puts it behind a
-/// socket. It counts its requests from 0.
-@Suite(.tags(.realThreads), .enabled(if: Clangd.isAvailable, "clangd or Python is not installed"))
+/// says what the client has answered. clangd is a child process that speaks on its standard input and output. It counts its
+/// requests from 0.
+@Suite(.tags(.realThreads), .enabled(if: Clangd.isAvailable, "clangd is not installed"))
 struct ClangdTests {
-    /// Connects to a clangd of its own.
+    /// Starts a clangd of its own.
     private func withClangd(
         ids: JSONRPCCodec.IDs = .numbers,
         _ body: nonisolated(nonsending) (Client) async throws -> Void
     ) async throws {
-        let clangd = try #require(Clangd.path)
-        let server = try await ServerProcess("python3") { ["-c", Clangd.program, clangd, $0] }
-        defer { server.stop() }
+        let clangd = Endpoint.command(try #require(Clangd.path), ["--log=error"])
         let options = ClientOptions { $0.requests.timeout = .seconds(60) }
         let codec = JSONRPCCodec(.contentLength, dialect: .languageServer, ids: ids)
-        try await withClient(to: .unix(path: server.socketPath), speaking: codec, options: options) { client in
+        try await withClient(to: clangd, speaking: codec, options: options) { client in
             let answer = try await client.send(
                 JSONRPCRequest("initialize", Clangd.Initialize(), replyingWith: Clangd.Server.self)
             )
@@ -147,19 +145,7 @@ private enum Clangd {
         .map { "\($0)/clangd" }
         .first { FileManager.default.isExecutableFile(atPath: $0) }
 
-    static let isAvailable = path != nil && ServerProcess.isAvailable("python3")
-
-    /// Starts a clangd for each connection.
-    static let program = """
-        import socket, subprocess, sys
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(sys.argv[2])
-        listener.listen()
-        while True:
-            link, _ = listener.accept()
-            subprocess.Popen([sys.argv[1], "--log=error"], stdin=link, stdout=link, stderr=subprocess.DEVNULL)
-            link.close()
-        """
+    static let isAvailable = path != nil || TestEnvironment.requiresServers
 
     static let file = "file:///a.cpp"
 

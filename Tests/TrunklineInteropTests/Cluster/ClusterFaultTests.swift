@@ -98,7 +98,11 @@ struct ClusterFaultTests {
             for load in loads { print("Cluster, \(phase.name): \(load.summary(from: phase.start, to: phase.end))") }
         }
         for load in loads { expectResults(of: load) }
-        for cluster in clusters { await expectNothingLeft(in: cluster) }
+        for cluster in clusters {
+            // On a busy machine a server may look slow, and be left out for a while, also after the last fault.
+            try await waitUntilAllServe(cluster)
+            await expectNothingLeft(in: cluster)
+        }
         let metrics = await client.metrics
         #expect(metrics.pending == 0 && metrics.unknownResponses == 0)
         await client.close()
