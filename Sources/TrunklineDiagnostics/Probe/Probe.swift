@@ -81,11 +81,15 @@ public struct Probe: Sendable {
     ///
     /// - Parameter loops: The event loops that carry the connections.
     /// - Throws: A ``/Trunkline/TransportError`` with a code `tls` if `options.tls` cannot be used: TLS is not
-    ///   installed, a file cannot be read, or the private key does not match the certificate.
+    ///   installed, a file cannot be read, or the private key does not match the certificate. With the code `invalidAddress`
+    ///   for a `udp://` endpoint: there is no connection to probe.
     public func run(on loops: EventLoops = .shared) async throws(TransportError) -> ProbeReport {
+        if endpoint.usesDatagrams { throw TransportError(.invalidAddress, "probing \(endpoint): \(Self.noDatagrams)") }
         let security = endpoint.isSecured ? try await ProbeSecurity(for: endpoint, options.tls) : nil
         return await Prober(self, security, on: loops).run()
     }
+
+    static let noDatagrams = "datagrams (udp://) have no connection to probe"
 
     /// Whether a client has to speak the protocol, because there is more to send than pings of the codec.
     var needsClient: Bool { codec != nil && (options.handshake.perform != nil || ping != nil) }

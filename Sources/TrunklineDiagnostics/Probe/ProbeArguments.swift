@@ -142,6 +142,7 @@ package struct ProbeArguments: Sendable {
             throw ProbeUsageError(message: "one endpoint is expected, not \(endpoints.count)")
         }
         do { endpoint = try Endpoint(parsing: text) } catch { throw ProbeUsageError(message: "\(error)") }
+        guard !endpoint.usesDatagrams else { throw ProbeUsageError(message: Probe.noDatagrams) }
         if flags.contains("--insecure") { self.options.tls.verification = .insecureNone }
         isJSON = flags.contains("--json")
         if let fixed { spoken = fixed } else { try takeFormat(values) }

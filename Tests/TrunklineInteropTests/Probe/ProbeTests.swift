@@ -352,6 +352,7 @@ struct ProbeArgumentTests {
         (["a:1", "--roots", "/dev/null"], "--roots: "),
         (["a:1", "--insecure"], "--insecure needs an endpoint with tls://"),
         (["a:1", "--server-name", "b"], "--server-name needs an endpoint with tls://"),
+        (["udp://a:1"], "datagrams (udp://) have no connection to probe"),
         (["tls://unix:/run/acme.sock"], "a Unix socket or vsock with TLS needs --server-name"),
     ])
     func aBadCommandLineIsExplained(words: [String], explanation: String) {
