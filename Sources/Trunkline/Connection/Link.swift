@@ -375,12 +375,13 @@ extension Link.State {
         attempts: for _ in 0..<8 {
             result.refused += machine.encode(using: &codec.base)
             if machine.outbound.unwrittenCount == 0 { break }
-            let write = { (pieces: [UnsafeRawBufferPointer]) in
-                unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
-            }
+            // A closure in a variable would be allocated for each write.
             let (outcome, offered) =
                 link.exchangesDatagrams
-                ? unsafe machine.outbound.withUnwrittenFrames(write) : unsafe machine.outbound.withUnwritten(write)
+                ? writeDatagrams(to: transport)
+                : unsafe machine.outbound.withUnwritten { pieces in
+                    unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
+                }
             switch outcome {
             case .bytes(let written):
                 recorder?.sent(
@@ -407,6 +408,14 @@ extension Link.State {
         if result.failure == nil { releaseWrites(secured, &result.wrote) }
         // Set once: every change is a system call.
         transport.awaitsWritable = result.failure == nil && !(machine.outbound.isEmpty && heldWrites.isEmpty)
+    }
+
+    /// Writes the next frames, each as a datagram. Returns the outcome, and the number of bytes that were offered.
+    @inline(never)
+    private func writeDatagrams(to transport: any Transport) -> (WriteOutcome, Int) {
+        unsafe machine.outbound.withUnwrittenFrames { pieces in
+            unsafe (transport.write(pieces), pieces.reduce(0) { $0 + $1.count })
+        }
     }
 
     /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.
