@@ -20,7 +20,7 @@ extension Connection {
         link.mayHaveMore = result.mayHaveMore
         if result.isShareUsedUp { scheduleReading() }
         counts.noteReceived(result.count, frames.count)
-        if result.dropped > 0 { noteDropped(result, link) }
+        if let dropped = result.dropped { note(dropped, link) }
         let hasFrames = !frames.isEmpty
         if hasFrames { recorder?.received(frames, session: session, at: loop.now) }
         if result.isLookSooner { armLiveness() }
@@ -41,10 +41,9 @@ extension Connection {
     }
 
     /// Counts and tells the datagrams that were no frames.
-    private func noteDropped(_ result: Link.ReadResult, _ link: Link) {
-        counts.droppedDatagrams += result.dropped
-        guard let reason = result.dropReason else { return }
-        observation?.add(.mismatches, .datagramsDropped(result.dropped, link.endpoint, reason))
+    private func note(_ dropped: Link.Dropped, _ link: Link) {
+        counts.droppedDatagrams += dropped.count
+        observation?.add(.mismatches, .datagramsDropped(dropped.count, link.endpoint, dropped.reason))
     }
 
     private func isLostInHandshake(_ link: Link) -> Bool {

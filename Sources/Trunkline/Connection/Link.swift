@@ -440,15 +440,21 @@ extension Link.State {
 // MARK: - Reading
 
 extension Link {
+    /// Datagrams that were no frames. An object, so that the results of other links have no room for it.
+    final class Dropped {
+        var count = 0
+        /// Why the latest was none.
+        var reason = FrameError(.malformed, "")
+    }
+
     /// The result of a `read`, apart from its frames.
     struct ReadResult {
         /// The number of bytes that were read, and of those that show that the peer is alive.
         var (count, signs) = (0, 0)
         /// Why the link ends.
         var ending: (any Error)?
-        /// The number of datagrams that were no frames, and why the latest was none.
-        var dropped = 0
-        var dropReason: FrameError?
+        /// The datagrams that were no frames; `nil` if there were none.
+        var dropped: Dropped?
         var mayHaveMore = false
         /// Whether reading goes on in the next turn because the share of this one is used up.
         var isShareUsedUp = false
@@ -565,8 +571,10 @@ extension Link.State {
             codec = codecBefore
             received.stopAwaiting()
             _ = received.discard(received.count)
-            result.dropped += 1
-            result.dropReason = error
+            let dropped = result.dropped ?? Link.Dropped()
+            dropped.count += 1
+            dropped.reason = error
+            result.dropped = dropped
         }
         return (count, true, nil)
     }

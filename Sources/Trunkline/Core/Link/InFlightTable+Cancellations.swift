@@ -18,6 +18,14 @@ extension InFlightTable {
         var newEchoes: [SerialNumber] = []
         /// The count of numbers that are held without a place in flight.
         var count = 0
+
+        /// The earliest end of a hold, `quarantineEnd` included; `nil` if there is none. The farthest past if the time of a
+        /// hold has not begun.
+        @inline(never)
+        func nextEnd(before quarantineEnd: Instant?) -> Instant? {
+            if !newEchoes.isEmpty { return .distantPast }
+            return [quarantineEnd, released.first?.until, echoes.first?.until].compactMap { $0 }.min()
+        }
     }
 
     struct CancelFrame: Sendable {
@@ -126,9 +134,6 @@ extension InFlightTable {
         cancellations.newEchoes.append(number)
         cancellations.count += 1
     }
-
-    /// The end of the first of these times; the farthest past if one has not begun, and `nil` if there is none.
-    var nextEchoEnd: Instant? { cancellations.newEchoes.isEmpty ? cancellations.echoes.first?.until : .distantPast }
 
     mutating func endEchoes(at now: Instant) {
         for number in exchange(&cancellations.newEchoes, with: []) {

@@ -440,9 +440,9 @@ package struct InFlightTable: Sendable {
 
     /// The earliest instant at which a quarantine may end; `nil` if there is none.
     package var nextQuarantineEnd: Instant? {
-        let echo = rareCancellations.isInitial ? nil : nextEchoEnd
-        if let first = quarantine.first { return min(first.until, echo ?? first.until) }
-        return rareCancellations.isInitial ? nil : echo ?? cancellations.released.first?.until
+        // Read for every batch. A call with the table as its argument would copy the whole link machine.
+        if rareCancellations.isInitial { return quarantine.first?.until }
+        return rareCancellations.value.nextEnd(before: quarantine.first?.until)
     }
 
     // MARK: All requests
