@@ -440,9 +440,10 @@ package struct InFlightTable: Sendable {
 
     /// The earliest instant at which a quarantine may end; `nil` if there is none.
     package var nextQuarantineEnd: Instant? {
-        // Read for every batch. A call with the table as its argument would copy the whole link machine.
-        if rareCancellations.isInitial { return quarantine.first?.until }
-        return rareCancellations.value.nextEnd(before: quarantine.first?.until)
+        @inline(__always) get {
+            let end = quarantine.first?.until
+            return rareCancellations.isInitial ? end : rareCancellations.value.nextEnd(before: end)
+        }
     }
 
     // MARK: All requests

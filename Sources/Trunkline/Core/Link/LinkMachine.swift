@@ -517,10 +517,13 @@ package struct LinkMachine: Sendable {
     }
 
     /// Whether the link is to be judged, and the earliest instant at which a quarantine may end, in one access.
-    package var look: (isToBeJudged: Bool, quarantineEnd: Instant?) { (isToBeJudged, requests.nextQuarantineEnd) }
+    package var look: (isToBeJudged: Bool, quarantineEnd: Instant?) {
+        // A call with the machine as its argument would copy it, for every batch.
+        @inline(__always) get { (isToBeJudged, requests.nextQuarantineEnd) }
+    }
 
     /// Whether requests that had started were abandoned since the last call of `judge`.
-    package var isToBeJudged: Bool { givenUp.isAny || givenUp.timeouts > 0 }
+    package var isToBeJudged: Bool { @inline(__always) get { givenUp.isAny || givenUp.timeouts > 0 } }
 
     /// Records the timeout of a request that waited behind others that had timed out. `asIfWritten`: matched in order,
     /// it would have waited for their responses too.
