@@ -453,11 +453,13 @@ struct SimulatedValueTests {
         },
         ValueCase(
             "ClientOptions.Connecting.maximumDatagramSize: Int",
+            "ClientOptions.Requests.datagramWindow: Int",
             "ClientOptions.Requests.repeatAfter: Duration"
         ) {
             let lost: (inout NetworkConditions) -> Void = { $0.datagramLoss = 0.5 }
             for size in Int.extremes {
                 try await sendDatagrams(under: lost) { $0.connecting.maximumDatagramSize = size }
+                try await sendDatagrams(under: lost) { $0.requests.datagramWindow = size }
             }
             for duration in Duration.extremes {
                 try await sendDatagrams(under: lost) { $0.requests.repeatAfter = duration }

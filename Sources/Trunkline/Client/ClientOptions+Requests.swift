@@ -70,6 +70,17 @@ extension ClientOptions {
             get { seldom.value.repeatAfter }
             set { seldom.value.repeatAfter = newValue }
         }
+        /// How many requests may be unanswered on a new link of datagrams, and the least that may be at any time. Default 64,
+        /// at least 1.
+        ///
+        /// Only for `udp://` endpoints. The window grows while answers arrive, up to ``maximumInFlight``, and is halved when
+        /// requests must be sent again or time out, so that a path or server that gets too many datagrams recovers (RFC
+        /// 8085 §3.1, RFC 5681 §3.1). Further requests wait for their turn. Raise it for servers that take long for
+        /// their answers. One-way messages do not count once they are written.
+        public var datagramWindow: Int {
+            get { seldom.value.datagramWindow }
+            set { seldom.value.datagramWindow = newValue }
+        }
         /// Called with the response to a request that was cancelled or timed out before, for example to release what the
         /// request has created on the server. Default `nil`: such responses are only counted
         /// (`Client.Metrics.lateResponses`).
@@ -152,6 +163,7 @@ extension ClientOptions {
             var cancelling: (@Sendable (AbandonedRequest) async throws -> Void)?
             var cancellingTimeout = Duration.seconds(2)
             var repeatAfter = Duration.seconds(1)
+            var datagramWindow = 64
         }
 
         /// Creates options with the default values.

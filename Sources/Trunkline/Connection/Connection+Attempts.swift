@@ -295,6 +295,7 @@ extension Connection {
         endpointJudge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
         link.maximumInFlight = min(link.negotiated.maximumInFlight ?? .max, max(1, options.requests.maximumInFlight))
+        if link.exchangesDatagrams { link.window = DatagramWindow(minimum: options.requests.datagramWindow) }
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
         startLiveness(link)

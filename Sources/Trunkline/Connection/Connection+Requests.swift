@@ -99,7 +99,18 @@ extension Connection {
     var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
     /// The number of requests that could go out now, if the link allows them.
-    var room: Int { ready.map { $0.maximumInFlight - inFlight } ?? 0 }
+    var room: Int {
+        guard let ready else { return 0 }
+        let room = ready.maximumInFlight - inFlight
+        return ready.exchangesDatagrams ? min(room, windowRoom(on: ready)) : room
+    }
+
+    /// The number of requests that could go out now on a link of datagrams. Abandoned ones do not count: those are no
+    /// longer sent, and may be held for long.
+    private func windowRoom(on link: Link) -> Int { link.window.size - link.state.machine.count }
+
+    /// Whether requests wait because of the datagrams that are unanswered.
+    var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
 
     func scheduleFlushUnlessFull(_ link: Link) {
         if !link.transport.awaitsWritable { scheduleFlush() }
@@ -147,6 +158,10 @@ extension Connection {
             let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
             return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
         }
+        if let ready, isWindowFull {
+            let count = ready.state.machine.count
+            return "\(count) requests are unanswered, as many as the path seems to take (requests.datagramWindow)"
+        }
         if let ready, ready.state.machine.isHeld {
             let isCancelling = cancellations.contains { $0.session == ready.session }
             return isCancelling
@@ -191,6 +206,9 @@ extension Connection {
         // It may have been the last request for which the draining link, or the closing connection, waits.
         if link.isDraining || lifecycle == .closing { scheduleFlush() }
         let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
+        if isTimeout, link.exchangesDatagrams, let sentAt = link.state.machine.writeTimes(of: id, at: place)?.lastByte {
+            link.window.lost(sentAt: sentAt, at: loop.now)
+        }
         switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
@@ -256,9 +274,16 @@ extension Connection {
         return link.state.machine.maySendAgain(id, as: number)
     }
 
-    /// Sends the request `id`, whose frame is `frame`, once more on its link.
-    func sendAgain(_ frame: Frame, _ id: RequestID, _ session: SessionID, _ number: SerialNumber) {
+    /// Sends the request `id`, whose frame is `frame` and was sent at `sentAt`, once more on its link.
+    func sendAgain(
+        _ frame: Frame,
+        _ id: RequestID,
+        _ session: SessionID,
+        _ number: SerialNumber,
+        sentAt: Instant
+    ) {
         guard let link = links[session] else { return }
+        link.window.lost(sentAt: sentAt, at: loop.now)
         link.state.machine.sendAgain(frame, id, as: number)
         scheduleFlushUnlessFull(link)
     }
@@ -274,6 +299,9 @@ extension Connection {
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
         port.giveBack(events)
         endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
+        if link.exchangesDatagrams, taken.answers > 0 {
+            link.window.answered(taken.answers, unanswered: link.state.machine.count)
+        }
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if taken.lastFrame != nil {

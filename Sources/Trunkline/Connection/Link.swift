@@ -55,6 +55,7 @@ final class Link {
         var negotiated = Negotiated()
         var serverInfo: (any Sendable)?
         var openCalls = 0
+        var window = DatagramWindow(minimum: .max)
     }
 
     /// Why the server ends the link, in its own words; `nil` if it has not said so.
@@ -79,6 +80,12 @@ final class Link {
     var openCalls: Int {
         get { extras?.openCalls ?? 0 }
         set { change { $0.openCalls = newValue } }
+    }
+
+    /// How many requests may be unanswered on it, if it exchanges datagrams.
+    var window: DatagramWindow {
+        get { extras?.window ?? DatagramWindow(minimum: .max) }
+        set { change { $0.window = newValue } }
     }
 
     private func change(_ change: (Extras) -> Void) {

@@ -159,7 +159,7 @@ extension ClientEvent.Limit {
     /// Back-pressure by design is no problem.
     fileprivate var level: LogRecord.Level {
         switch self {
-        case .streamBuffer, .highWatermark: .info
+        case .streamBuffer, .highWatermark, .datagramWindow: .info
         case .maximumInFlight, .serials, .retryBudget: .warning
         }
     }
@@ -168,6 +168,7 @@ extension ClientEvent.Limit {
     fileprivate var reason: String {
         switch self {
         case .maximumInFlight: "because requests.maximumInFlight is reached"
+        case .datagramWindow: "because the path seems to take no more datagrams (requests.datagramWindow)"
         case .serials: "because all serial numbers of the link are in use"
         case .highWatermark:
             "because outbound.highWatermark is reached: more is sent than the network or the server takes"

@@ -50,6 +50,9 @@ public struct ClientEvent: Sendable {
     public enum Limit: String, Sendable, Hashable {
         /// ``ClientOptions/Requests/maximumInFlight``: requests wait for their turn.
         case maximumInFlight
+        /// The path of a `udp://` endpoint seems to take no more requests: they wait for their turn. See
+        /// ``ClientOptions/Requests-swift.struct/datagramWindow``.
+        case datagramWindow
         /// All serial numbers of the link are in use: requests wait for their turn.
         case serials
         /// ``ClientOptions/Outbound/highWatermark``: requests wait for their turn.

@@ -27,7 +27,7 @@ extension Connection {
     /// The limit because of which a request must wait; `nil` if there is none.
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
-        if room <= 0 { return .maximumInFlight }
+        if room <= 0 { return isWindowFull ? .datagramWindow : .maximumInFlight }
         if ready.state.machine.requests.isExhausted { return .serials }
         return ready.state.isAboveWatermark ? .highWatermark : nil
     }

@@ -32,11 +32,60 @@ import TrunklineTesting
         }
     }
 
+    // MARK: The window
+
+    /// A burst is not sent at once: each round trip doubles what is sent.
+    @Test func aBurstIsSentInGrowingPortions() throws {
+        var conditions = NetworkConditions()
+        conditions.latency = .milliseconds(10)...(.milliseconds(10))
+        try simulateDatagrams(conditions: conditions) { network, server, client in
+            try await expectEcho("one", by: client)
+            let began = network.clock.now
+            let replies = await client.send(all: (0..<600).map { ask($0) })
+            for reply in replies { _ = try reply.get() }
+            // 64, 128, 256 and the remaining 152, each for 20 ms.
+            #expect(began.duration(to: network.clock.now) == .milliseconds(80))
+        }
+    }
+
+    /// A server that takes long gets no more than it may get at once; the options raise that.
+    @Test(arguments: [5, 64, 200]) func unansweredRequestsAreLimited(_ window: Int) throws {
+        let collector = EventCollector([.limits])
+        let options = ClientOptions {
+            $0.observers = [collector]
+            if window != 64 { $0.requests.datagramWindow = window }
+        }
+        try simulateDatagrams(options: options, handler: { _ in .noReply }) { network, server, client in
+            let handles = (0..<150).map { number in
+                client.start(ask(number), timeout: .seconds(number < window ? 6 : 5))
+            }
+            var unsent = 0
+            for handle in handles {
+                let error = await failure(of: handle)
+                #expect(error?.code == .timedOut)
+                guard error?.fate == .notSent else { continue }
+                unsent += 1
+                #expect("\(error.map { "\($0)" } ?? "")".contains("\(window) requests are unanswered"))
+            }
+            #expect(unsent == max(0, 150 - window))
+            #expect(await server.received.count == min(150, window))
+            let reached = collector.events.filter {
+                if case .limitReached(.datagramWindow) = $0.content { true } else { false }
+            }
+            #expect(reached.isEmpty == (window >= 150))
+            // They hold their serials, but no place in the window.
+            let next = client.start(ask("next"))
+            try await server.waitForRequests(min(150, window) + 1)
+            next.cancel()
+        }
+    }
+
     // MARK: Losses
 
     /// Requests that may be performed twice are sent again, with the same serial, until they are answered.
     @Test func repeatableRequestsSurviveLosses() throws {
-        try simulateDatagrams(conditions: lossy(), options: repeating()) { network, server, client in
+        let options = repeating { $0.requests.timeout = .seconds(1000) }
+        try simulateDatagrams(conditions: lossy(), options: options) { network, server, client in
             try await withThrowingTaskGroup { group in
                 for number in 0..<200 {
                     group.addTask(executorPreference: network.executor) {
