@@ -378,7 +378,7 @@ func readings(of sensors: [UInt32], from client: Client) async throws -> [Respon
 func discoveries(_ lists: AsyncStream<[ClusterEndpoint]>) -> [Discovery] {
     [
         .static(["10.0.0.7:7000", "10.0.0.8:7000"]),
-        .dns("orders.svc", port: 7000),
+        .dns("orders.svc:7000"),
         .srv("_orders._tcp.example.com"),
         .file("/etc/orders/servers"),
         Discovery(lists),
@@ -386,7 +386,7 @@ func discoveries(_ lists: AsyncStream<[ClusterEndpoint]>) -> [Discovery] {
 }
 
 func makeCluster(_ codec: FrameLayout) -> Cluster {
-    Cluster(discovering: .dns("orders.svc", port: 7000), speaking: codec) {
+    Cluster(discovering: .dns("orders.svc:7000"), speaking: codec) {
         $0.zone = "eu-1"
         $0.linksPerEndpoint = 1...4
         $0.ejection?.consecutiveFailures = 3

@@ -25,7 +25,7 @@ struct Broadcast<Element: Sendable> {
 extension Connection {
     /// Returns a new stream of the events that `access` reaches, which ends when the connection is closed.
     nonisolated func stream<Element: Sendable>(
-        startingWith first: @escaping @Sendable (isolated Connection) -> Element?,
+        startingWith first: @escaping @Sendable (isolated Connection) -> Element,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
     ) -> AsyncStream<Element> {
         let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
@@ -40,11 +40,11 @@ extension Connection {
 
     private func add<Element: Sendable>(
         _ stream: AsyncStream<Element>.Continuation,
-        startingWith first: Element?,
+        startingWith first: Element,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
     ) {
         // The reader may have ended already; then no termination handler would run.
-        if let first, case .terminated = stream.yield(first) { return }
+        if case .terminated = stream.yield(first) { return }
         guard lifecycle < .closed else { return stream.finish() }
         let id = memory.nextNumber()
         access(self) { $0.add(stream, id: id) }

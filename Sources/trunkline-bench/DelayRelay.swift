@@ -72,7 +72,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         case .readable: take(from: id)
         case .writable: passOn()
         case .connectFailed: close(id)
-        case .securing, .opening, .output: break
+        case .securing, .opening: break
         }
     }
 

@@ -166,7 +166,7 @@ private let secret = "s3cr3t-T0k3n"
         let stream = client.stream(request)
         let pushes = client.pushes()
         let found = ClusterEndpoint(endpoint, metadata: ["token": secret])
-        let discovery = Discovery.dns("user:\(secret)@server.invalid", port: 7000)
+        let discovery = Discovery.dns(.host("user:\(secret)@server.invalid", port: 7000))
         let cluster = Cluster(discovering: .static([found]), speaking: .standard, options: options, on: loops)
         let gateway = HTTPGateway(allowing: ["https://api.example.com"])
         body([

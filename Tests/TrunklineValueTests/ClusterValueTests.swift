@@ -34,9 +34,6 @@ struct ClusterValueTests {
                 }
             }
         },
-        ValueCase("Discovery.dns(port: UInt16)") {
-            for port in UInt16.extremes + [7000] { try await useCluster(.dns("db", port: port)) }
-        },
         ValueCase("Discovery.file(every: Duration)") {
             for interval in Duration.extremes {
                 try await useCluster(.file("/nonexistent/servers", every: interval))

@@ -51,7 +51,7 @@ extension ArgumentValueTests {
                 let error = "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":\(number),\"message\":\"m\"}}\n"
                 var input = ReceiveBuffer(Bytes(error))
                 let frame = try codec.decode(&input)
-                #expect(frame?.reason == ServerReason("NAME", code: UInt64(exactly: number), text: "m"))
+                #expect(frame?.reason == ServerReason("NAME", code: number, text: "m"))
             }
         },
         ValueCase("JSONRPCError.Code.init(rawValue: Int)", "JSONRPCError.Code.init(integerLiteral: Int)") {

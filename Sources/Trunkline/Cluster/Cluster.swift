@@ -3,7 +3,7 @@ import Synchronization
 /// Sends requests to many servers of one service, and chooses a server for each.
 ///
 /// ```swift
-/// let cluster = Cluster(discovering: .dns("orders.svc", port: 7000), speaking: acme)
+/// let cluster = Cluster(discovering: .dns("orders.svc:7000"), speaking: acme)
 /// let reply = try await cluster.send(request)
 /// await cluster.close()
 /// ```

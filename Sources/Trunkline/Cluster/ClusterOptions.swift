@@ -1,7 +1,7 @@
 /// The options of a cluster that its clients do not have. The defaults suit a few to a few dozen servers.
 ///
 /// ```swift
-/// let cluster = Cluster(discovering: .dns("orders.svc", port: 7000), speaking: acme) {
+/// let cluster = Cluster(discovering: .dns("orders.svc:7000"), speaking: acme) {
 ///     $0.balancing = .roundRobin
 ///     $0.linksPerEndpoint = 1...4
 /// }

@@ -1,7 +1,7 @@
 extension Discovery {
     /// The addresses of a name: each address is a server.
     ///
-    /// The list has the IPv6 and the IPv4 addresses of `host`, in the order of the answers. A server with an address of
+    /// The list has the IPv6 and the IPv4 addresses of the host, in the order of the answers. A server with an address of
     /// each family therefore counts as two servers: give such servers a name with addresses of one family.
     ///
     /// The system's resolver (`getaddrinfo`) does not report how long an answer is valid. The name is looked up:
@@ -14,15 +14,11 @@ extension Discovery {
     /// the cluster keeps its list, and the error is a ``TransportError`` with the code `nameResolutionFailed` or
     /// `timedOut`.
     ///
-    /// - Parameters:
-    ///   - host: The name, for example that of a headless service in Kubernetes. An IP address gives that address.
-    ///   - port: The port of every server.
-    ///   - isSecured: Whether links are secured with TLS. Each server's certificate must be valid for `host`. Default
-    ///     false.
-    public static func dns(_ host: String, port: UInt16, isSecured: Bool = false) -> Discovery {
-        // Without brackets around an IPv6 address.
-        let endpoint = Endpoint.host(host, port: port)
-        guard case .host(let name, _) = endpoint.target else { return .static([ClusterEndpoint(endpoint)]) }
+    /// - Parameter endpoint: The name, for example that of a headless service in Kubernetes, and the port of every server:
+    ///   `"orders.svc:7000"`. With `tls://`, each server's certificate must be valid for the name. An endpoint that is not
+    ///   a host and port is the only server.
+    public static func dns(_ endpoint: Endpoint) -> Discovery {
+        guard case .host(let name, let port) = endpoint.target else { return .static([ClusterEndpoint(endpoint)]) }
         return Discovery(name: "the addresses of \(name.withoutCredentials.escaped())") { receiver in
             var pace = DiscoveryPace(receiver)
             while !Task.isCancelled {
@@ -30,7 +26,7 @@ extension Discovery {
                 if Task.isCancelled { return }
                 switch answer {
                 case .success(let addresses):
-                    receiver.found(addresses.map { ClusterEndpoint($0, named: name, isSecured: isSecured) })
+                    receiver.found(addresses.map { ClusterEndpoint($0, named: name, like: endpoint) })
                 case .failure(let error): receiver.failed(error)
                 }
                 await pace.wait(succeeded: answer.isSuccess)
@@ -44,21 +40,29 @@ extension Result {
 }
 
 extension ClusterEndpoint {
-    /// A server at one address of the host `name`.
+    /// A server at one address of the host `name`, with datagrams or TLS if `named` has them.
     init(
         _ address: SocketAddress,
         named name: String,
-        isSecured: Bool,
+        like named: Endpoint,
         weight: Double = 1,
         metadata: [String: String] = [:]
     ) {
-        let endpoint = Endpoint.host(address.host, port: address.port ?? 0)
         self.init(
-            isSecured ? endpoint.secured() : endpoint,
+            named.at(address),
             weight: weight,
             // An address is verified as it is.
             serverName: literalBytes(name) == nil ? name : nil,
             metadata: metadata
         )
+    }
+}
+
+extension Endpoint {
+    /// The same kind of endpoint at `address`.
+    fileprivate func at(_ address: SocketAddress) -> Endpoint {
+        let (host, port) = (address.host, address.port ?? 0)
+        let endpoint = usesDatagrams ? Endpoint.udp(host, port: port) : .host(host, port: port)
+        return isSecured ? endpoint.secured() : endpoint
     }
 }

@@ -10,12 +10,13 @@ extension Discovery {
     /// - **Weight**: the addresses of a target share the weight of its record equally. All records of weight 0 together
     ///   have the weight 1, which is the small chance that RFC 2782 gives them.
     /// - **Port**: that of the record.
+    /// - **Transport**: UDP if the label after that of the service is `_udp`, otherwise TCP.
     /// - **Metadata**: `target`, without the final dot, and `priority`.
     ///
-    /// The targets are looked up like the name of ``dns(_:port:isSecured:)``, and everything is asked again at the same
+    /// The targets are looked up like the name of ``dns(_:)``, and everything is asked again at the same
     /// intervals. The name server is given 10 s, and so are the look-ups of the targets. If the look-up of a target
     /// fails, its last addresses are used, if there are any. After any failure, the question is repeated as after a
-    /// failure of ``dns(_:port:isSecured:)``.
+    /// failure of ``dns(_:)``.
     ///
     /// If there are no records, or none of the targets has an address, the cluster keeps its list. The error is a
     /// ``TransportError`` with the code `nameResolutionFailed` or `timedOut`. The same error reports a target of ".",
@@ -26,7 +27,7 @@ extension Discovery {
     ///   - name: The name of the service: `_service._tcp.domain`. A name without a final dot is searched for in the
     ///     search domains of the system, too.
     ///   - isSecured: Whether links are secured with TLS. The certificate of a server must be valid for its target.
-    ///     Default false.
+    ///     Default false; not with UDP, where no attempt succeeds.
     public static func srv(_ name: String, isSecured: Bool = false) -> Discovery {
         srv(name, isSecured: isSecured) { unsafe systemSearchSRV($0) }
     }
@@ -39,7 +40,7 @@ extension Discovery {
                 throw TransportError(.nameResolutionFailed, message)
             }
             let search = SRVSearch(name, search)
-            var servers = SRVServers(isSecured: isSecured)
+            var servers = SRVServers(of: name, isSecured: isSecured)
             await servers.report(to: receiver) { () throws(TransportError) in
                 try await search.records(within: DiscoveryPace.timeout, on: receiver.loop)
             }
@@ -51,11 +52,17 @@ extension Discovery {
 struct SRVServers {
     typealias Records = [(record: SRVRecord, weight: Double)]
 
-    let isSecured: Bool
+    /// What the servers have in common.
+    private let kind: Endpoint
     /// The addresses that were found for each target of the latest records.
     private var known: [String: [SocketAddress]] = [:]
 
-    init(isSecured: Bool) { self.isSecured = isSecured }
+    init(of name: String, isSecured: Bool) {
+        let labels = name.lowercased().split(separator: ".")
+        let usesDatagrams = labels.count > 1 && labels[1] == "_udp"
+        let endpoint = usesDatagrams ? Endpoint.udp(name, port: 0) : .host(name, port: 0)
+        kind = isSecured ? endpoint.secured() : endpoint
+    }
 
     /// Asks for records and looks up their targets, again and again, until the task is cancelled.
     nonisolated(nonsending) mutating func report(
@@ -113,7 +120,7 @@ struct SRVServers {
                 ClusterEndpoint(
                     address.with(port: record.port),
                     named: record.target,
-                    isSecured: isSecured,
+                    like: kind,
                     weight: weight / Double(addresses.count),
                     metadata: ["target": record.target, "priority": "\(record.priority)"]
                 )

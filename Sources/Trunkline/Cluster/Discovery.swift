@@ -1,10 +1,10 @@
 /// Finds the servers of a cluster: a sequence of complete lists.
 ///
 /// ```swift
-/// let cluster = Cluster(discovering: .dns("orders.svc", port: 7000), speaking: acme)
+/// let cluster = Cluster(discovering: .dns("orders.svc:7000"), speaking: acme)
 /// ```
 ///
-/// Use ``static(_:)`` for a fixed list, ``dns(_:port:isSecured:)`` for the addresses of a name,
+/// Use ``static(_:)`` for a fixed list, ``dns(_:)`` for the addresses of a name,
 /// ``srv(_:isSecured:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program writes, and
 /// ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See <doc:ManyServers#Discovery>.
 ///

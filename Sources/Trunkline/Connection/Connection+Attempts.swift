@@ -106,6 +106,7 @@ extension Connection {
         let dialer = makeDialer(for: attempt.endpoint)
         self.attempt?.dialer = dialer
         dialer.dial(for: self)
+        followProcess(of: dialer, attempt)
         noteProgress()
     }
 
@@ -231,7 +232,6 @@ extension Connection {
             return transport.close()
         }
         transport.handler = self
-        noteProcess(of: transport)
         begun.deadline = channel.deadline
         begun.dialer = nil
         memory.linksBegun += 1

@@ -254,9 +254,7 @@ extension Connection {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones. With
     /// `options.diagnosis.probe`, reports wait for the probe.
-    public nonisolated var disconnects: AsyncStream<DisconnectReport> {
-        stream(startingWith: { _ in nil }, { $1(&$0.readers.disconnects) })
-    }
+    public nonisolated var disconnects: AsyncStream<DisconnectReport> { reportReaders.makeStream() }
 
     /// Counts the end of an attempt or a link, and reports it.
     func report(
@@ -314,7 +312,7 @@ extension Connection {
 
     private func publish(_ report: DisconnectReport) {
         observation?.add(.links, .linkEnded(report))
-        readers.disconnects.yield(report)
+        reportReaders.yield(report)
     }
 
     /// Reports that this side ends the ready link.

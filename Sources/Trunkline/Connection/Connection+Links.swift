@@ -245,7 +245,6 @@ extension Connection: TransportHandler {
         guard let link = links.link(ofTransport: id) else { return }
         switch event {
         case .securing, .opening: return
-        case .output(let lines): heardOutput(lines, link)
         // The dialer has heard of the socket's connection, so this is TLS that the handshake has started (`startTLS`).
         case .connected: upgraded(link)
         case .connectFailed(let error): upgradeFailed(link, error)

@@ -1,9 +1,30 @@
 /// The child processes of links.
 extension Connection {
-    /// Notes the child process of a new link, if it has one.
-    func noteProcess(of transport: any Transport) {
-        let hasProcess = transport.whenProcessIsOver { [weak self] in self?.onLoop { $0.processEnded() } }
-        if hasProcess { memory.processes += 1 }
+    /// Follows the child process that `dialer` has started for an attempt, from here to the end of the process, whatever
+    /// becomes of the attempt and its link.
+    func followProcess(of dialer: any Dialer, _ attempt: ReconnectMachine.Attempt) {
+        for transport in dialer.opening {
+            let hasProcess = transport.followProcess { [weak self] event in
+                self?.onLoop { $0.heard(event, attempt.endpoint, attempt.id) }
+            }
+            if hasProcess { memory.processes += 1 }
+        }
+    }
+
+    private func heard(_ event: ProcessEvent, _ endpoint: Endpoint, _ session: SessionID) {
+        switch event {
+        case .wrote(let lines):
+            for line in lines {
+                let content = ClientEvent.Content.processOutput(
+                    endpoint,
+                    session: session,
+                    line: line.text,
+                    omitted: line.omitted
+                )
+                observation?.add(.links, content)
+            }
+        case .over: processEnded()
+        }
     }
 
     private func processEnded() {
@@ -15,15 +36,5 @@ extension Connection {
     /// Calls `body` when no child process is left, perhaps at once. Links that are closed end theirs.
     func whenProcessesHaveEnded(_ body: @escaping @Sendable () -> Void) {
         if memory.processes == 0 { body() } else { memory.processWaiters.append(body) }
-    }
-
-    /// The child process of `link` has written lines to standard error.
-    func heardOutput(_ lines: [OutputLines.Line], _ link: Link) {
-        for line in lines {
-            observation?.add(
-                .links,
-                .processOutput(link.endpoint, session: link.session, line: line.text, omitted: line.omitted)
-            )
-        }
     }
 }

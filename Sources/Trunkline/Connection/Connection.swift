@@ -65,6 +65,7 @@ public actor Connection {
     var awaitsAlone = false
     /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
+    nonisolated let reportReaders = ReportReaders()
 
     /// What a connection has planned for a turn of its loop, and its memory for one. Its fields are only assigned as a
     /// whole, as those of `Link`.
@@ -169,6 +170,7 @@ public actor Connection {
         // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a frame
         // or a write keeps the actor alive.
         readers.finish()
+        reportReaders.finish()
         pathView.readers.finish()
     }
 
@@ -223,6 +225,7 @@ public actor Connection {
         guard state == .closed else { return }
         if let reports = readers.probe?.stop() { publish(reports) }
         readers.finish()
+        reportReaders.finish()
         pathView.readers.finish()
     }
 

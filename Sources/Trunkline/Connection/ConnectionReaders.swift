@@ -1,7 +1,6 @@
-/// The readers of a connection's states and of its reports.
+/// The readers of a connection's states.
 struct ConnectionReaders {
     var states = Broadcast<ConnectionState>()
-    var disconnects = Broadcast<DisconnectReport>()
     /// The running probe of `options.diagnosis`, with the reports that wait for it.
     var probe: NetworkProbe?
     /// The latest state that the readers have received.
@@ -17,8 +16,5 @@ struct ConnectionReaders {
         return true
     }
 
-    mutating func finish() {
-        states.finish()
-        disconnects.finish()
-    }
+    mutating func finish() { states.finish() }
 }

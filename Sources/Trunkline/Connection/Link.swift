@@ -12,7 +12,7 @@ final class Link {
     let number: Int
     /// When its socket was connected.
     let establishedAt: Instant
-    /// Whether it exchanges datagrams, of one frame each.
+    /// Whether it exchanges datagrams. Each frame is sent in one of its own.
     let exchangesDatagrams: Bool
     private(set) var phase: Phase
     /// When the link became ready.

@@ -8,6 +8,9 @@ protocol Dialer: AnyObject {
     /// How far the dialer has come.
     var progress: DialProgress { get }
 
+    /// The channels that it has opened, and not reported yet.
+    var opening: [any Transport] { get }
+
     /// The event loop was late: the dialer has its time back.
     func loopWasLate(_ delay: LoopDelay)
 

@@ -13,6 +13,8 @@ struct Race {
         let transport: any Transport
     }
 
+    var transports: [any Transport] { racers.map(\.transport) }
+
     init(_ policy: AddressRace.Policy) { rules = AddressRace(policy) }
 
     mutating func add(_ racer: Racer) { racers.append(racer) }

@@ -64,6 +64,8 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         if endpoint.isSecured { prepareTLS() } else { beginRace() }
     }
 
+    var opening: [any Transport] { race?.transports ?? [] }
+
     func cancel() { end() }
 
     // MARK: The end
@@ -297,7 +299,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             // The other addresses are those of the same proxy, which would refuse again.
             if case .proxy = named.code, named.isPermanent { return fail(named) }
             perform(race?.rules.attemptFailed(racer, named, at: loop.now))
-        case .readable, .writable, .output: break  // only links use these
+        case .readable, .writable: break  // only links use these
         }
     }
 

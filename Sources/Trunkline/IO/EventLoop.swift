@@ -179,9 +179,9 @@ package protocol Transport: AnyObject {
     /// How the process that is the peer has ended; `nil` before, and if the peer is no child process.
     var exit: ProcessExit? { get }
 
-    /// Calls `receiver` on the loop once the process that is the peer has ended, at the latest a while after `close`. Returns
-    /// false if there is none.
-    func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool
+    /// Lets `receiver` hear, on the loop, of the process that is the peer, until it has ended: at the latest a while after
+    /// `close`. Nothing is received before this method returns. Returns false if there is no process.
+    func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool
 
     /// Reads the bytes that are available, without waiting.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
@@ -216,7 +216,15 @@ extension Transport {
 
     package var tcpInformation: TCPInformation? { nil }
     package var exit: ProcessExit? { nil }
-    package func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool { false }
+    package func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool { false }
+}
+
+/// What happens to a child process.
+package enum ProcessEvent: Sendable {
+    /// It has written lines to standard error.
+    case wrote([OutputLines.Line])
+    /// It has ended, or cannot be ended. The last event.
+    case over
 }
 
 package enum ReadOutcome: Equatable, Sendable {
@@ -248,8 +256,6 @@ package enum TransportEvent: Sendable {
     /// Something is available to read: bytes, the end or an error.
     case readable
     case writable
-    /// The process that is the peer has written lines to standard error.
-    case output([OutputLines.Line])
 }
 
 /// Receives the events of one or several transports. The loop holds it weakly.

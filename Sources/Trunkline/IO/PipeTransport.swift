@@ -164,7 +164,9 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
 
     var exit: ProcessExit? { child?.exit }
 
-    func whenProcessIsOver(_ receiver: @escaping @Sendable () -> Void) -> Bool { child?.whenOver(receiver) ?? false }
+    func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool {
+        child?.follow(receiver) ?? false
+    }
 
     /// Whether the process has closed its output or its input and has not ended, and may be about to. How it ends says more
     /// than the end of its output.
@@ -190,8 +192,6 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
 
     /// The process has ended. Called on the loop, between other calls.
     func processEnded() { if isOpen { tellOfEnd() } }
-
-    func processWrote(_ lines: [OutputLines.Line]) { handler?.transport(id, did: .output(lines)) }
 
     // MARK: Bytes
 

@@ -73,7 +73,6 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
         case .connectFailed(let error): fail(error)
         case .readable: readAll()
         case .writable: flush()
-        case .output: break
         }
     }
 

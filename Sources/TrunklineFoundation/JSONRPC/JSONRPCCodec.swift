@@ -25,8 +25,8 @@ public import Trunkline
 ///
 /// **Pushes.** Select notifications by their method: `client.pushes(forKey: "textDocument/publishDiagnostics")`.
 ///
-/// **Errors.** ``/Trunkline/Frame/reason`` has the name and the message of an error. The name is that of JSON-RPC 2.0 or
-/// of the dialect, such as `MethodNotFound`, or otherwise a negative code. ``JSONRPCError`` also has the code and the data.
+/// **Errors.** ``/Trunkline/Frame/reason`` has the code and the message of an error, and its name in JSON-RPC 2.0 or the
+/// dialect, such as `MethodNotFound`, if it has one. ``JSONRPCError`` also has the data.
 ///
 /// **Malformed messages.** Text that is not JSON, has no `"jsonrpc":"2.0"`, names a member twice, or breaks another rule
 /// of the specification costs at most one request, because the end of the message is known. The frame has a
@@ -233,8 +233,8 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         frame.body = text.part(error)
         frame.isErrorResponse = true
         if let error = JSONRPCError(parsing: frame.body) {
-            let name = dialect.errorName(of: error.code.rawValue) ?? (error.code.rawValue < 0 ? "\(error.code)" : "")
-            frame.reason = ServerReason(name, code: UInt64(exactly: error.code.rawValue), text: error.message)
+            let code = error.code.rawValue
+            frame.reason = ServerReason(dialect.errorName(of: code) ?? "", code: code, text: error.message)
         }
         return frame
     }

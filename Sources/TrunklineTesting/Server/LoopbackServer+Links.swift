@@ -48,7 +48,7 @@ extension LoopbackServer: TransportHandler {
                 server.record.handshakeCount += 1
                 let session = link.secured?.session
                 if session?.isResumed == true { server.record.resumptionCount += 1 }
-            case .securing, .opening, .output: return
+            case .securing, .opening: return
             }
             server.settle()
         }

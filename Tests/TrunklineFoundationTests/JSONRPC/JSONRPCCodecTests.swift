@@ -70,15 +70,21 @@ struct JSONRPCCodecTests {
         let error = "{\"code\": -32601, \"message\": \"Method \\\"a\\\" not found\", \"data\": [1,2]}"
         let frame = try #require(try decode("{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":\(error),\"result\":null}"))
         #expect(frame.kind == .response && frame.serial == 7 && frame.isErrorResponse && frame.body == Bytes(error))
-        #expect(frame.reason == ServerReason("MethodNotFound", text: "Method \"a\" not found"))
+        #expect(frame.reason == ServerReason("MethodNotFound", code: -32601, text: "Method \"a\" not found"))
     }
 
     private static let errors: [(String, JSONRPCCodec.Dialect, ServerReason?)] = [
-        ("{\"code\":-32002,\"message\":\"m\"}", JSONRPCCodec.Dialect.plain, ServerReason("-32002", text: "m")),
-        ("{\"code\":-32002,\"message\":\"m\"}", .languageServer, ServerReason("ServerNotInitialized", text: "m")),
-        ("{\"code\":-32002,\"message\":\"m\"}", .modelContext, ServerReason("ResourceNotFound", text: "m")),
+        ("{\"code\":-32002,\"message\":\"m\"}", JSONRPCCodec.Dialect.plain, ServerReason(code: -32002, text: "m")),
+        (
+            "{\"code\":-32002,\"message\":\"m\"}", .languageServer,
+            ServerReason("ServerNotInitialized", code: -32002, text: "m")
+        ),
+        (
+            "{\"code\":-32002,\"message\":\"m\"}", .modelContext,
+            ServerReason("ResourceNotFound", code: -32002, text: "m")
+        ),
         ("{\"code\":404,\"message\":\"m\"}", .plain, ServerReason(code: 404, text: "m")),
-        ("{\"code\":-32700}", .plain, ServerReason("ParseError")), ("{\"message\":\"m\"}", .plain, nil),
+        ("{\"code\":-32700}", .plain, ServerReason("ParseError", code: -32700)), ("{\"message\":\"m\"}", .plain, nil),
         ("{\"code\":1.5,\"message\":\"m\"}", .plain, nil), ("\"m\"", .plain, nil),
         ("{\"code\":99999999999999999999,\"message\":\"m\"}", .plain, nil),
     ]

@@ -36,7 +36,7 @@ struct JSONRPCSimulationTests {
                 try await client.send(JSONRPCRequest("other", [1, 2], replyingWith: Int.self))
             }
             #expect(error?.code == .rejected && error?.fate == .answered)
-            #expect(error?.reason == ServerReason("MethodNotFound", text: "no method"))
+            #expect(error?.reason == ServerReason("MethodNotFound", code: -32601, text: "no method"))
             let failure = error.flatMap { JSONRPCError($0) }
             #expect(failure?.code == .methodNotFound && failure?.message == "no method")
             let data = try failure?.data(as: Pair.self)

@@ -94,14 +94,14 @@
                 "--host-record=four.orders.test,10.9.0.3",
             ])
             defer { server.stop() }
-            let many = try await first(of: .dns("many.orders.test", port: 7000, isSecured: true), on: server).get()
+            let many = try await first(of: .dns("tls://many.orders.test:7000"), on: server).get()
             let endpoints: Set<Endpoint> = ["tls://[fd00::1]:7000", "tls://10.9.0.1:7000", "tls://10.9.0.2:7000"]
             #expect(Set(many.map(\.endpoint)) == endpoints && many.first?.endpoint == "tls://[fd00::1]:7000")
             #expect(many.allSatisfy { $0.serverName == "many.orders.test" })
             // One family has no addresses, which the system reports as a failure.
-            let four = try await first(of: .dns("four.orders.test", port: 7000), on: server).get()
+            let four = try await first(of: .dns("four.orders.test:7000"), on: server).get()
             #expect(four.map(\.endpoint) == ["10.9.0.3:7000"])
-            let message = message(of: try await first(of: .dns("nobody.orders.test", port: 7000), on: server))
+            let message = message(of: try await first(of: .dns("nobody.orders.test:7000"), on: server))
             #expect(message.hasPrefix("resolving nobody.orders.test: "), "\(message)")
         }
 
@@ -151,7 +151,7 @@
             let server = try await Dnsmasq.start([])
             defer { server.stop() }
             try server.addHosts(Array(addresses[..<3]), of: "redis.test")
-            let discovery = Discovery.dns("redis.test", port: port)
+            let discovery = Discovery.dns(.host("redis.test", port: port))
             try await withCluster(discovering: discovery, speaking: RESPCodec(version: 2), on: server.loops) {
                 try await Self.waitForServers(3, in: $0)
                 let before = try await Self.homes(in: $0)

@@ -54,7 +54,7 @@ struct LDAPCodec: FrameCodec, CancellingCodec, ClosingCodec {
             frame.isErrorResponse = frame.status != 0
             if frame.isErrorResponse {
                 let name = Self.names[frame.status] ?? ""
-                frame.reason = ServerReason(name, code: UInt64(frame.status), text: String(text))
+                frame.reason = ServerReason(name, code: Int(frame.status), text: String(text))
             }
             // Section 4.4.1: the server closes the connection.
             if id == 0 {

@@ -264,6 +264,21 @@ struct ChildProcessTests {
         await client?.close()
     }
 
+    /// Whenever the client is closed, its process has ended then.
+    @Test(arguments: Mechanism.allCases)
+    func closingWhileTheChildStarts(_ mechanism: Mechanism) async throws {
+        let mark = "trunkline-\(getpid())-\(UInt32.random(in: .min ... .max))"
+        for turn in 0..<30 {
+            let client = self.client(shell("trap '' TERM; while read x; do :; done; sleep 0.05; : \(mark)"), mechanism)
+            let handle = client.start(Request(body: "x"))
+            if turn % 3 == 1 { await Task.yield() }
+            if turn % 3 == 2 { try await Task.sleep(for: .microseconds(300 * turn)) }
+            await client.closeNow()
+            _ = await failure(of: handle)
+            #expect(childrenOfThisProcess().allSatisfy { !commandLine(of: $0).contains(mark) }, "\(turn)")
+        }
+    }
+
     /// A new process is started only after the old one was told to end.
     @Test(arguments: Mechanism.allCases)
     func aChildThatAnswersNoPingIsReplaced(_ mechanism: Mechanism) async throws {
@@ -314,6 +329,19 @@ struct ChildProcessTests {
         let (first, second) = (try #require(line), try #require(loss))
         #expect(first < second)
         #expect(log.record("link.lost")?.message.contains("exit status 4") == true)
+    }
+
+    /// What a process says about its end is told, although its link is over.
+    @Test(arguments: Mechanism.allCases, ["close", "closeNow"])
+    func theLastWordsGoToTheLog(_ mechanism: Mechanism, _ how: String) async throws {
+        let script =
+            "trap 'echo terminated >&2; exit' TERM; read x; echo $x; cat >/dev/null; echo finished >&2; sleep 0.1"
+        let client = self.client(shell(script), mechanism)
+        try await expectEcho("x", by: client)
+        if how == "close" { await client.close() } else { await client.closeNow() }
+        let message = log.record("process.output")?.message ?? ""
+        // The order of SIGTERM and the end of its input is not known.
+        #expect(message.contains("finished") || how == "closeNow" && message.contains("terminated"), "\(message)")
     }
 
     @Test func floodsOfStandardErrorAreBounded() async throws {

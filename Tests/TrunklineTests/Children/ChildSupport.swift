@@ -74,6 +74,12 @@ func childrenOfThisProcess() -> [Int32] {
     names(in: "/proc").compactMap { Int32($0) }.filter { status(of: $0)?.parent == getpid() }
 }
 
+/// The arguments of a process; empty for a zombie, and if it does not exist.
+func commandLine(of process: Int32) -> String {
+    guard case .success(let bytes) = contents(ofProcFile: "/proc/\(process)/cmdline") else { return "" }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
 func descriptorCount() -> Int { names(in: "/proc/self/fd").count }
 func threadCount() -> Int { names(in: "/proc/self/task").count }
 

@@ -8,7 +8,7 @@ import TrunklineTesting
     /// Runs `body` with a discovery of "orders:7000", whose answers take no time, and checks that cancelling it ends it.
     private func simulate(
         seed: UInt64 = 1,
-        _ discovery: Discovery = .dns("orders", port: 7000),
+        _ discovery: Discovery = .dns("orders:7000"),
         hosts: [String] = ["10.1.0.1"],
         ipv6: NameAnswer = .after(.zero),
         ipv4: NameAnswer = .after(.zero),
@@ -53,15 +53,22 @@ import TrunklineTesting
     }
 
     @Test func theCertificateIsForTheName() throws {
-        try simulate(.dns("orders", port: 7443, isSecured: true)) { network, running in
+        try simulate(.dns("tls://orders:7443")) { network, running in
             try await network.clock.sleep(for: .seconds(1))
             #expect(running.lists == [[ClusterEndpoint("tls://10.1.0.1:7443", serverName: "orders")]])
         }
     }
 
+    @Test func theServersOfANameMayUseDatagrams() throws {
+        try simulate(.dns("udp://orders:7000"), hosts: ["10.1.0.1", "fd00::1"]) { network, running in
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(running.latest == ["udp://[fd00::1]:7000", "udp://10.1.0.1:7000"])
+        }
+    }
+
     @Test(arguments: ["10.1.0.9", "fd00::9", "[fd00::9]"])
     func anAddressIsAListOfOne(host: String) throws {
-        try simulate(.dns(host, port: 7000)) { network, running in
+        try simulate(.dns(.host(host, port: 7000))) { network, running in
             try await network.clock.sleep(for: .seconds(1))
             #expect(running.lists == [[ClusterEndpoint(.host(host, port: 7000))]])
         }
@@ -110,7 +117,7 @@ import TrunklineTesting
     }
 
     @Test func anUnknownNameFails() throws {
-        try simulate(.dns("nobody", port: 1)) { network, running in
+        try simulate(.dns("nobody:1")) { network, running in
             try await network.clock.sleep(for: .milliseconds(500))
             let error = try #require(running.errors.first as? TransportError)
             #expect(error.code == .nameResolutionFailed && error.message == "no host is named nobody")
@@ -222,10 +229,25 @@ import TrunklineTesting
     }
 
     /// A discovery with the records in `answer`.
-    private func srv(_ answer: Lock<Result<SRVServers.Records, TransportError>>, isSecured: Bool = false) -> Discovery {
+    private func srv(
+        _ answer: Lock<Result<SRVServers.Records, TransportError>>,
+        of name: String = "_acme._tcp.x",
+        isSecured: Bool = false
+    ) -> Discovery {
         Discovery(name: "test") { receiver in
-            var servers = SRVServers(isSecured: isSecured)
+            var servers = SRVServers(of: name, isSecured: isSecured)
             await servers.report(to: receiver) { () throws(TransportError) in try answer.withLock { $0 }.get() }
+        }
+    }
+
+    @Test(arguments: ["_acme._udp.x", "_ACME._UDP.x.", "_acme._tcp._udp.x", "_udp"])
+    func theNameOfTheRecordsSaysWhetherTheyUseDatagrams(_ name: String) throws {
+        let answer = Lock(Result<SRVServers.Records, TransportError>.success(records([("a.x", 1)])))
+        try simulate(srv(answer, of: name)) { network, running in
+            network.setName("a.x.", hosts: ["10.1.0.1"])
+            try await network.clock.sleep(for: .seconds(2))
+            let usesDatagrams = name.lowercased().hasPrefix("_acme._udp")
+            #expect(running.latest == [usesDatagrams ? "udp://10.1.0.1:7000" : "10.1.0.1:7000"])
         }
     }
 
@@ -306,7 +328,7 @@ import TrunklineTesting
         try network.runBlocking {
             network.setName("orders", hosts: ["10.1.0.1"])
             let first = try await network.serve(at: "10.1.0.1:7000", speaking: .standard, overTLS: false)
-            let cluster = Cluster(discovering: .dns("orders", port: 7000), speaking: .standard, on: network.loops) {
+            let cluster = Cluster(discovering: .dns("orders:7000"), speaking: .standard, on: network.loops) {
                 $0.slowStart = .zero
             }
             #expect(try await cluster.send(ask("a")).body == "a")

@@ -115,7 +115,7 @@ struct LayoutLinkTests {
         }
         .reading { frame in
             if frame.isErrorResponse {
-                frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body))
+                frame.reason = ServerReason(code: Int(frame.status), text: String(frame.body))
             }
             if frame.type == 2 { frame.answers = .through }
             if frame.type == 3 {

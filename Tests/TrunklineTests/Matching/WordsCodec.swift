@@ -54,7 +54,7 @@ struct WordsCodec: FrameCodec, ServerSideCodec, ClosingCodec, PipeliningCodec, H
         func reason(_ index: Int) throws(FrameError) -> ServerReason {
             ServerReason(
                 words.count > index + 1 ? words[index + 1] : "",
-                code: try number(index),
+                code: Int(clamping: try number(index)),
                 text: rest(index + 2)
             )
         }

@@ -124,7 +124,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
             refuse(kind == .socks5 ? 5 : 502, client)
         case .readable: read(id)
         case .writable: flush(id)
-        case .opening, .securing, .output: break
+        case .opening, .securing: break
         }
     }
 
@@ -291,7 +291,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
     private func say(_ bytes: [UInt8], to id: UInt64) {
         guard let side = sides[id] else { return }
         if case .cutsOff(let count) = conduct, side.said + bytes.count >= count {
-            sides[id]?.output += bytes.prefix(count - side.said)
+            sides[id]?.output += bytes.prefix(max(0, count - side.said))
             flush(id)
             return close(id)
         }

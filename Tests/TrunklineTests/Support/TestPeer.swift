@@ -128,7 +128,6 @@ actor TestPeer: TransportHandler {
         case .writable:
             events.append("writable")
             flush()
-        case .output: events.append("output")
         }
         wakeAll()
     }

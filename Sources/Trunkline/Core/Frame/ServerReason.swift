@@ -15,7 +15,7 @@ public struct ServerReason: Sendable, Hashable, CustomStringConvertible {
     /// control and format characters escaped.
     public let name: String
     /// The number of the reason in the protocol; `nil` if it has none.
-    public let code: UInt64?
+    public let code: Int?
     /// The explanation of the server; empty if there is none. At most 256 characters, with control and format characters
     /// escaped.
     public let text: String
@@ -27,7 +27,7 @@ public struct ServerReason: Sendable, Hashable, CustomStringConvertible {
     ///     none.
     ///   - code: The number of the reason. Default: none.
     ///   - text: The explanation of the server. Default: none.
-    public init(_ name: String = "", code: UInt64? = nil, text: String = "") {
+    public init(_ name: String = "", code: Int? = nil, text: String = "") {
         self.name = name.escaped(upTo: 64)
         self.code = code
         self.text = text.escaped(upTo: 256)

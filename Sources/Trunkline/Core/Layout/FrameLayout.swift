@@ -209,7 +209,7 @@ public struct FrameLayout: Sendable {
     ///
     /// ```swift
     /// layout.reading { frame in
-    ///     if frame.isErrorResponse { frame.reason = ServerReason(code: UInt64(frame.status), text: String(frame.body)) }
+    ///     if frame.isErrorResponse { frame.reason = ServerReason(code: Int(frame.status), text: String(frame.body)) }
     /// }
     /// ```
     public func reading(_ rule: @escaping @Sendable (inout Frame) -> Void) -> FrameLayout {

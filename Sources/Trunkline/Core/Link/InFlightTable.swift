@@ -147,10 +147,7 @@ package struct InFlightTable: Sendable {
 
     /// Forgets the kept request with `number`, which is no longer in flight.
     @inline(__always)
-    private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { forget(number) } }
-
-    @inline(never)
-    private mutating func forget(_ number: SerialNumber) { kept[number] = nil }
+    private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
 
     /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second answer.
     @inline(never)

@@ -47,7 +47,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     private var nextLook: Instant?
     /// The transport of its link, while that is open.
     weak var transport: PipeTransport?
-    private var receivers: [@Sendable () -> Void] = []
+    private var receiver: (@Sendable (ProcessEvent) -> Void)?
     /// A reference to itself, until it is over.
     private var itself: ChildProcess?
 
@@ -110,15 +110,17 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         if readiness.id == errorsID { readErrors(upTo: 1) } else { look() }
     }
 
-    func watchFailed(_ code: Int32) {
-        guard !isOver else { return }
+    func watchFailed(_ code: Int32) { if !isOver { lookSoon() } }
+
+    /// Looks whether it has ended, but not before this call has returned: it may be one of those who follow it.
+    private func lookSoon() {
         nextLook = loop.now
         armTimer()
     }
 
-    /// Calls `receiver` once it is over, or cannot be ended. Returns false if it is over.
-    func whenOver(_ receiver: @escaping @Sendable () -> Void) -> Bool {
-        if !isOver { receivers.append(receiver) }
+    /// See `Transport.followProcess(_:)`.
+    func follow(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool {
+        if !isOver { self.receiver = receiver }
         return !isOver
     }
 
@@ -128,7 +130,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     func end() {
         guard case .running = stage else { return }
         // Somebody else has waited for it, and its number may be that of another process.
-        if state(ofChild: process) == .unknown { return look() }
+        if state(ofChild: process) == .unknown { return lookSoon() }
         signalGroup(of: process, SIGTERM)
         stage = .terminated(killAt: loop.now.advanced(by: Self.patience))
         hurry()
@@ -168,7 +170,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         case .killed(let giveUpAt) where giveUpAt <= now:
             // The system does not let it end yet. It is still waited for, but nobody waits with it.
             stage = .killed(giveUpAt: .distantFuture)
-            tellReceivers()
+            tellOfEnd()
         default: break
         }
         if !isOver { armTimer() }
@@ -192,13 +194,11 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         release(&errors, errorsID)
         release(&notice, noticeID)
         transport?.processEnded()
-        tellReceivers()
+        tellOfEnd()
         itself = nil
     }
 
-    private func tellReceivers() {
-        for receiver in exchange(&receivers, with: []) { receiver() }
-    }
+    private func tellOfEnd() { receiver.take()?(.over) }
 
     private func release(_ descriptor: inout Int32, _ id: UInt64) {
         if descriptor >= 0 { loop.release(descriptor, id: id) }
@@ -224,7 +224,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     }
 
     private func tell(_ lines: [OutputLines.Line]) {
-        if !lines.isEmpty { transport?.processWrote(lines) }
+        if !lines.isEmpty { receiver?(.wrote(lines)) }
     }
 }
 

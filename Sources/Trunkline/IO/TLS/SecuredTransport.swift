@@ -139,7 +139,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
             handler?.transport(id, did: .securing)
             if socket != nil { begin() }  // the owner may have closed it
         case (.connectFailed, _), (.securing, _), (.opening, _): handler?.transport(id, did: event)
-        case (.output, _): handler?.transport(id, did: event)
         case (.readable, .handshaking): advance()
         case (.writable, .handshaking): flush()
         case (.readable, _): if isReading { handler?.transport(id, did: .readable) }
