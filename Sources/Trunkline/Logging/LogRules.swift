@@ -56,6 +56,12 @@ struct LogRules: Sendable {
     func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) || answers.isDue(at: now) }
 
     mutating func note(_ event: ClientEvent) {
+        // What a process says while it ends comes after everything else.
+        if case .processOutput(let endpoint, _, let line, let omitted) = event.content {
+            let before = omitted == 0 ? "" : "\(LogText.count(omitted, "line")) left out; "
+            let text = "\(endpoint) wrote to standard error: \(before)\(line)"
+            return sheet.add(.info, event.name, at: event.instant, text, event.fields)
+        }
         if isClosed { return }
         if sheet.level == .debug { noteSingle(event) }
         switch event.content {
@@ -78,10 +84,6 @@ struct LogRules: Sendable {
             endpoint = link.endpoint
             if endpoints.count == 4 { endpoints.removeFirst() }
             endpoints.append((link.session, link.endpoint))
-        case .processOutput(let endpoint, _, let line, let omitted):
-            let before = omitted == 0 ? "" : "\(LogText.count(omitted, "line")) left out; "
-            let text = "\(endpoint) wrote to standard error: \(before)\(line)"
-            sheet.add(.info, event.name, at: event.instant, text, event.fields)
         case .loopLate(let delay): loop.late(delay)
         case .certificateSeen(let endpoint, let certificate, let left):
             certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)
@@ -118,7 +120,7 @@ struct LogRules: Sendable {
             let message = "the list of endpoints is now \(list)"
             sheet.add(.info, "endpoints.changed", at: event.instant, message, [("endpoints", .text(list))])
         case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
-            .requestsAnswered, .messageWritten, .requestRetrying, .lateResponse, .clusterChanged:
+            .requestsAnswered, .messageWritten, .requestRetrying, .lateResponse, .clusterChanged, .processOutput:
             break
         }
     }
@@ -127,7 +129,7 @@ struct LogRules: Sendable {
     private mutating func noteSingle(_ event: ClientEvent) {
         switch event.content {
         // Each is a record of its own.
-        case .tlsFilesChanged, .processOutput, .heartbeatIntervalChanged, .clientClosed, .clientDeallocated: return
+        case .tlsFilesChanged, .heartbeatIntervalChanged, .clientClosed, .clientDeallocated: return
         default: break
         }
         var fields = event.fields.filter { $0.name != "cause" || event.kind != .requests }
