@@ -22,7 +22,8 @@ struct ReportReaders: Sendable {
             return $0.latest
         }
         if let id {
-            continuation.onTermination = { [weak state] _ in _ = state?.withLock { $0.streams.removeValue(forKey: id) } }
+            continuation.onTermination = { [weak state] _ in _ = state?.withLock { $0.streams.removeValue(forKey: id) }
+            }
         } else {
             continuation.finish()
         }

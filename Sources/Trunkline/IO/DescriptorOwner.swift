@@ -1,7 +1,12 @@
 /// Owns two descriptors of the user until a link takes them. Otherwise it closes them when it is deallocated.
 final class DescriptorOwner: Sendable {
     private let descriptors: Set<Int32>
-    private let isTaken = Lock(false)
+    private let state = Lock(State())
+
+    private struct State {
+        var isTaken = false
+        var failure: TransportError?
+    }
 
     init(_ descriptors: Set<Int32>) { self.descriptors = descriptors }
 
@@ -11,7 +16,13 @@ final class DescriptorOwner: Sendable {
     }
 
     /// Passes the descriptors to the caller. Returns false if another one has them.
-    func take() -> Bool { isTaken.withLock { isTaken in !exchange(&isTaken, with: true) } }
+    func take() -> Bool { state.withLock { state in !exchange(&state.isTaken, with: true) } }
+
+    /// Why no link could use the descriptors; `nil` if one has used them.
+    var failure: TransportError? {
+        get { state.withLock { $0.failure } }
+        set { state.withLock { $0.failure = newValue } }
+    }
 }
 
 extension Endpoint {

@@ -76,8 +76,18 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
     }
 
     private func take(_ pair: DescriptorPair) throws(TransportError) {
+        // Permanent, so without an error number.
+        func unusable(_ reason: String, _ owner: DescriptorOwner) -> TransportError {
+            let error = TransportError(.invalidAddress, "\(pair): \(reason)")
+            owner.failure = error
+            return error
+        }
         guard let owner = pair.owner as? DescriptorOwner, owner.take() else {
-            throw TransportError(.invalidAddress, "\(pair) served a link already, and cannot be used for another one")
+            let used = TransportError(
+                .invalidAddress,
+                "\(pair) served a link already, and cannot be used for another one"
+            )
+            throw (pair.owner as? DescriptorOwner)?.failure ?? used
         }
         (reading, writing) = (pair.reading, pair.writing)
         let flags = (setNonBlocking(reading), setNonBlocking(writing))
@@ -86,7 +96,13 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
             if flags.0 >= 0 { retire(reading, flags: flags.0) }
             if flags.1 >= 0, writing != reading { retire(writing, flags: flags.1) }
             (reading, writing) = (-1, -1)
-            throw TransportError(.invalidAddress, errno: EBADF, "\(pair): \(systemMessage(EBADF))")
+            throw unusable(systemMessage(EBADF), owner)
+        }
+        if isFile(reading) || isFile(writing) {
+            retire(reading, flags: flags.0)
+            if writing != reading { retire(writing, flags: flags.1) }
+            (reading, writing) = (-1, -1)
+            throw unusable("a file cannot be watched; use a pipe, a socket or a terminal", owner)
         }
         // The second one was set when a single descriptor was read again.
         self.flags = (flags.0, reading == writing ? flags.0 : flags.1)

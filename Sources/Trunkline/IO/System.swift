@@ -179,6 +179,8 @@ func connectError(_ code: Int32, _ address: SocketAddress, _ doing: String) -> T
     switch code {
     case ENOENT:  // no socket file
         return TransportError(.refused, errno: code, "\(doing): \(systemMessage(code))")
+    case ECONNRESET where address.isVirtual:  // what vsock says instead of ECONNREFUSED
+        return TransportError(.refused, errno: code, "\(doing): nobody listens on this port")
     case EADDRNOTAVAIL where SocketPath.hasSource(for: address):
         let reason = "no free local port: links and other connections to this address use every ephemeral port"
         return TransportError(.system, errno: code, "\(doing): \(reason)")
@@ -188,6 +190,11 @@ func connectError(_ code: Int32, _ address: SocketAddress, _ doing: String) -> T
         return TransportError(.unreachable, errno: code, "\(doing): \(reason)")
     default: return addressError(code, doing)
     }
+}
+
+extension SocketAddress {
+    /// Whether it is one of vsock.
+    fileprivate var isVirtual: Bool { if case .vsock = self { true } else { false } }
 }
 
 extension TransportError {

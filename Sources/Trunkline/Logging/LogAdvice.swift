@@ -13,7 +13,7 @@ extension DisconnectCause {
         case .closedByServer: "the server closed the connection"
         case .goAway: "the server announced its shutdown"
         case .halfOpen:
-            "nothing came back, not even the answer to a ping, and TCP reports no error"
+            "nothing came back, not even the answer to a ping, and the system reports no error"
         case .unanswered: "the server accepts requests and does not answer them"
         case .exhausted:
             "requests that timed out or were cancelled, and that the server has not answered yet, hold at least half of the"

@@ -43,9 +43,12 @@ import Testing
 
     @Test func theEndTellsWhatWasLeftOut() {
         var lines = OutputLines()
-        _ = lines.append(String(repeating: "x\n", count: 25).utf8, at: start)
-        #expect(lines.finish(at: start) == [OutputLines.Line("", omitted: 5)])
+        _ = lines.append((1...61).map { "\($0)\n" }.joined().utf8, at: start)
+        let end = [OutputLines.Line("57", omitted: 36)] + (58...61).map { OutputLines.Line("\($0)") }
+        #expect(lines.finish(at: start) == end)
         #expect(lines.finish(at: start).isEmpty)
+        _ = lines.append((1...22).map { "\($0)\n" }.joined().utf8, at: start.advanced(by: .seconds(1)))
+        #expect(lines.finish(at: start.advanced(by: .seconds(1))).map(\.text) == ["21", "22"])
     }
 
     @Test func exitsAreReadFromTheStatusOfTheSystem() {

@@ -25,16 +25,19 @@ func isAlive(_ process: Int32) -> Bool {
     return status(of: process)?.state != "Z"
 }
 
-/// Waits until `condition` is true, but no longer than `patience`.
-func eventually(_ condition: () -> Bool) async {
+/// Waits until `condition` is true, but no longer than `patience`. Returns whether it was true.
+func eventually(_ condition: () -> Bool) async -> Bool {
     let limit = ContinuousClock.now.advanced(by: patience)
-    while !condition(), ContinuousClock.now < limit { await moment() }
+    while ContinuousClock.now < limit {
+        if condition() { return true }
+        await moment()
+    }
+    return condition()
 }
 
 /// Waits until the process has ended.
 func expectEnd(of process: Int32, sourceLocation: SourceLocation = #_sourceLocation) async {
-    await eventually { !isAlive(process) }
-    #expect(!isAlive(process), "\(process)", sourceLocation: sourceLocation)
+    #expect(await eventually { !isAlive(process) }, "\(process)", sourceLocation: sourceLocation)
 }
 
 /// The state and the parent of a process, from `/proc`; `nil` if it does not exist, or without `/proc`.

@@ -105,15 +105,17 @@ struct DescriptorTests {
     @Test func unusedDescriptorsAreClosed() throws {
         let (reading, writing) = pipes()
         var endpoint: Endpoint? = .descriptors(reading: reading, writing: writing)
-        #expect(fcntl(reading, F_GETFD) >= 0 && endpoint != nil)
+        let before = [identity(of: reading), identity(of: writing)]
+        #expect(!before.contains(nil) && endpoint != nil)
         endpoint = nil
-        #expect(fcntl(writing, F_GETFD) < 0 || isSomethingElse(writing))
+        #expect(identity(of: reading) != before[0] && identity(of: writing) != before[1])
     }
 
-    /// Another test may have opened the number again.
-    private func isSomethingElse(_ descriptor: Int32) -> Bool {
+    /// The file of a descriptor; `nil` if it is closed. Another test may have opened the number again.
+    private func identity(of descriptor: Int32) -> [UInt64]? {
         var status = stat()
-        return unsafe fstat(descriptor, &status) == 0
+        guard unsafe fstat(descriptor, &status) == 0 else { return nil }
+        return [UInt64(status.st_dev), UInt64(status.st_ino)]
     }
 
     @Test(arguments: Mechanism.allCases)
@@ -133,17 +135,20 @@ struct DescriptorTests {
         let closed = client(.descriptors(reading: 99_999, writing: 99_999))
         let error = await failure { () throws(ClientError) in try await closed.connect() }
         #expect((error?.cause as? TransportError)?.code == .invalidAddress)
+        #expect(error?.code == .unavailable && "\(error.map { "\($0)" } ?? "")".contains("Bad file descriptor"))
         await closed.close()
-        #if os(Linux)
-            let file = unsafe open("/proc/self/cmdline", O_RDONLY)
-            let unwatched = client(.descriptors(reading: file, writing: file))
-            let reports = unwatched.firstReport()
-            try? await unwatched.connect()
-            let ended = await reports.value
-            let report = try #require(ended)
-            #expect("\(report)".contains("cannot be watched") || report.cause == .system, "\(report)")
-            await unwatched.close()
-        #endif
+        let file = unsafe open("/etc/passwd", O_RDONLY | O_CLOEXEC)
+        let before = identity(of: file)
+        let unwatched = client(.descriptors(reading: file, writing: file))
+        for _ in 0..<2 {
+            let error = await failure { () throws(ClientError) in try await unwatched.connect() }
+            #expect(
+                error?.code == .unavailable && "\(error.map { "\($0)" } ?? "")".contains("a file cannot be watched")
+            )
+        }
+        #expect(await unwatched.metrics.connection.links == 0)
+        await unwatched.close()
+        #expect(identity(of: file) != before)
     }
 
     /// A socket of TCP that something else has connected, and TLS on it.
@@ -180,7 +185,6 @@ struct DescriptorTests {
         try await expectEcho("a", by: client)
         #expect(fcntl(other, F_GETFL) & O_NONBLOCK != 0)
         await client.close()
-        await eventually { fcntl(other, F_GETFL) & O_NONBLOCK == 0 }
-        #expect(fcntl(other, F_GETFL) & O_NONBLOCK == 0)
+        #expect(await eventually { fcntl(other, F_GETFL) & O_NONBLOCK == 0 })
     }
 }

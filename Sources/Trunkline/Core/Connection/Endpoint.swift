@@ -172,6 +172,11 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         if text.hasPrefix("descriptors("), text.hasSuffix(")") {
             throw refuse("descriptors cannot be read from text; create them with Endpoint.descriptors")
         }
+        if text.contains("://") {
+            throw refuse(
+                "the scheme is unknown; \"tls://\", \"udp://\" and \"vsock://\" are known, and \"tls://vsock://\""
+            )
+        }
         guard let colon = text.lastIndex(of: ":") else { throw refuse("the port is missing") }
         guard let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
             throw refuse("the port is not a number from 1 to 65535")

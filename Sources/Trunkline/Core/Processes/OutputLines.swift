@@ -1,9 +1,9 @@
 /// Splits what a child process writes to standard error into lines, and bounds them: their number in a second and their
 /// length. A pure value; the time is a parameter.
 package struct OutputLines: Sendable {
-    /// A line, or only a number of lines.
+    /// A line.
     package struct Line: Hashable, Sendable {
-        /// The line without its end, escaped; empty if only `omitted` is told.
+        /// The line without its end, escaped.
         package let text: String
         /// The number of lines before this one that were left out.
         package let omitted: Int
@@ -13,7 +13,7 @@ package struct OutputLines: Sendable {
 
     /// The most bytes of a line. What follows is left out, and the line ends with " …".
     package static let maximumLength = 1024
-    /// The most lines in a second. Further ones are counted.
+    /// The most lines in a second. Further ones are counted, and the last of them are told at the end.
     package static let maximumPerSecond = 20
 
     /// The beginning of a line that is not complete.
@@ -24,6 +24,10 @@ package struct OutputLines: Sendable {
     private var second: Instant?
     private var count = 0
     private var omitted = 0
+    /// The latest of the lines that were left out since the last one that was told: the end of an output says most.
+    private var latest: [String] = []
+    /// The most of these that are told at the end.
+    private static let maximumLatest = 5
 
     package init() {}
 
@@ -42,11 +46,14 @@ package struct OutputLines: Sendable {
         return lines
     }
 
-    /// Takes the end of the output. Returns the last line, if it has no end, or the number of lines that were left out.
+    /// Takes the end of the output. Returns the last line, if it has no end, and the latest lines that were left out.
     package mutating func finish(at now: Instant) -> [Line] {
         var lines: [Line] = []
         endLine(&lines, at: now)
-        if omitted > 0 { lines.append(Line("", omitted: exchange(&omitted, with: 0))) }
+        let before = exchange(&omitted, with: 0) - latest.count
+        for (index, text) in exchange(&latest, with: []).enumerated() {
+            lines.append(Line(text, omitted: index == 0 ? before : 0))
+        }
         return lines
     }
 
@@ -55,11 +62,16 @@ package struct OutputLines: Sendable {
         if incomplete.last == 0x0D, !isCut { incomplete.removeLast() }
         guard !incomplete.isEmpty else { return }
         if second.map({ now.since($0) >= .seconds(1) }) ?? true { (second, count) = (now, 0) }
-        guard count < Self.maximumPerSecond else { return omitted += 1 }
-        count += 1
         var text = String(decoding: incomplete, as: UTF8.self)
         // The cut may have been within a character.
         if isCut { text = (text.last == "\u{FFFD}" ? String(text.dropLast()) : text) + " …" }
+        guard count < Self.maximumPerSecond else {
+            omitted += 1
+            if latest.count == Self.maximumLatest { latest.removeFirst() }
+            return latest.append(text.asMessage)
+        }
+        count += 1
+        latest = []
         lines.append(Line(text.asMessage, omitted: exchange(&omitted, with: 0)))
     }
 }

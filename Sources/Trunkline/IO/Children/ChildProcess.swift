@@ -233,8 +233,9 @@ private func spawnError(_ code: Int32, _ command: ChildCommand, _ doing: String)
     var error = transportError(code, doing)
     switch code {
     case ENOENT, ENOTDIR:
-        let directory = command.workingDirectory == nil ? "" : ", or its working directory,"
-        error.message = "\(doing): the executable\(directory) does not exist".asMessage
+        let directory = command.workingDirectory == nil ? "" : " or its working directory"
+        error.message =
+            "\(doing): the executable, the interpreter that its first line names,\(directory) does not exist".asMessage
         error.code = .invalidAddress
     case EACCES, EPERM:
         error.message =
