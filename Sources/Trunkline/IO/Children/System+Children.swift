@@ -54,14 +54,6 @@ func retire(_ descriptor: Int32, flags: Int32) {
     closeDescriptor(null)
 }
 
-/// Whether the descriptor is that of a regular file or a directory.
-func isFile(_ descriptor: Int32) -> Bool {
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0 else { return false }
-    let kind = status.st_mode & S_IFMT
-    return kind == S_IFREG || kind == S_IFDIR
-}
-
 func isSocket(_ descriptor: Int32) -> Bool {
     var (type, length) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
     return unsafe getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0
