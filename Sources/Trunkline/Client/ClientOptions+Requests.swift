@@ -70,13 +70,14 @@ extension ClientOptions {
             get { seldom.value.repeatAfter }
             set { seldom.value.repeatAfter = newValue }
         }
-        /// How many requests may be unanswered on a new link of datagrams, and the least that may be at any time. Default 64,
-        /// at least 1.
+        /// The initial and the minimum size of the congestion window of a link of datagrams, in requests. Default 64, at
+        /// least 1.
         ///
         /// Only for `udp://` endpoints. The window grows while answers arrive, up to ``maximumInFlight``, and is halved when
         /// requests must be sent again or time out, so that a path or server that gets too many datagrams recovers (RFC
-        /// 8085 §3.1, RFC 5681 §3.1). Further requests wait for their turn. Raise it for servers that take long for
-        /// their answers. One-way messages do not count once they are written.
+        /// 8085 §3.1, RFC 5681 §3.1). Further requests and messages wait for their turn. Raise it for servers that
+        /// take long for their answers, and for replies in parts, which hold their place until they end. One-way messages
+        /// do not count once they are written, and requests do not once they are cancelled or timed out.
         public var datagramWindow: Int {
             get { seldom.value.datagramWindow }
             set { seldom.value.datagramWindow = newValue }

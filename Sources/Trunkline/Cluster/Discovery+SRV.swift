@@ -27,7 +27,7 @@ extension Discovery {
     ///   - name: The name of the service: `_service._tcp.domain`. A name without a final dot is searched for in the
     ///     search domains of the system, too.
     ///   - isSecured: Whether links are secured with TLS. The certificate of a server must be valid for its target.
-    ///     Default false; not with UDP, where no attempt succeeds.
+    ///     Default false. Must be false for `_udp`: there is no TLS over UDP.
     public static func srv(_ name: String, isSecured: Bool = false) -> Discovery {
         srv(name, isSecured: isSecured) { unsafe systemSearchSRV($0) }
     }

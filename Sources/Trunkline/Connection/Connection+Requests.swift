@@ -109,6 +109,9 @@ extension Connection {
     /// longer sent, and may be held for long.
     private func windowRoom(on link: Link) -> Int { link.window.size - link.state.machine.count }
 
+    /// Whether requests wait because of `maximumInFlight`.
+    var isAtMaximum: Bool { inFlight >= maximumInFlight }
+
     /// Whether requests wait because of the datagrams that are unanswered.
     var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
 
@@ -160,7 +163,7 @@ extension Connection {
         }
         if let ready, isWindowFull {
             let count = ready.state.machine.count
-            return "\(count) requests are unanswered, as many as the path seems to take (requests.datagramWindow)"
+            return "\(count) requests are unanswered (requests.datagramWindow, now \(ready.window.size))"
         }
         if let ready, ready.state.machine.isHeld {
             let isCancelling = cancellations.contains { $0.session == ready.session }

@@ -9,7 +9,7 @@ struct ReportReaders: Sendable {
 
     private let state = Lock(State())
 
-    /// A new stream of the reports from now on.
+    /// Returns a new stream of the reports from now on.
     func makeStream() -> AsyncStream<DisconnectReport> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: DisconnectReport.self,

@@ -18,7 +18,7 @@ final class DescriptorOwner: Sendable {
     /// Passes the descriptors to the caller. Returns false if another one has them.
     func take() -> Bool { state.withLock { state in !exchange(&state.isTaken, with: true) } }
 
-    /// Why no link could use the descriptors; `nil` if one has used them.
+    /// Why the descriptors cannot be used; `nil` if no reason is known.
     var failure: TransportError? {
         get { state.withLock { $0.failure } }
         set { state.withLock { $0.failure = newValue } }

@@ -180,7 +180,7 @@ func connectError(_ code: Int32, _ address: SocketAddress, _ doing: String) -> T
     case ENOENT:  // no socket file
         return TransportError(.refused, errno: code, "\(doing): \(systemMessage(code))")
     case ECONNRESET where address.isVirtual:  // what vsock says instead of ECONNREFUSED
-        return TransportError(.refused, errno: code, "\(doing): nobody listens on this port")
+        return TransportError(.refused, errno: code, "\(doing): no program listens on this port")
     case EADDRNOTAVAIL where SocketPath.hasSource(for: address):
         let reason = "no free local port: links and other connections to this address use every ephemeral port"
         return TransportError(.system, errno: code, "\(doing): \(reason)")

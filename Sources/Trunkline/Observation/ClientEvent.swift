@@ -50,8 +50,7 @@ public struct ClientEvent: Sendable {
     public enum Limit: String, Sendable, Hashable {
         /// ``ClientOptions/Requests/maximumInFlight``: requests wait for their turn.
         case maximumInFlight
-        /// The path of a `udp://` endpoint seems to take no more requests: they wait for their turn. See
-        /// ``ClientOptions/Requests-swift.struct/datagramWindow``.
+        /// ``ClientOptions/Requests-swift.struct/datagramWindow``, as large as it is now: requests wait for their turn.
         case datagramWindow
         /// All serial numbers of the link are in use: requests wait for their turn.
         case serials
@@ -173,8 +172,9 @@ public struct ClientEvent: Sendable {
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
         /// The child process of a link has written a line to standard error: at most 1,024 bytes of it, without control
-        /// characters. `omitted`: how many lines before it were left out, because there were more than 20 in a second; the
-        /// line is empty if only this is told. What is written after the link has ended is discarded.
+        /// characters. `omitted`: how many lines before it were left out, because there were more than 20 in a second. When
+        /// the process ends, up to five of the latest lines that were left out follow. Lines may follow the end of the link,
+        /// and ``clientClosed(_:)``.
         indirect case processOutput(Endpoint, session: SessionID, line: String, omitted: Int)
         /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
         /// loop blocked it. What the server has not done meanwhile is not held against it.
@@ -186,7 +186,8 @@ public struct ClientEvent: Sendable {
         indirect case heartbeatIntervalChanged(LearnedInterval)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
         case tlsFilesChanged
-        /// The client is closed, with these metrics. Only calls that are refused follow.
+        /// The client is closed, with these metrics. Only calls that are refused follow, and what a child process writes
+        /// while it ends.
         indirect case clientClosed(Client.Metrics)
         /// The client was deallocated without being closed, and this many requests had not ended. The last event.
         case clientDeallocated(pending: Int)

@@ -27,7 +27,8 @@ extension Connection {
     /// The limit because of which a request must wait; `nil` if there is none.
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
-        if room <= 0 { return isWindowFull ? .datagramWindow : .maximumInFlight }
+        if isAtMaximum { return .maximumInFlight }
+        if room <= 0 { return .datagramWindow }
         if ready.state.machine.requests.isExhausted { return .serials }
         return ready.state.isAboveWatermark ? .highWatermark : nil
     }

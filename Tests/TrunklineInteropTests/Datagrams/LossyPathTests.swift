@@ -120,6 +120,20 @@
             }
         }
 
+        /// Asks again when all copies of a question were lost: a third of them are, and eight fit into 20 s, so that happens
+        /// once in 3,500 questions.
+        private func ask(_ client: Client) async throws -> Response {
+            let question = try Request.dns("small.test", type: 16)
+            for _ in 0..<4 {
+                do throws(ClientError) {
+                    return try await client.send(question, timeout: .seconds(20))
+                } catch {
+                    guard error.code == .timedOut else { throw error }
+                }
+            }
+            return try await client.send(question)
+        }
+
         @Test func everyQuestionIsAnswered() async throws {
             try await withPath { path in
                 let client = Client(to: Self.udp, speaking: DNSCodec(), options: options(), on: path.near.loops())
@@ -127,7 +141,7 @@
                     for _ in 0..<20 {
                         group.addTask {
                             for _ in 0..<15 {
-                                let answer = try await client.send(.dns("small.test", type: 16))
+                                let answer = try await ask(client)
                                 #expect(answer.status == 0 && answer.answerCount == 1 && !answer.isTruncated)
                             }
                         }

@@ -112,7 +112,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
 
     func watchFailed(_ code: Int32) { if !isOver { lookSoon() } }
 
-    /// Looks whether it has ended, but not before this call has returned: it may be one of those who follow it.
+    /// Looks whether it has ended, but not before this call has returned: the caller may be the receiver.
     private func lookSoon() {
         nextLook = loop.now
         armTimer()
@@ -233,9 +233,9 @@ private func spawnError(_ code: Int32, _ command: ChildCommand, _ doing: String)
     var error = transportError(code, doing)
     switch code {
     case ENOENT, ENOTDIR:
-        let directory = command.workingDirectory == nil ? "" : " or its working directory"
+        let directory = command.workingDirectory == nil ? "" : ", or its working directory,"
         error.message =
-            "\(doing): the executable, the interpreter that its first line names,\(directory) does not exist".asMessage
+            "\(doing): the executable, or the interpreter that its first line names\(directory) does not exist".asMessage
         error.code = .invalidAddress
     case EACCES, EPERM:
         error.message =
