@@ -168,7 +168,7 @@ extension ClientEvent.Limit {
     fileprivate var reason: String {
         switch self {
         case .maximumInFlight: "because requests.maximumInFlight is reached"
-        case .datagramWindow: "because as many requests are unanswered as may be on a link of datagrams (requests.datagramWindow)"
+        case .datagramWindow: "because as many requests are unanswered as requests.datagramWindow allows now"
         case .serials: "because all serial numbers of the link are in use"
         case .highWatermark:
             "because outbound.highWatermark is reached: more is sent than the network or the server takes"

@@ -235,7 +235,8 @@ private func spawnError(_ code: Int32, _ command: ChildCommand, _ doing: String)
     case ENOENT, ENOTDIR:
         let directory = command.workingDirectory == nil ? "" : ", or its working directory,"
         error.message =
-            "\(doing): the executable, or the interpreter that its first line names\(directory) does not exist".asMessage
+            "\(doing): the executable, or the interpreter that its first line names\(directory) does not exist"
+            .asMessage
         error.code = .invalidAddress
     case EACCES, EPERM:
         error.message =
