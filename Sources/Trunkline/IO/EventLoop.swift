@@ -179,8 +179,8 @@ package protocol Transport: AnyObject {
     /// How the process that is the peer has ended; `nil` before, and if the peer is no child process.
     var exit: ProcessExit? { get }
 
-    /// Lets `receiver` hear, on the loop, of the process that is the peer, until it has ended: at the latest a while after
-    /// `close`. Nothing is received before this method returns. Returns false if there is no process.
+    /// Calls `receiver` on the loop with the events of the child process that is the peer, until it has ended: at the latest
+    /// a while after `close`. Nothing is received before this method returns. Returns false if there is no process.
     func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool
 
     /// Reads the bytes that are available, without waiting.

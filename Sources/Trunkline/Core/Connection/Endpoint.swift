@@ -174,7 +174,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         }
         if text.contains("://") {
             throw refuse(
-                "the scheme is unknown; \"tls://\", \"udp://\" and \"vsock://\" are known, and \"tls://vsock://\""
+                "an endpoint may begin with \"tls://\", \"udp://\", \"vsock://\" or \"tls://vsock://\" only"
             )
         }
         guard let colon = text.lastIndex(of: ":") else { throw refuse("the port is missing") }

@@ -19,8 +19,8 @@ extension InFlightTable {
         /// The count of numbers that are held without a place in flight.
         var count = 0
 
-        /// The earliest end of a hold, `quarantineEnd` included; `nil` if there is none. The farthest past if the time of a
-        /// hold has not begun.
+        /// The earliest end of a hold, `quarantineEnd` included; `nil` if there is none. `distantPast` if the time of a hold
+        /// has not begun.
         @inline(never)
         func nextEnd(before quarantineEnd: Instant?) -> Instant? {
             if !newEchoes.isEmpty { return .distantPast }

@@ -13,7 +13,7 @@ package struct OutputLines: Sendable {
 
     /// The most bytes of a line. What follows is left out, and the line ends with " …".
     package static let maximumLength = 1024
-    /// The most lines in a second. Further ones are counted, and the last of them are told at the end.
+    /// The most lines in a second. Further ones are counted, and the last of them are reported at the end.
     package static let maximumPerSecond = 20
 
     /// The beginning of a line that is not complete.
@@ -24,9 +24,9 @@ package struct OutputLines: Sendable {
     private var second: Instant?
     private var count = 0
     private var omitted = 0
-    /// The latest of the lines that were left out since the last one that was told: the end of an output says most.
+    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit.
     private var latest: [String] = []
-    /// The most of these that are told at the end.
+    /// The most of these that are reported at the end.
     private static let maximumLatest = 5
 
     package init() {}
