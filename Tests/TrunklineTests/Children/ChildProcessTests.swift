@@ -358,18 +358,19 @@ extension HeavyTests {
     @Suite(.timeLimit(.minutes(5)))
     struct ManyChildrenTests {
         @Test func aThousandChildrenLeaveNothingBehind() async throws {
-            try await cycle(40)
-            let (descriptors, threads) = (descriptorCount(), threadCount())
-            let before = Set(childrenOfThisProcess())
-            try await cycle(1000)
-            // Those that were dropped or crashed end a little later. Other tests start and end children meanwhile.
-            #expect(await eventually { Set(childrenOfThisProcess()).subtracting(before).isEmpty })
-            // Other tests run at the same time. A leak of one descriptor per child would be ten times as many.
-            #expect(await eventually { descriptorCount() < descriptors + 100 })
-            #expect(threadCount() < threads + 50)
+            await aside {
+                await #expect(processExitsWith: .success) {
+                    try await Self.cycle(40)
+                    let before = Usage()
+                    try await Self.cycle(1000)
+                    // Those that were dropped or crashed end a little later.
+                    #expect(await eventually { childrenOfThisProcess().isEmpty })
+                    await before.expectNoLeak(ofKilobytes: 32_000)
+                }
+            }
         }
 
-        private func cycle(_ count: Int) async throws {
+        private static func cycle(_ count: Int) async throws {
             try await withThrowingTaskGroup { group in
                 for worker in 0..<4 {
                     group.addTask {

@@ -25,16 +25,6 @@ func isAlive(_ process: Int32) -> Bool {
     return status(of: process)?.state != "Z"
 }
 
-/// Waits until `condition` is true, but no longer than `patience`. Returns whether it was true.
-func eventually(_ condition: () -> Bool) async -> Bool {
-    let limit = ContinuousClock.now.advanced(by: patience)
-    while ContinuousClock.now < limit {
-        if condition() { return true }
-        await moment()
-    }
-    return condition()
-}
-
 /// Waits until the process has ended.
 func expectEnd(of process: Int32, sourceLocation: SourceLocation = #_sourceLocation) async {
     #expect(await eventually { !isAlive(process) }, "\(process)", sourceLocation: sourceLocation)
@@ -50,28 +40,6 @@ private func status(of process: Int32) -> (state: Character, parent: Int32)? {
     return (state, parent)
 }
 
-private func contents(ofProcFile path: String) -> Result<[UInt8], TransportError> {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return .failure(TransportError(.system, errno: errno, path)) }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 4096)
-    let count = unsafe read(descriptor, &bytes, bytes.count)
-    return .success(Array(bytes.prefix(max(0, count))))
-}
-
-/// The names of the files of a directory.
-private func names(in path: String) -> [String] {
-    guard let directory = unsafe opendir(path) else { return [] }
-    defer { unsafe closedir(directory) }
-    var names: [String] = []
-    while let entry = unsafe readdir(directory) {
-        unsafe withUnsafeBytes(of: entry.pointee.d_name) { bytes in
-            unsafe names.append(String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self))
-        }
-    }
-    return names
-}
-
 /// The children of this process, zombies included.
 func childrenOfThisProcess() -> [Int32] {
     names(in: "/proc").compactMap { Int32($0) }.filter { status(of: $0)?.parent == getpid() }
@@ -82,9 +50,6 @@ func commandLine(of process: Int32) -> String {
     guard case .success(let bytes) = contents(ofProcFile: "/proc/\(process)/cmdline") else { return "" }
     return String(decoding: bytes, as: UTF8.self)
 }
-
-func descriptorCount() -> Int { names(in: "/proc/self/fd").count }
-func threadCount() -> Int { names(in: "/proc/self/task").count }
 
 extension Client {
     /// The first report of the end of a link, or of a failed attempt.

@@ -8,7 +8,7 @@ extension HeavyTests {
     @Suite(.timeLimit(.minutes(5)))
     struct DeallocationLoopbackTests {
         /// What a client is doing when it is deallocated.
-        enum Phase: CaseIterable {
+        enum Phase: CaseIterable, Codable {
             case racing, handshaking, waiting, probing, draining
         }
 
@@ -25,6 +25,10 @@ extension HeavyTests {
 
         @Test(arguments: Phase.allCases)
         func deallocatedClientsLeaveNothingBehind(_ phase: Phase) async throws {
+            await aside { await #expect(processExitsWith: .success) { [phase] in try await Self.expectNoLeak(phase) } }
+        }
+
+        private static func expectNoLeak(_ phase: Phase) async throws {
             let cycles = max(80, stormRequests / 100)
             let handler: LoopbackServer.Handler = { request in
                 switch request.body {
@@ -45,23 +49,20 @@ extension HeavyTests {
                         dead: gone.endpoint,
                         deaf: .host("127.0.0.1", port: deaf.port)
                     )
-                    _ = try await self.cycle(cycles / 10, phase, place)
+                    _ = try await cycle(cycles / 10, phase, place)
                     let before = Usage()
-                    let left = try await self.cycle(cycles, phase, place)
+                    let left = try await cycle(cycles, phase, place)
                     #expect(left == 0)
                     try await server.waitForConnections(0, within: patience)
                     try await other.waitForConnections(0, within: patience)
-                    let after = Usage()
-                    // A leak of one descriptor per cycle would be five times as many.
-                    #expect(after.descriptors - before.descriptors < max(100, cycles / 5), "\(before) \(after)")
-                    #expect(after.residentKilobytes - before.residentKilobytes < 200_000, "\(before) \(after)")
+                    await before.expectNoLeak(ofKilobytes: 32_000)
                 }
             }
             withExtendedLifetime(deaf) {}
         }
 
         /// Deallocates `count` clients during `phase`. Returns how many of them, or of their connections, still exist.
-        private func cycle(_ count: Int, _ phase: Phase, _ place: Place) async throws -> Int {
+        private static func cycle(_ count: Int, _ phase: Phase, _ place: Place) async throws -> Int {
             try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<8 {
                     group.addTask {
@@ -69,7 +70,7 @@ extension HeavyTests {
                         var connections: [Weak<Connection>] = []
                         for number in 0..<count / 8 {
                             let loops = Mechanism.allCases[number % 2].loops
-                            let (client, connection) = try await self.deallocateClient(phase, place, on: loops)
+                            let (client, connection) = try await deallocateClient(phase, place, on: loops)
                             clients.append(client)
                             connections.append(connection)
                         }
@@ -87,7 +88,7 @@ extension HeavyTests {
         }
 
         /// Creates a client, waits until it is in `phase`, and releases it.
-        private func deallocateClient(
+        private static func deallocateClient(
             _ phase: Phase,
             _ place: Place,
             on loops: EventLoops
@@ -98,12 +99,12 @@ extension HeavyTests {
                 case .waiting: [place.dead]
                 case .handshaking, .probing, .draining: [place.server.endpoint, place.other.endpoint]
                 }
-            let client = Client(to: endpoints, speaking: .standard, options: Self.options(phase), on: loops)
+            let client = Client(to: endpoints, speaking: .standard, options: options(phase), on: loops)
             let found = (Weak(client), Weak(client.connection))
             switch phase {
             case .racing, .handshaking, .waiting:
                 _ = client.start(ask("never"))
-                for await state in client.states where Self.isState(state, phase) { break }
+                for await state in client.states where isState(state, phase) { break }
             case .probing:
                 _ = client.start(ask("reset"))
                 while await !client.isProbing { await moment() }

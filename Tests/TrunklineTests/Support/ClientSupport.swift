@@ -16,7 +16,7 @@ func moment() async { try? await Task.sleep(for: .milliseconds(1)) }
 
 /// How an event loop learns which sockets are ready. Important behaviour is tested with each mechanism. Event loops are
 /// never stopped, so there is one per mechanism.
-enum Mechanism: CaseIterable, Sendable {
+enum Mechanism: CaseIterable, Codable, Sendable {
     case epoll, poll
 
     private static let epollLoops = EventLoops(count: 1, mechanism: .epoll)

@@ -1,0 +1,77 @@
+import Testing
+import Trunkline
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// The resources that this process holds; zeros on systems without `/proc`.
+///
+/// Measured by tests that run in a process of their own, because other tests hold some, too.
+struct Usage: CustomStringConvertible {
+    var descriptors = names(in: "/proc/self/fd").count
+    var threads = names(in: "/proc/self/task").count
+    var residentKilobytes = Self.residentKilobytes()
+
+    var description: String { "\(descriptors) descriptors, \(threads) threads, \(residentKilobytes) KB" }
+
+    private static func residentKilobytes() -> Int {
+        guard case .success(let bytes) = contents(ofProcFile: "/proc/self/statm") else { return 0 }
+        let pages = String(decoding: bytes, as: UTF8.self).split(separator: " ").dropFirst().first
+        return (pages.flatMap { Int($0) } ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) / 1024
+    }
+
+    /// Expects that this process soon holds no more than in `self`, except a few threads and `kilobytes` of memory.
+    func expectNoLeak(ofKilobytes kilobytes: Int, sourceLocation: SourceLocation = #_sourceLocation) async {
+        // Foundation and the pool start some threads late.
+        let isLeft = await eventually {
+            let now = Usage()
+            return now.descriptors <= descriptors && now.threads <= threads + 4
+                && now.residentKilobytes - residentKilobytes <= kilobytes
+        }
+        #expect(isLeft, "before: \(self); after: \(Usage())", sourceLocation: sourceLocation)
+    }
+}
+
+/// Runs a test of another process on a thread of its own: it keeps its thread until that process ends, and the pool has no
+/// more threads than the machine has processors.
+func aside(_ body: @Sendable () async -> Void) async {
+    await withTaskExecutorPreference(EventLoops(count: 1).next().taskExecutor) { await body() }
+}
+
+/// Waits until `condition` is true, but no longer than `patience`. Returns whether it was true.
+func eventually(_ condition: () -> Bool) async -> Bool {
+    let limit = ContinuousClock.now.advanced(by: patience)
+    while ContinuousClock.now < limit {
+        if condition() { return true }
+        await moment()
+    }
+    return condition()
+}
+
+/// The first bytes of a file of `/proc`.
+func contents(ofProcFile path: String) -> Result<[UInt8], TransportError> {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return .failure(TransportError(.system, errno: errno, path)) }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    let count = unsafe read(descriptor, &bytes, bytes.count)
+    return .success(Array(bytes.prefix(max(0, count))))
+}
+
+/// The names of the files of a directory.
+func names(in path: String) -> [String] {
+    guard let directory = unsafe opendir(path) else { return [] }
+    defer { unsafe closedir(directory) }
+    var names: [String] = []
+    while let entry = unsafe readdir(directory) {
+        unsafe withUnsafeBytes(of: entry.pointee.d_name) { bytes in
+            unsafe names.append(String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self))
+        }
+    }
+    return names
+}
