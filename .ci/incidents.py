@@ -8,8 +8,10 @@ The service (`Tests/Incidents`) and its servers (`incident-server.py`) are proce
 iproute2. Each incident asserts the line that names the cause, and the metric that shows it.
 """
 
+import itertools
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -24,6 +26,17 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SERVICE = ROOT / ".build/debug/incident-service"
 SERVER = ROOT / ".ci/incident-server.py"
+
+# Not those that the kernel hands out: some servers are down for a while, and nothing else may get their ports.
+PORTS = itertools.count(random.randrange(12_000, 30_000))
+
+
+def free_port():
+    """Returns a port of 127.0.0.1 that nothing uses."""
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 class Incident:
@@ -62,6 +75,7 @@ class Incident:
     def serve(self, *options, prefix=(), port=0):
         """Starts a server, and returns its process and its port."""
         output = f"server-{len(self.processes)}"
+        port = port or free_port()
         process = self.start([*prefix, sys.executable, SERVER, "--port", port, *options], output)
         line = self.wait(lambda: re.search(r"^port (\d+)\n", self.read(output)), f"the port of {output}")
         return process, int(line[1])
@@ -262,10 +276,11 @@ def dead_first_address(i):
 @incident
 def one_slow_server_of_two(i):
     """One of the two servers of a cluster takes longer than the callers wait."""
-    _, slow = i.serve("--delay", 5)
+    _, slow = i.serve("--delay", 20)
     _, good = i.serve()
     endpoints = ["--endpoint", f"127.0.0.1:{slow}", "--endpoint", f"127.0.0.1:{good}"]
-    i.run(*endpoints, "--cluster", "--timeout", 1)
+    # Longer than a busy machine needs.
+    i.run(*endpoints, "--cluster", "--timeout", 4)
     i.line(rf"warning incident server\.ejected: .*127\.0\.0\.1:{slow}")
     i.no_line(rf"server\.ejected: .*127\.0\.0\.1:{good}")
     labels = [f'server_port="{slow}"', 'trunkline_server_state="ejected"']
@@ -337,7 +352,8 @@ def outage_of_a_minute(i):
     i.serve(port=port)
     i.line(r"info incident link\.ready: ready again .*there was no link for ([6-9]\d(\.\d+)? s|1\.\d+ min)")
     time.sleep(2)
-    lines = i.log().splitlines()[before:]
+    # Other incidents keep the machine busy.
+    lines = [line for line in i.log().splitlines()[before:] if " loop.late: " not in line]
     assert len(lines) < 12, f"{len(lines)} lines"
     # Ended, and not lost, if no request was in flight.
     assert any(re.search(r"link\.(lost|ended): .*(closedByServer|reset)", line) for line in lines), lines

@@ -24,7 +24,7 @@ import urllib.request
 sys.dont_write_bytecode = True  # or the import below leaves a directory behind
 
 import dashboard
-from incidents import ROOT, Authority, Incident
+from incidents import ROOT, Authority, Incident, free_port
 
 ARTICLE = ROOT / "Sources/Trunkline/Documentation.docc/Articles/InProduction.md"
 RULES = ROOT / "Sources/Trunkline/Documentation.docc/Resources/trunkline-alerts.yml"
@@ -69,9 +69,7 @@ def exchange(port, text):
 
 class Prometheus:
     def __init__(self, i, targets):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         (i.directory / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
             f"rule_files: ['{RULES}']\n"

@@ -26,7 +26,7 @@ shared = re.compile(
 )
 
 # Awaits that involve no other thread of this process.
-harmless = re.compile(r"await #expect\(\s*processExitsWith|await Task\.yield\(\)")
+harmless = re.compile(r"await aside\b|await #expect\(\s*processExitsWith|await Task\.yield\(\)")
 # A test that awaits waits for another thread, unless everything is simulated. Others start threads or open sockets.
 real = re.compile(r"(?<!\.)\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")
 # Begins a simulation.

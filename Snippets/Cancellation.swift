@@ -42,7 +42,7 @@ print("3. after the answer: \(await outcome(of: quick))")
 
 // Cancelling the calling task has the same effect. Here a deadline over two concurrent calls cancels them.
 do {
-    try await withTimeout(.milliseconds(100)) {
+    try await withTimeout(.seconds(1)) {
         async let a = client.send(Request(type: 0x402, body: "slow"))
         async let b = client.send(Request(type: 0x402, body: "slow"))
         _ = try await (a, b)

@@ -68,7 +68,7 @@ do {
 // A deadline for one call. When it is exceeded, the server receives a cancel frame.
 await server.script(.noReply)
 do {
-    _ = try await client.send(Get(key: "color"), timeout: .milliseconds(50))
+    _ = try await client.send(Get(key: "color"), timeout: .seconds(1))
 } catch {
     print("\(error.code), \(error.fate)")
 }

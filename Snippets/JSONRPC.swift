@@ -81,6 +81,7 @@ let serving = Task {
         }
     }
 }
+while await client.metrics.serving.maximumConcurrent == 0 { await Task.yield() }  // until the handler is in place
 let command = JSONRPCRequest("workspace/executeCommand", ["command": "fix"], replyingWith: [String: Bool].self)
 print("4. \(try await client.send(command))")
 

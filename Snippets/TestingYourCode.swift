@@ -236,7 +236,8 @@ func recordedTimeout() async throws -> String {
     let server = try await LoopbackServer.start(speaking: .standard) { _ in .noReply }
     let options = ClientOptions { $0.recorder = .ring() }
     let client = Client(to: server.endpoint, speaking: .standard, options: options)
-    _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .milliseconds(50))
+    try await client.connect()
+    _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .seconds(1))
     let text = await client.diagnostics.recording?.jsonLines ?? ""
     await client.close()
     await server.stop()

@@ -7,7 +7,7 @@ import Trunkline
         let loops = EventLoops(count: 1, mechanism: CommandLine.arguments[2] == "poll" ? .poll : .epoll)
         let client = try Client(to: Endpoint(parsing: CommandLine.arguments[1]), speaking: .standard, on: loops)
         let requests = (0..<50).map { Request(type: 0x410, body: Bytes("\($0)")) }
-        let outcomes = await client.send(all: requests, options: CallOptions(timeout: .seconds(2)))
+        let outcomes = await client.send(all: requests, options: CallOptions(timeout: .seconds(10)))
         var ends: [String: Int] = [:]
         for outcome in outcomes {
             switch outcome {

@@ -43,7 +43,8 @@ func withServerAndClient(
 ) async throws {
     let options = ClientOptions {
         $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
-        $0.requests.timeout = .seconds(30)
+        $0.connecting.timeout = .seconds(60)
+        $0.requests.timeout = .seconds(120)
     }
     try await withLoopbackServer(speaking: codec, options: Wire.server(), handler: handler) { server in
         try await withClient(to: server.endpoint, speaking: codec, options: Wire.client(options)) { client in

@@ -34,7 +34,7 @@ let failing = ClientOptions {
     $0.handshake.perform = { _ in throw LoginError() }
 }
 let other = Client(to: server.endpoint, speaking: .standard, options: failing)
-_ = try? await other.send(Request(type: 0x410, body: "secret"), timeout: .milliseconds(200))
+_ = try? await other.send(Request(type: 0x410, body: "secret"), timeout: .seconds(2))
 await other.close()
 precondition("\(log.entries)".contains("LoginError") && !"\(log.entries)".contains("secret"), "\(log.entries)")
 await server.stop()

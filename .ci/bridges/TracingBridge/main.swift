@@ -64,7 +64,7 @@ let client = Client(to: server.endpoint, speaking: layout, options: options)
 
 let retrying = CallOptions(retry: .idempotent())
 _ = try await withSpan("caller") { _ in try await client.send(Request(type: 2), options: retrying) }
-_ = try? await client.send(Request(type: 3), timeout: .milliseconds(20))
+_ = try? await client.send(Request(type: 3), timeout: .seconds(1))
 await client.close()
 
 func attribute(_ span: FinishedInMemorySpan, _ name: String) -> String? {

@@ -113,12 +113,12 @@ extension LoopbackServer {
     }
 
     /// Waits until `count` requests have been received in total.
-    package func waitForRequests(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
+    package func waitForRequests(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.requestCount >= count }
     }
 
     /// Waits until exactly `count` connections are open.
-    package func waitForConnections(_ count: Int, within limit: Duration = .seconds(10)) async throws(WaitError) {
+    package func waitForConnections(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.connectionCount == count }
     }
 

@@ -18,7 +18,7 @@ struct JSONRPCLoopbackTests {
                 try await whileServing(client, maximumConcurrent: 1000, pause: { await Task.yield() }) { call in
                     call.method == "sum" ? try call.params(as: [Int].self).reduce(0, +) : nil
                 } _: {
-                    try await server.wait { $0.connectionCount > 0 }
+                    try await server.wait(within: patience) { $0.connectionCount > 0 }
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         for number in 1...300 {
                             group.addTask {
@@ -58,7 +58,7 @@ struct JSONRPCLoopbackTests {
             try await withClient(to: server.endpoint, speaking: JSONRPCCodec(.lines), options: patientOptions) {
                 client in
                 try await client.connect()
-                let received = try await server.waitForRequest { _ in true }
+                let received = try await server.waitForRequest(within: patience) { _ in true }
                 #expect(received.body == answer, "\(String(received.body))")
             }
         }

@@ -121,7 +121,7 @@ struct OriginSessionTests {
                 reading.cancel()
                 let error = await urlError { try await reading.value }
                 #expect(error?.code == .cancelled)
-                try await origin.server.wait { $0.connectionCount == 0 }
+                try await origin.server.wait(within: patience) { $0.connectionCount == 0 }
             }
         }
     }
@@ -160,7 +160,7 @@ struct OriginSessionTests {
         try await Origin.with({ _ in .endlessParts(Bytes(pattern(50_000))) }) { origin in
             let transfer = get(origin.url("/"), in: session)
             _ = try await transfer.response
-            try await origin.server.wait { $0.connectionCount == 0 }
+            try await origin.server.wait(within: patience) { $0.connectionCount == 0 }
             let error = await urlError { _ = try await content(of: transfer) }
             #expect(error?.code == .dataLengthExceedsMaximum)
         }

@@ -66,7 +66,7 @@ struct OriginTransferTests {
                 transfer.cancel()
                 let error = await urlError { _ = try await transfer.response }
                 #expect(error?.code == .cancelled)
-                try await origin.server.wait { $0.connectionCount == 0 }
+                try await origin.server.wait(within: patience) { $0.connectionCount == 0 }
             }
         }
     }
@@ -217,7 +217,7 @@ struct OriginTransferTests {
             let found = try await content(of: transfer)
             #expect(found == Data("tea".utf8))
             // The session is deallocated too, with its connections.
-            try await origin.server.wait { $0.connectionCount == 0 }
+            try await origin.server.wait(within: patience) { $0.connectionCount == 0 }
         }
     }
 }

@@ -132,7 +132,7 @@ struct FallbackTests {
         ) { setup in
             for _ in 0..<2 { _ = try await setup.tunnel.data(for: setup.request("/")) }
             var request = setup.request("/")
-            request.timeoutInterval = 0.2
+            request.timeoutInterval = 5
             let error = await urlError { [request] in _ = try await setup.tunnel.data(for: request) }
             #expect(error?.code == .timedOut)
             #expect(setup.tunnel.metrics.hedges == 2 && setup.tunnel.metrics.refusedByBudget == 1)

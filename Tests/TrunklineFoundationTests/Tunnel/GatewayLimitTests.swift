@@ -118,7 +118,7 @@ struct GatewayLimitTests {
         try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, gateway: options) { setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
             // The connection to the origin ends although no caller reads.
-            try await setup.origin.server.wait { $0.totalConnections == 1 && $0.connectionCount == 0 }
+            try await setup.origin.server.wait(within: patience) { $0.totalConnections == 1 && $0.connectionCount == 0 }
             var count = 0
             let error = await urlError { for try await piece in body { count += piece.count } }
             #expect(error?.code == .dataLengthExceedsMaximum && count >= 1_000_000)
@@ -133,7 +133,7 @@ struct GatewayLimitTests {
         try await Tunnelled.with({ _ in .endlessParts(Bytes(pattern(50_000))) }, options: tunnel, gateway: options) {
             setup in
             let (body, _) = try await setup.tunnel.bytes(for: setup.request("/"))
-            try await setup.origin.server.wait { $0.totalConnections == 1 && $0.connectionCount == 0 }
+            try await setup.origin.server.wait(within: patience) { $0.totalConnections == 1 && $0.connectionCount == 0 }
             let error = await urlError { for try await _ in body {} }
             #expect(error?.code == .dataLengthExceedsMaximum)
         }
@@ -147,7 +147,7 @@ struct GatewayLimitTests {
         try await Tunnelled.with({ _ in lie }) { setup in
             let error = await urlError { _ = try await setup.tunnel.data(for: setup.request("/")) }
             #expect(error?.code == .badServerResponse)
-            try await setup.origin.server.wait { $0.connectionCount == 0 }
+            try await setup.origin.server.wait(within: patience) { $0.connectionCount == 0 }
         }
     }
 
@@ -220,6 +220,8 @@ struct GatewayLookupTests {
             for round in 1...20 {
                 let asking = Task { () async throws -> Void in _ = try await tunnel.data(from: url) }
                 try await server.waitForRequests(round)
+                // One look-up for each address family, in which the later requests join.
+                while resolver.metrics.lookups < 2 { try await Task.sleep(for: .milliseconds(1)) }
                 asking.cancel()
                 let error = await urlError { try await asking.value }
                 #expect(error?.code == .cancelled)

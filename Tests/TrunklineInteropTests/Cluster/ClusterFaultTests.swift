@@ -71,7 +71,7 @@ struct ClusterFaultTests {
             phases.append((name, start, .now))
         }
         try await SteadyLoad.run(loads, callers: 6) {
-            for cluster in clusters { try await waitUntilAllServe(cluster) }
+            for cluster in clusters { try await waitUntilAllAreReady(cluster) }
             try await phase("without faults") { try await Task.sleep(for: second * 2) }
             try await phase("one stopped, one killed, one slow") {
                 servers.processes[Servers.stopped].pause()
@@ -82,7 +82,7 @@ struct ClusterFaultTests {
                 try await servers.processes[Servers.killed].start()
                 servers.relay.set(.zero)
             }
-            for cluster in clusters { try await waitUntilAllServe(cluster) }
+            for cluster in clusters { try await waitUntilAllAreReady(cluster) }
             // Until the server that was stopped has performed what it received before.
             try await Task.sleep(for: second)
             try await expectTruth(of: loads, on: servers)
@@ -111,10 +111,21 @@ struct ClusterFaultTests {
 
     // MARK: Waiting
 
+    /// Waits until all servers have a link. Under load, a busy machine may have one or the other ejected at any time.
+    private func waitUntilAllAreReady(_ cluster: Cluster) async throws {
+        while true {
+            let servers = await cluster.metrics.servers
+            if servers.count == 8, servers.allSatisfy({ $0.state != .connecting }) { return }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    /// Waits until no server is ejected. It sends requests, because an ejected server returns only after one of them.
     private func waitUntilAllServe(_ cluster: Cluster) async throws {
         while true {
             let servers = await cluster.metrics.servers
             if servers.count == 8, servers.allSatisfy({ $0.state == .serving }) { return }
+            _ = try? await cluster.send(Memcached.set("probe", [1]))
             try await Task.sleep(for: .milliseconds(20))
         }
     }

@@ -31,6 +31,7 @@ enum ClusterProxyTests {
         let options = ClientOptions {
             $0.logging = ClientLogging { record in records.withLock { $0.append(record) } }
             $0.requests.timeout = .seconds(60)
+            $0.requests.retryBudget = nil
         }
         let found = Discovery.static(proxy.endpoints.map { ClusterEndpoint($0) })
         try await withCluster(discovering: found, speaking: Memcached.layout, options: options) { cluster in

@@ -152,7 +152,14 @@
             defer { server.stop() }
             try server.addHosts(Array(addresses[..<3]), of: "redis.test")
             let discovery = Discovery.dns(.host("redis.test", port: port))
-            try await withCluster(discovering: discovery, speaking: RESPCodec(version: 2), on: server.loops) {
+            // On a busy machine one of them may be slow, and must keep its keys.
+            let options = { (options: inout ClusterOptions) in options.ejection = nil }
+            try await withCluster(
+                discovering: discovery,
+                speaking: RESPCodec(version: 2),
+                on: server.loops,
+                changing: options
+            ) {
                 try await Self.waitForServers(3, in: $0)
                 let before = try await Self.homes(in: $0)
                 #expect(Set(before.values) == Set(addresses[..<3]))

@@ -20,6 +20,7 @@ struct SlapdTests {
             options.handshake.perform = { link in
                 _ = try await link.send(.bind(as: Slapd.administrator, password: Slapd.password))
             }
+            options.connecting.timeout = .seconds(60)
             options.handshake.timeout = .seconds(60)
             options.requests.timeout = .seconds(120)
             change(&options)

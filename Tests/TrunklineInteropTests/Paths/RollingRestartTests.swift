@@ -22,8 +22,14 @@ struct RollingRestartTests {
 
     private static let callers = 1000
 
+    /// Starts a server at an address that no other test uses: while it is down, no other socket can get its port.
     private func start(at port: UInt16 = 0) async throws -> LoopbackServer {
-        try await LoopbackServer.start(speaking: Self.layout, options: .init { $0.port = port })
+        #if os(Linux)
+            let host: [UInt8] = [127, 0, 54, 1]
+        #else
+            let host: [UInt8] = [127, 0, 0, 1]
+        #endif
+        return try await LoopbackServer.start(at: .ipv4(host, port: port), speaking: Self.layout)
     }
 
     private func port(of server: LoopbackServer) -> UInt16 {

@@ -40,7 +40,7 @@
                 let client = Client(to: endpoint(address), speaking: .standard, options: options, on: loops)
                 let reports = client.disconnects
                 let error = await #expect(throws: ClientError.self) {
-                    _ = try await client.send(Request(type: 0x410, body: "mine"))
+                    _ = try await client.send(Request(type: 0x410, body: "mine"), timeout: .seconds(90))
                 }
                 #expect(error?.code == .unavailable && error?.fate == .notSent)
                 #expect((error?.cause as? TransportError)?.code == .refused)

@@ -39,6 +39,8 @@ final class Witness: Sendable {
 
     var seen: Seen { record.withLock { $0 } }
     var count: Int { record.withLock { $0.calls.count } }
+    /// The number of links that the client has had.
+    var links: Int { get async { await client.metrics.connection.links } }
 
     // MARK: Requests
 
@@ -108,7 +110,7 @@ final class Witness: Sendable {
     }
 
     func waitForLinks(_ links: Int) async throws {
-        try await wait { await $0.client.metrics.connection.links >= links }
+        try await wait { await $0.links >= links }
     }
 
     // MARK: Results

@@ -36,6 +36,7 @@ struct PostgresTests {
                 let key = try await link.send(PostgresCodec.startup(database: database))
                 await link.setServerInfo(BackendKey(bytes: key.body))
             }
+            options.connecting.timeout = .seconds(60)
             options.handshake.timeout = .seconds(60)
             options.requests.timeout = .seconds(120)
             options.requests.cancelling = { try await Self.cancel($0) }
@@ -61,6 +62,7 @@ struct PostgresTests {
     private func untilAQuerySleeps(on postgres: Postgres) async throws {
         let options = ClientOptions { options in
             options.handshake.perform = { _ = try await $0.send(PostgresCodec.startup(database: "postgres")) }
+            options.connecting.timeout = .seconds(60)
             options.handshake.timeout = .seconds(60)
         }
         try await Trunkline.withClient(to: postgres.endpoint, speaking: PostgresCodec(), options: options) { client in

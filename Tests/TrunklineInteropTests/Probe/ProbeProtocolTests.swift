@@ -111,7 +111,7 @@ struct ProbeProtocolTests {
     @Test func aPingWithoutAnAnswerIsUnhealthy() async throws {
         try await withLoopbackServer(speaking: .checked, handler: { _ in .noReply }) { server in
             var probe = probe(server.endpoint) { _ = try await $0.send(Request(type: 8)) }
-            probe.timeout = .seconds(2)
+            probe.timeout = .seconds(10)
             let report = try await probe.run()
             #expect(report.problems.map(\.code) == ["no_pong"])
             #expect(report.pings?.sent == 1 && report.pings?.answered == 0)
@@ -191,7 +191,7 @@ struct ProbeProtocolTests {
         let options = try options(authority, expired)
         var withoutPings = Probe(of: server.endpoint, options: options)
         // The server closes at once; until then the probe waits.
-        (withoutPings.interval, withoutPings.pings) = (.seconds(60), 0)
+        (withoutPings.interval, withoutPings.pings, withoutPings.timeout) = (.seconds(60), 0, .seconds(60))
         for report in [try await withoutPings.run(), try await probe(server.endpoint, options).run()] {
             #expect(report.exitCode == 3, "\(report.text)")
             #expect(report.problems.map(\.code) == ["client_certificate_refused"])
@@ -326,7 +326,8 @@ struct ProbeFileTests {
             return path
         }
         let run = try await ProbeRun([
-            "\(server.endpoint)", "--interval", "60s", "--pings", "0", "--roots", file("root.pem", authority.root),
+            "\(server.endpoint)", "--interval", "60s", "--timeout", "60s", "--pings", "0", "--roots",
+            file("root.pem", authority.root),
             "--certificate", file("own.pem", own.certificates), "--key", file("key.pem", own.privateKey),
         ])
         #expect(run.exitCode == 3, "\(run.output)\(run.complaint)")

@@ -94,7 +94,7 @@ import TrunklineTesting
             #expect(code == 0)
             #expect(document["connections"].number("succeeded") == 3)
             #expect(document["connections"]["connect"].number("median") != nil)
-            try await server.wait { $0.totalConnections == 4 }
+            try await server.wait(within: .seconds(60)) { $0.totalConnections == 4 }
             #expect(await server.journal.bytesReceived == 0)
         }
     }
@@ -232,7 +232,7 @@ import TrunklineTesting
     func aSilentServerIsUnhealthy() async throws {
         let listener = try SilentListener()
         let endpoint = Endpoint.host("127.0.0.1", port: listener.port)
-        let silent = try await probe(endpoint, "--preset", "standard", "--timeout", "2s")
+        let silent = try await probe(endpoint, "--preset", "standard", "--timeout", "10s")
         #expect(silent.0 == 1)
         #expect(silent.1.problems == ["no_pong"])
         #expect(silent.1["pings"].number("sent") == 1)
@@ -249,6 +249,7 @@ import TrunklineTesting
             // Long enough for the end to arrive.
             let run = try await ProbeRun([
                 "--json", "--preset", preset, "--interval", "30s", "--pings", preset == "none" ? "0" : "2",
+                "--timeout", "60s",
                 "\(server.endpoint)",
             ])
             #expect(run.exitCode == 1)
@@ -310,7 +311,9 @@ import TrunklineTesting
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).pem").path
         try authority.root.write(toFile: file)
         let arguments = try #require(
-            try ProbeArguments(["tls://gateway.example:\(port)", "--roots", file, "--preset", "standard"])
+            try ProbeArguments([
+                "tls://gateway.example:\(port)", "--roots", file, "--preset", "standard", "--timeout", "60s",
+            ])
         )
         let report = try await arguments.probe().run(on: loops)
         #expect(report.health == .degraded)

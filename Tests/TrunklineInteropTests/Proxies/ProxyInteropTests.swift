@@ -50,7 +50,9 @@ import TrunklineTesting
                 _ = try await link.send(Request(type: 0x411, body: "TLS?"))
                 try await link.startTLS()
             }
-            options.requests.timeout = .seconds(60)
+            options.connecting.timeout = .seconds(60)
+            options.handshake.timeout = .seconds(60)
+            options.requests.timeout = .seconds(120)
         }
         try await withClient(to: server.endpoint, speaking: .standard, options: options) { client in
             let reply = try await client.send(Request(type: 0x410, body: "hello"))
@@ -170,7 +172,10 @@ import TrunklineTesting
 
     /// The code of the error of an attempt to connect.
     private func cause(_ endpoint: Endpoint, through proxy: Proxy) async -> TransportError.Code? {
-        let options = ClientOptions { ($0.connecting.proxy, $0.reconnecting.maximumAttempts) = (proxy, 1) }
+        let options = ClientOptions {
+            ($0.connecting.proxy, $0.reconnecting.maximumAttempts) = (proxy, 1)
+            $0.connecting.timeout = .seconds(60)
+        }
         let client = Client(to: endpoint, speaking: .standard, options: options)
         var code: TransportError.Code?
         do throws(ClientError) { try await client.connect() } catch { code = (error.cause as? TransportError)?.code }

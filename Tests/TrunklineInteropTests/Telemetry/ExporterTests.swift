@@ -63,6 +63,7 @@ struct ExporterTests {
         let exporter = OTLPExporter(
             to: .host("127.0.0.1", port: collector.port),
             resource: ["service.name": "shop"],
+            shutdownTimeout: .seconds(10),
             onFailure: { failure in failures.withLock { $0.append(failure) } },
             snapshots: { snapshots }
         )

@@ -11,7 +11,9 @@ struct CacheLoopbackTests {
         let count = 500
         try await withServerAndClient(by: mechanism, handler: { _ in .outOfOrder(window: 1000) }) { server, client in
             let ends = try await withThrowingTaskGroup(of: String.self) { group in
-                for _ in 0..<count { group.addTask { await client.text("a", .for(.seconds(3600))) } }
+                for _ in 0..<count {
+                    group.addTask { await client.text("a", .for(.seconds(3600)), timeout: .seconds(600)) }
+                }
                 while await client.metrics.cache.shares < count - 1 { await moment() }
                 try await server.waitForRequests(1, within: patience)
                 await server.releaseHeld()

@@ -166,6 +166,8 @@ struct DescriptorTests {
             let options = ClientOptions {
                 $0.tls.roots = .only(authority.root)
                 $0.tls.serverName = "localhost"
+                $0.connecting.timeout = patience
+                $0.requests.timeout = patience
             }
             let endpoint = Endpoint.descriptors(reading: socket, writing: socket).secured()
             try await withClient(to: endpoint, speaking: lineCodec, options: options) { client in

@@ -94,7 +94,7 @@ struct ClientLoopbackTests {
             }
             #expect(error?.code == .cancelled)
             #expect(error?.fate == .unknown)
-            let cancel = try await server.waitForCancel(of: 50)
+            let cancel = try await server.waitForCancel(of: 50, within: patience)
             #expect(cancel.type == 0x401)
             #expect(cancel.body.isEmpty)
             #expect(await client.metrics.heldSerials == 1)  // in quarantine
@@ -184,7 +184,7 @@ struct ClientLoopbackTests {
     @Test func aOneWayMessageArrives() async throws {
         try await withServerAndClient(handler: { _ in .noReply }) { server, client in
             try await client.post(Request(type: 0x410, body: "note"))
-            let request = try await server.waitForRequest()
+            let request = try await server.waitForRequest(within: patience)
             #expect(request.body == "note")
             #expect(await client.metrics.heldSerials == 0)
         }

@@ -18,7 +18,7 @@ extension HeavyTests {
                 options: LoopbackServer.Options { $0.recordedFrames = 0 },
                 handler: { $0.body == "silence" ? .noReply : .echo }
             ) { server in
-                try await cycle(cycles / 10, server)
+                try await cycle(max(32, cycles / 10), server)
                 let before = Usage()
                 let left = try await cycle(cycles, server)
                 try await server.waitForConnections(0, within: patience)
@@ -55,9 +55,9 @@ extension HeavyTests {
                             }
                         }
                         // A client may still be held by a closure on an event loop that has not run yet.
-                        let limit = ContinuousClock.now.advanced(by: .seconds(30))
+                        let limit = ContinuousClock.now.advanced(by: patience)
                         while weakClients.contains(where: { $0.object != nil }), ContinuousClock.now < limit {
-                            await Task.yield()
+                            await moment()
                         }
                         return weakClients.count { $0.object != nil }
                     }

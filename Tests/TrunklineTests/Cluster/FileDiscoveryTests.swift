@@ -152,6 +152,7 @@ import TrunklineTesting
                 let cluster = Cluster(
                     discovering: .file(file.path, every: .milliseconds(100)),
                     speaking: .standard,
+                    options: quickOptions(),
                     on: Mechanism.epoll.loops
                 ) { $0.slowStart = .zero }
                 #expect(try await cluster.send(ask("a")).body == "a")

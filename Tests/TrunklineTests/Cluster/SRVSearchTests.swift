@@ -61,6 +61,8 @@ import Testing
             #expect(error?.code == .timedOut)
             #expect(error?.message == "asking for the SRV records of _x._tcp.y: no answer within 0.02 seconds")
         }
+        // Its thread may not have run yet.
+        while server.questions == 0 { await moment() }
         #expect(server.questions == 1)
         server.open()
         #expect(try await targets(search) == ["a"])

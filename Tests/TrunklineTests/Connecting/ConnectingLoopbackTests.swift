@@ -9,9 +9,9 @@ struct ConnectingLoopbackTests {
         try #require(UInt16(endpoint.description.split(separator: ":").last ?? ""))
     }
 
-    /// An endpoint at which no server listens: a server had it and has stopped.
+    /// An endpoint at which no server listens: a server had it and has stopped. No other test uses its address.
     private func deadEndpoint() async throws -> Endpoint {
-        let server = try await Wire.startServer(speaking: .standard)
+        let server = try await Wire.startServer(at: loopback(60), speaking: .standard)
         await server.stop()
         return server.endpoint
     }

@@ -143,7 +143,7 @@ struct ConnectionLoopbackTests {
                 Task {
                     do throws(ClientError) {
                         try await connection.write(
-                            Frame(.request, type: 0x410, serial: SerialNumber(serial), body: filled(10_000))
+                            Frame(.request, type: 0x410, serial: SerialNumber(serial), body: filled(1_000))
                         )
                         return true
                     } catch {
@@ -166,7 +166,7 @@ struct ConnectionLoopbackTests {
     /// Regression: the condition became true between the check of the journal and the registration of the waiting task.
     @Test func aTaskThatIsAboutToWaitDoesNotMissAnEvent() async throws {
         try await withServerAndClient { server, client in
-            for round in 1...1000 {
+            for round in 1...300 {
                 let body = Bytes("\(round)")
                 async let reply = client.send(ask(body))
                 try await server.waitForRequest(within: patience) { $0.body == body }

@@ -74,7 +74,12 @@ import TrunklineTesting
 
     @Test func aServerMayStartLater() async throws {
         let options = LoopbackServer.Options { $0.receivesDatagrams = true }
-        let first = try await LoopbackServer.start(speaking: FrameLayout.standard, options: options)
+        // No other test uses the address, so none gets the port meanwhile.
+        let first = try await LoopbackServer.start(
+            at: loopback(61),
+            speaking: FrameLayout.standard,
+            options: options
+        )
         let endpoint = first.endpoint
         await first.stop()
         let clientOptions = repeating { options in
@@ -85,13 +90,13 @@ import TrunklineTesting
             let handle = client.start(ask("early"))
             var ends = client.disconnects.makeAsyncIterator()
             #expect(await ends.next()?.cause == .refused)
-            let again = LoopbackServer.Options {
-                $0.receivesDatagrams = true
-                $0.port = endpoint.port ?? 0
-            }
-            try await withLoopbackServer(speaking: FrameLayout.standard, options: again) { _ in
-                try await expectBody("early", of: handle)
-            }
+            let second = try await LoopbackServer.start(
+                at: loopback(61, port: endpoint.port ?? 0),
+                speaking: FrameLayout.standard,
+                options: options
+            )
+            try await expectBody("early", of: handle)
+            await second.stop()
         }
     }
 

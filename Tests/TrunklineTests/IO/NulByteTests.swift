@@ -14,7 +14,7 @@ import TrunklineTesting
 
 /// The system takes a zero byte as the end of a name or path. The name that it uses would then differ from the name
 /// that was checked.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct NulByteTests {
     @Test func addressesWithAZeroByteAreInvalid() {
         #expect(literalAddress("127.0.0.1", port: 1) == .loopback(port: 1))

@@ -16,7 +16,7 @@ import TrunklineTesting
 #endif
 
 /// An event loop when system calls fail.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ReadinessTests {
     /// An actor on a separate event loop, which has one listener or one socket.
     private actor Owner: TransportHandler, ListenerHandler {

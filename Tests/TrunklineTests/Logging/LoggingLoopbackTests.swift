@@ -17,6 +17,8 @@ struct LoggingLoopbackTests {
         let options = ClientOptions {
             $0.logging = log.logging()
             $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+            $0.connecting.timeout = patience
+            $0.requests.timeout = patience
             change(&$0)
         }
         return try await withLoopbackServer(speaking: .standard, options: server) { server in
@@ -95,7 +97,9 @@ extension EventQueueTests {
         defer { isReleased.withLock { $0 = true } }
         let logging = ClientLogging(level: .debug) { record in
             records.withLock { $0.append(record) }
-            while !isReleased.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.001) }
+            // No longer than two minutes: other tests need the thread.
+            let limit = ContinuousClock.now + .seconds(120)
+            while !isReleased.withLock({ $0 }), ContinuousClock.now < limit { Thread.sleep(forTimeInterval: 0.001) }
         }
         let options = ClientOptions { $0.logging = logging }
         let handler: LoopbackServer.Handler = { _ in .noReply }

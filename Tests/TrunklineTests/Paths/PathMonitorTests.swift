@@ -14,7 +14,7 @@ import TrunklineTesting
 #if os(Linux)
     /// The monitor of this host's network, which does not change here. `PathChangeTests` of the interop tests has
     /// networks that change.
-    @Suite(.tags(.realThreads), .timeLimit(.minutes(1)))
+    @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
     struct PathMonitorTests {
         private final class Observer: PathObserver {
             let changes = Lock<[NetworkChange]>([])

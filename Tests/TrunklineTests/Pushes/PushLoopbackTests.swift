@@ -47,7 +47,7 @@ struct PushLoopbackTests {
     func readingIsSuspendedAndResumedIfTheBufferingSaysSo(_ mechanism: Mechanism) async throws {
         try await withServerAndClient(by: mechanism, handler: Self.flood) { _, client in
             let stream = client.pushes(buffering: PushBuffering(maximumCount: 4, overflow: .suspendReading))
-            async let reply = client.send(ask("flood"))
+            async let reply = client.send(ask("flood"), timeout: .never)
             var numbers: [String] = []
             for await frame in stream.messages.prefix(1000) { numbers.append(String(frame.body)) }
             #expect(numbers == (0..<1000).map(String.init))

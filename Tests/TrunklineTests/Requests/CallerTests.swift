@@ -93,7 +93,7 @@ struct CallerTests {
                         }
                     }
                 }
-                try await server.waitForRequests(3 * count)
+                try await server.waitForRequests(3 * count, within: patience)
                 group.cancelAll()
                 try await group.waitForAll()
             }

@@ -119,7 +119,7 @@ struct ReactionLoopbackTests {
             let error = await failure { () throws(ClientError) in try await pending.value }
             #expect(error?.code == .cancelled)
             #expect(error?.fate == .unknown)
-            try await server.waitForCancel(of: pending.serial)
+            try await server.waitForCancel(of: pending.serial, within: patience)
             #expect(await server.journal.droppedReplyCount == 1)
         }
     }

@@ -97,7 +97,7 @@ func whileServing(
             )
         }
         while await client.metrics.serving.maximumConcurrent == 0 { try await pause() }
-        try await server.wait { $0.connectionCount > 0 }
+        try await server.wait(within: patience) { $0.connectionCount > 0 }
         try await body()
         group.cancelAll()
         try await group.waitForAll()

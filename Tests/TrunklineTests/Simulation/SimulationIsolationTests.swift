@@ -7,7 +7,7 @@ import Testing
 @Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {
     /// How long something takes outside the loop: long enough for the loop to have nothing to do meanwhile, even on a busy
     /// machine. If it ended earlier, the loop would not have been left.
-    private static let elsewhere = Duration.milliseconds(300)
+    private static let elsewhere = Duration.seconds(1)
 
     /// Runs `body` on a separate thread: the pool's threads must be free for work that leaves the event loop.
     private func error(of body: @escaping @Sendable () async throws -> Void) async -> SimulationError? {

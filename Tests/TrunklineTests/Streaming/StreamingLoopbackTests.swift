@@ -73,7 +73,7 @@ struct StreamingLoopbackTests {
     /// Readers that stop at any time, on a few threads: every stream ends, and has only its own parts.
     @Test(arguments: PartsCodec.bothMatchings)
     func manyReadersStopAtAnyTime(_ codec: PartsCodec) async throws {
-        let rounds = max(20, stormRequests / 1000)
+        let rounds = max(20, stormRequests / 2000)
         try await withServerAndClient(
             speaking: codec,
             handler: { .parts(Array(repeating: $0.body, count: 20), every: .microseconds(200)) }

@@ -3,12 +3,15 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Options for fast tests, with a very short back-off.
+/// Options for fast tests, with a very short back-off. Deadlines are long: on a busy machine, a task may wait for seconds
+/// until it runs.
 func quickOptions(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
     ClientOptions { options in
         options = Wire.client(options)
         options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
-        options.requests.timeout = .seconds(30)
+        options.connecting.timeout = patience
+        options.handshake.timeout = patience
+        options.requests.timeout = patience + patience
         change(&options)
     }
 }

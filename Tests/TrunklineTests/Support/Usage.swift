@@ -39,7 +39,8 @@ struct Usage: CustomStringConvertible {
 
 /// Runs a test of another process on a thread of its own: it keeps its thread until that process ends, and the pool has no
 /// more threads than the machine has processors.
-func aside(_ body: @Sendable () async -> Void) async {
+@discardableResult
+func aside<Result: Sendable>(_ body: @Sendable () async -> Result) async -> Result {
     await withTaskExecutorPreference(EventLoops(count: 1).next().taskExecutor) { await body() }
 }
 

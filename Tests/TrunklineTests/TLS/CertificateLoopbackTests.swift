@@ -12,6 +12,8 @@ struct CertificateLoopbackTests {
     private func options(_ authority: TestAuthority, validFor validity: ClosedRange<Duration>?) throws -> ClientOptions
     {
         var options = ClientOptions { $0.logging = log.logging() }
+        options.connecting.timeout = patience
+        options.requests.timeout = patience
         options.tls.roots = .only(authority.root)
         if let validity {
             options.tls.identity = try authority.identity(forNames: ["worker"], usage: .client, validity: validity)
@@ -28,6 +30,8 @@ struct CertificateLoopbackTests {
         let report = await attempts.first { _ in true }
         await client.closeNow()
         await server.stop()
+        // On a busy machine `closeNow` does not wait until the log is complete.
+        #expect(await eventually { log.record("attempt.failed") != nil })
         return report
     }
 
@@ -66,6 +70,7 @@ struct CertificateLoopbackTests {
         #expect(certificates.map(\.subject) == ["CN=127.0.0.1", "CN=worker"])
         await client.closeNow()
         await server.stop()
+        #expect(await eventually { log.records.count { $0.event == "certificate.expires" } == 2 })
         let lines = log.records.filter { $0.event == "certificate.expires" }
         #expect(lines.map(\.level) == [.warning, .error])
         #expect(lines.first?.message.hasPrefix("the certificate of this client (CN=worker) expires in 10 days") == true)

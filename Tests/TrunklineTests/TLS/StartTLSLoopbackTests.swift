@@ -4,6 +4,13 @@ import TrunklineTesting
 
 /// TLS that begins on an established connection.
 @Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {
+    /// A server that begins TLS when a reaction says so.
+    private static func serverOptions(_ identity: TLSIdentity) -> LoopbackServer.Options {
+        LoopbackServer.Options {
+            $0.tls = .init(identity) { ($0.beginsAtOnce, $0.handshakeTimeout) = (false, patience) }
+        }
+    }
+
     private func run(
         _ reaction: Reaction,
         identity names: [String] = ["127.0.0.1"],
@@ -18,7 +25,7 @@ import TrunklineTesting
         let identity = try authority.identity(forNames: names)
         let server = try await LoopbackServer.start(
             speaking: .standard,
-            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
+            options: Self.serverOptions(identity)
         ) { request in request.type == 0x411 ? reaction : .echo }
         let options = ClientOptions { options in
             options.tls.roots = .only(authority.root)
@@ -106,7 +113,7 @@ import TrunklineTesting
         let identity = try authority.identity(for: "127.0.0.1")
         let server = try await LoopbackServer.start(
             speaking: HoldingLines(),
-            options: LoopbackServer.Options { $0.tls = .init(identity) { $0.beginsAtOnce = false } }
+            options: Self.serverOptions(identity)
         ) { request in
             request.body == "me: TLS?" ? .sequence([.reply("go on"), .garbage("forged "), .startTLS]) : .echo
         }

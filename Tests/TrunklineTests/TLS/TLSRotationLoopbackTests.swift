@@ -20,7 +20,7 @@ import TrunklineTesting
         }
     }
 
-    @Test("the next link is secured with the new certificate, key and roots", .timeLimit(.minutes(1)))
+    @Test("the next link is secured with the new certificate, key and roots", .timeLimit(.minutes(5)))
     func rotates() async throws {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let authority = try TestAuthority()
@@ -37,6 +37,8 @@ import TrunklineTesting
                 privateKey: .file("\(directory)/worker.key")
             )
             options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+            options.connecting.timeout = patience
+            options.requests.timeout = patience
         }
         let identity = try authority.identity(for: "127.0.0.1")
         func server(_ clients: TestAuthority, _ identity: TLSIdentity) async throws -> LoopbackServer {
@@ -81,7 +83,7 @@ import TrunklineTesting
 
     /// Changed files are noticed while there is a link. The next link is established with them, and no request
     /// waits or fails.
-    @Test("a link is replaced when its certificate has changed", .timeLimit(.minutes(1)))
+    @Test("a link is replaced when its certificate has changed", .timeLimit(.minutes(5)))
     func renewsTheLink() async throws {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let authority = try TestAuthority()
@@ -98,6 +100,8 @@ import TrunklineTesting
             )
             options.tls.rotationCheck = .milliseconds(5)
             options.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(20))
+            options.connecting.timeout = patience
+            options.requests.timeout = patience
         }
         let identity = try authority.identity(for: "127.0.0.1")
         let server = try await LoopbackServer.start(
