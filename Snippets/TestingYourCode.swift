@@ -236,8 +236,7 @@ func recordedTimeout() async throws -> String {
     let server = try await LoopbackServer.start(speaking: .standard) { _ in .noReply }
     let options = ClientOptions { $0.recorder = .ring() }
     let client = Client(to: server.endpoint, speaking: .standard, options: options)
-    try await client.connect()
-    _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .seconds(1))
+    _ = try? await client.send(Request(type: 0x410, body: "tea"), timeout: .seconds(2))
     let text = await client.diagnostics.recording?.jsonLines ?? ""
     await client.close()
     await server.stop()

@@ -287,6 +287,7 @@ extension Connection {
                     link,
                     since: startedAt,
                     waiting: port.waitingCount,
+                    through: options.connecting.proxy(for: link.endpoint),
                     hasLostSession: memory.hasLostSession,
                     at: loop.now
                 )
@@ -332,7 +333,14 @@ extension Connection: DialerDelegate {
 }
 
 extension ClientEvent.ReadyLink {
-    fileprivate init(_ link: Link, since startedAt: Instant?, waiting: Int, hasLostSession: Bool, at now: Instant) {
+    fileprivate init(
+        _ link: Link,
+        since startedAt: Instant?,
+        waiting: Int,
+        through proxy: Proxy?,
+        hasLostSession: Bool,
+        at now: Instant
+    ) {
         self.init(
             endpoint: link.endpoint,
             address: link.path.remote?.description,
@@ -341,6 +349,7 @@ extension ClientEvent.ReadyLink {
             duration: now.since(startedAt ?? link.establishedAt),
             tlsVersion: link.secured?.session?.version,
             waiting: waiting,
+            proxy: proxy?.description,
             hasLostSession: hasLostSession
         )
     }

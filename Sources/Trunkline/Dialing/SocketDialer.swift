@@ -393,7 +393,7 @@ extension ClientOptions.Connecting {
     func goesThroughProxy(to endpoint: Endpoint) -> Bool { proxy(for: endpoint) != nil }
 
     /// The proxy through which links reach `endpoint`; `nil` for none.
-    fileprivate func proxy(for endpoint: Endpoint) -> Proxy? {
+    func proxy(for endpoint: Endpoint) -> Proxy? {
         guard let proxy, case .host(let host, let port) = endpoint.target, proxy.isUsed(for: host, port: port) else {
             return nil
         }

@@ -55,6 +55,8 @@ struct LinkLog: Sendable {
     private var episode: Episode?
     /// Since when there is no link; `nil` while there is one, and before the first failure.
     private var withoutLinkSince: Instant?
+    /// When the first attempt began since there is no link.
+    private var attemptingSince: Instant?
     /// The number of attempts that failed since then.
     private var failedAttempts = 0
 
@@ -79,6 +81,7 @@ struct LinkLog: Sendable {
             upcoming = nil
         }
         if case .waiting = state {} else { nextEndpoint = nil }
+        if attemptingSince == nil, state.isAttempt { attemptingSince = now }
         (self.state, stateAt) = (state, now)
     }
 
@@ -132,7 +135,10 @@ struct LinkLog: Sendable {
         at now: Instant,
         into sheet: inout LogSheet
     ) {
-        defer { (current, hadLink, withoutLinkSince, failedAttempts) = (ready, true, nil, 0) }
+        defer {
+            (current, hadLink, failedAttempts) = (ready, true, 0)
+            (withoutLinkSince, attemptingSince) = (nil, nil)
+        }
         if let replaced {
             let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.notes(ready))"
             return sheet.add(.info, "link.replaced", at: now, text, readyFields(ready))
@@ -176,7 +182,8 @@ struct LinkLog: Sendable {
     }
 
     private static func notes(_ ready: Ready) -> String {
-        (ready.tlsVersion.map { "; \($0)" } ?? "") + (ready.hasLostSession ? "; the server had lost the session" : "")
+        (ready.proxy.map { "; through \($0)" } ?? "") + (ready.tlsVersion.map { "; \($0)" } ?? "")
+            + (ready.hasLostSession ? "; the server had lost the session" : "")
     }
 
     private func readyFields(_ ready: Ready) -> LogSheet.Fields {
@@ -186,6 +193,7 @@ struct LinkLog: Sendable {
             ("session", .integer(Int64(clamping: ready.session.number))), ("attempt", .integer(Int64(ready.attempt))),
             ("duration", .seconds(ready.duration.inSeconds)), ("failed_attempts", .integer(Int64(failedAttempts))),
         ]
+        if let proxy = ready.proxy { fields.append(("proxy", .text(proxy))) }
         if let version = ready.tlsVersion { fields.append(("tls", .text(version))) }
         if ready.hasLostSession { fields.append(("session_lost", .flag(true))) }
         return fields
@@ -209,7 +217,9 @@ struct LinkLog: Sendable {
             }
             if report.isOfAttempt { failedAttempts += 1 }
         }
-        if withoutLinkSince == nil, !state.isReady { withoutLinkSince = now }
+        if withoutLinkSince == nil, !state.isReady {
+            withoutLinkSince = trouble.isOfAttempt ? attemptingSince ?? now : now
+        }
         var episode = episode ?? Episode(writtenAt: now)
         defer { self.episode = episode }
         let level = trouble.level(hadLink: hadLink)
@@ -220,7 +230,7 @@ struct LinkLog: Sendable {
         episode.kinds.insert(trouble.kind)
         if episode.unwritten.isEmpty { episode.writtenAt = now }
         let address = current?.session == trouble.session ? current?.address : nil
-        let text = "\(trouble.text(address, isFirst: true)); \(whatIsNext(at: now))\(trouble.todo)"
+        let text = "\(trouble.text(address, isFirst: true)); \(whatIsNext(at: now, after: trouble))\(trouble.todo)"
         sheet.add(level, trouble.event, at: now, text, trouble.logFields(next: nextAttempt))
     }
 
@@ -238,7 +248,7 @@ struct LinkLog: Sendable {
             if counts.bytesUnsent > 0 { text += "; \(LogText.count(counts.bytesUnsent, "byte")) unsent" }
             text += "; the latest: \(latest.text(nil, isFirst: false)); "
             if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
-            text += "\(whatIsNext(at: now))\(latest.todo)"
+            text += "\(whatIsNext(at: now, after: latest))\(latest.todo)"
             sheet.add(counts.level, "links.unstable", at: now, text, summaryFields(counts, now))
         }
         if state.isReady { episode.recoveryWrittenAt = now }
@@ -279,7 +289,7 @@ struct LinkLog: Sendable {
         return (delay, nextEndpoint)
     }
 
-    private func whatIsNext(at now: Instant) -> String {
+    private func whatIsNext(at now: Instant, after trouble: Trouble) -> String {
         switch state {
         case .waiting(let delay, _, _):
             let left = max(.zero, delay - now.since(stateAt))
@@ -290,7 +300,9 @@ struct LinkLog: Sendable {
             return "next attempt now at \(endpoint)"
         case .ready(let endpoint, let session):
             return "the link to \(endpoint) (session \(session)) is in use, for \(LogText.time(now.since(stateAt)))"
-        case .idle: return "no further attempt until a request needs a link"
+        case .idle:
+            let pause = trouble.isRefusedLogin ? "options.reconnecting.refusalPause is over and " : ""
+            return "no further attempt until \(pause)a request needs a link"
         case .noNetwork: return "no route leads to any endpoint; the next attempt begins when there is one"
         case .suspended: return "the client is suspended"
         case .draining, .closed: return "the client is being closed"
@@ -314,8 +326,24 @@ extension LinkLog.Counts {
 
 // MARK: - Texts
 
+extension ConnectionState {
+    fileprivate var isAttempt: Bool {
+        switch self {
+        case .resolving, .connecting, .securing, .handshaking: true
+        default: false
+        }
+    }
+}
+
 extension LinkLog.Trouble {
     fileprivate var isDrain: Bool { if case .drains = self { true } else { false } }
+    fileprivate var isOfAttempt: Bool { if case .ended(let report) = self { report.isOfAttempt } else { false } }
+
+    /// Whether a login was refused for good: attempts pause, whatever is requested.
+    fileprivate var isRefusedLogin: Bool {
+        guard case .ended(let report) = self, report.isPermanent else { return false }
+        return report.cause == .handshakeRefused || report.cause == .proxy
+    }
 
     fileprivate var cause: DisconnectCause {
         switch self {

@@ -63,7 +63,7 @@ extension DisconnectReport {
 package struct LinkEndClue: Sendable {
     private let phase: DisconnectReport.Phase
     private let cause: DisconnectCause
-    private let isSecured: Bool
+    private let mayLackTLS: Bool
     private let wasSilent: Bool
     private let hasSpoken: Bool
     private let certificateProblem: String?
@@ -71,7 +71,7 @@ package struct LinkEndClue: Sendable {
     /// - Parameters:
     ///   - phase: The phase in which the attempt or the link ended.
     ///   - cause: Why it ended.
-    ///   - isSecured: Whether the endpoint uses TLS.
+    ///   - mayLackTLS: Whether the server may expect TLS, which the endpoint does not use.
     ///   - wasSilent: Whether nothing had come from the server.
     ///   - hasSpoken: Whether this client had written anything. A server may close a link on which nothing was said.
     ///   - certificateProblem: What is wrong with the certificate of this client; `nil` if it is valid, or if there is
@@ -79,12 +79,12 @@ package struct LinkEndClue: Sendable {
     package init(
         phase: DisconnectReport.Phase,
         cause: DisconnectCause,
-        isSecured: Bool,
+        mayLackTLS: Bool,
         wasSilent: Bool,
         hasSpoken: Bool = true,
         certificateProblem: String?
     ) {
-        (self.phase, self.cause, self.isSecured) = (phase, cause, isSecured)
+        (self.phase, self.cause, self.mayLackTLS) = (phase, cause, mayLackTLS)
         (self.wasSilent, self.hasSpoken, self.certificateProblem) = (wasSilent, hasSpoken, certificateProblem)
     }
 
@@ -92,7 +92,7 @@ package struct LinkEndClue: Sendable {
         self.init(
             phase: report.phase,
             cause: report.cause,
-            isSecured: report.endpoint.isSecured,
+            mayLackTLS: report.endpoint.mayLackTLS,
             wasSilent: report.wasSilent,
             hasSpoken: report.hasSpoken,
             certificateProblem: report.certificateProblem
@@ -114,7 +114,7 @@ package struct LinkEndClue: Sendable {
 
     /// Whether the server may expect TLS at this port.
     package var mayExpectTLS: Bool {
-        guard !isSecured, wasSilent, hasSpoken, phase == .handshaking || phase == .ready else { return false }
+        guard mayLackTLS, wasSilent, hasSpoken, phase == .handshaking || phase == .ready else { return false }
         return cause.mayBeOfTLS
     }
 
@@ -124,10 +124,20 @@ package struct LinkEndClue: Sendable {
         return switch (phase, cause) {
         case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut): "does this port speak TLS?"
         case (.handshaking, .closedByServer), (.handshaking, .reset):
-            isSecured
-                ? "the server may have refused the login without saying so"
-                : "the server may have refused the login without saying so, or does this port expect TLS?"
+            mayLackTLS
+                ? "the server may have refused the login without saying so, or does this port expect TLS?"
+                : "the server may have refused the login without saying so"
         default: mayExpectTLS ? "does this port expect TLS?" : nil
+        }
+    }
+}
+
+extension Endpoint {
+    /// Whether the server may expect TLS, which the endpoint does not use. Processes and datagrams have none.
+    package var mayLackTLS: Bool {
+        switch target {
+        case .host, .unix, .vsock: !isSecured && !usesDatagrams
+        case .command, .descriptors: false
         }
     }
 }

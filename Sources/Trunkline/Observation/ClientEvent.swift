@@ -102,7 +102,7 @@ public struct ClientEvent: Sendable {
     public struct ReadyLink: Sendable, Hashable {
         /// The endpoint of the server.
         public let endpoint: Endpoint
-        /// The address of the server; `nil` for a Unix domain socket.
+        /// The address of the server, or of the proxy; `nil` for a Unix domain socket.
         public let address: String?
         /// The session of the link.
         public let session: SessionID
@@ -114,6 +114,9 @@ public struct ClientEvent: Sendable {
         public let tlsVersion: String?
         /// The number of requests that waited for a link.
         public internal(set) var waiting = 0
+        /// The proxy through which the link goes, without credentials
+        /// (``ClientOptions/Connecting-swift.struct/proxy``); `nil` for none.
+        public internal(set) var proxy: String?
         /// Whether the handshake has said that the server had lost the session of the protocol
         /// (``Handshaker/sessionWasLost()``).
         public internal(set) var hasLostSession = false
@@ -448,6 +451,7 @@ extension ClientEvent.ReadyLink {
             ("session", .integer(Int64(clamping: session.number))), ("attempt", .integer(Int64(attempt))),
             ("duration", .seconds(duration.inSeconds)),
         ]
+        if let proxy { fields.append(("proxy", .text(proxy))) }
         if let tlsVersion { fields.append(("tls", .text(tlsVersion))) }
         if waiting > 0 { fields.append(("waiting", .integer(Int64(waiting)))) }
         if hasLostSession { fields.append(("session_lost", .flag(true))) }

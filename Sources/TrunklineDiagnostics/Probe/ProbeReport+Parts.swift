@@ -302,7 +302,7 @@ extension ProbedLink {
         return LinkEndClue(
             phase: phase,
             cause: DisconnectCause(error),
-            isSecured: security != nil,
+            mayLackTLS: security == nil,
             wasSilent: !exchange.hasHeard,
             certificateProblem: phase == .connecting ? nil : problem
         )

@@ -427,6 +427,49 @@ import Testing
         for end in ends { #expect(end.message.contains("there was no link for 100 ms"), "\(end)") }
     }
 
+    /// The time of the first attempt counts, too.
+    @Test func theFirstOutageBeginsWithTheFirstAttempt() throws {
+        var log = Log()
+        log.add(.stateChanged(.connecting("a:1", attempt: 1)))
+        log.now = log.now.advanced(by: .seconds(3))
+        log.fails(1, TransportError(.timedOut, "no answer"), delay: .milliseconds(2))
+        log.now = log.now.advanced(by: .milliseconds(2))
+        log.add(.stateChanged(.connecting("b:2", attempt: 2)))
+        log.becomesReady(2)
+        let ready = try #require(log.takeAll().first { $0.event == "client.ready" })
+        #expect(ready.message.contains("after 1 failed attempt; there was no link for 3 s"), "\(ready)")
+    }
+
+    @Test func aLinkThroughAProxySaysSo() throws {
+        var log = Log()
+        var link = ClientEvent.ReadyLink(
+            endpoint: "a:1",
+            address: "10.0.0.9:1080",
+            session: 1,
+            attempt: 1,
+            duration: .milliseconds(12),
+            tlsVersion: "TLSv1.3"
+        )
+        link.proxy = "socks5://proxy:1080"
+        log.add(.linkReady(link), .stateChanged(.ready("a:1", session: 1)))
+        let ready = try #require(log.takeAll().first { $0.event == "client.ready" })
+        #expect(ready.message.hasSuffix(" after 12 ms; through socks5://proxy:1080; TLSv1.3"), "\(ready)")
+        #expect(ready.fields.contains { $0.name == "proxy" && $0.value == .text("socks5://proxy:1080") })
+    }
+
+    /// Whatever is requested meanwhile, a refused login is followed by a pause.
+    @Test(arguments: [DisconnectCause.handshakeRefused, .proxy]) func aRefusedLoginIsFollowedByAPause(
+        _ cause: DisconnectCause
+    ) throws {
+        var log = Log()
+        var report = log.report(.connecting, cause, TransportError(.proxy(.credentialsRefused), "a wrong password"))
+        report.isPermanent = true
+        log.add(.linkEnded(report), .stateChanged(.idle))
+        let line = try #require(log.takeAll().first { $0.event == "attempt.failed" })
+        let next = "no further attempt until options.reconnecting.refusalPause is over and a request needs a link"
+        #expect(line.message.contains(next), "\(line)")
+    }
+
     private static func expiry(_ subject: String, in time: Duration) -> ClientEvent.Content {
         let certificate = TLSCertificate(
             subject: subject,
@@ -511,6 +554,12 @@ import Testing
         #expect(line("a:1", .ready)?.message.contains("TLS") == false)
         // A server may close a link on which nothing was said.
         #expect(line("a:1", .ready, wasSilent: true, hasSpoken: false)?.message.contains("TLS") == false)
+        // Neither a process nor a server of datagrams expects it.
+        for endpoint in [Endpoint.command("cat"), "udp://a:1"] {
+            #expect(line(endpoint, .handshaking)?.message.contains("may have refused the login") == true)
+            #expect(line(endpoint, .handshaking)?.message.contains("TLS") == false)
+            #expect(line(endpoint, .ready, wasSilent: true)?.message.contains("TLS") == false)
+        }
     }
 
     /// Two weeks before its end, three days before it, and once a day.

@@ -18,6 +18,8 @@ import Testing
             let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: text) }
             #expect(error?.description.contains("vsock://cid:port") == true)
         }
+        let error = #expect(throws: EndpointError.self) { try Endpoint(parsing: "udp://vsock://2:7000") }
+        #expect(error?.description.contains("\"vsock://\" cannot follow \"udp://\"") == true)
     }
 
     @Test func aCommandShowsItsArgumentsAndNotItsEnvironment() {

@@ -97,8 +97,14 @@ struct MessageTests {
                     // Nothing is lost.
                     #expect("\(error)".hasPrefix("\(code) (fate unknown): \(message)"))
                     if let cause = cause as? TransportError, cause.message == "details" {
-                        // How a process ended is in its message.
-                        let label = cause.exit == nil ? "\(cause.code)" : "exited"
+                        // Without the names of modules and types. How a process ended is in its message.
+                        let label =
+                            switch cause.code {
+                            case .tls(let failure): "tls(\(failure))"
+                            case .proxy(let failure): "proxy(\(failure))"
+                            case .exited: "exited"
+                            default: "\(cause.code)"
+                            }
                         #expect("\(error)".hasSuffix("; \(label): details"))
                     }
                 }

@@ -21,10 +21,16 @@ import TrunklineTesting
     }
 
     @Test(arguments: Proxy.Kind.allCases) func credentialsAreSent(_ kind: Proxy.Kind) throws {
-        try simulate(kind, asking: Self.account, sending: Self.account) { _, proxy, client in
+        let log = LogCollector()
+        let options = ClientOptions { $0.logging = log.logging() }
+        try simulate(kind, asking: Self.account, sending: Self.account, options: options) { _, proxy, client in
             _ = try await client.send(ask("hello"))
             #expect(await proxy.logins == 1)
+            await client.close()
         }
+        let ready = try #require(log.record("client.ready"))
+        #expect(ready.message.contains("; through \(kind.rawValue)://proxy:1080"), "\(ready)")
+        #expect(!log.text.contains("se:cret") && !log.text.contains("edge"))
     }
 
     @Test(arguments: Proxy.Kind.allCases) func missingOrWrongCredentialsAreAPermanentFailure(_ kind: Proxy.Kind) throws
@@ -35,7 +41,10 @@ import TrunklineTesting
                 #expect(error?.code == .unavailable && error?.fate == .notSent)
                 let code = (error?.cause as? TransportError)?.code
                 #expect(code == .proxy(sent == nil ? .authenticationRequired : .credentialsRefused))
-                #expect("\(error.map { "\($0)" } ?? "")".contains("through \(kind.rawValue)://proxy:1080"))
+                let text = "\(error.map { "\($0)" } ?? "")"
+                #expect(text.contains("through \(kind.rawValue)://proxy:1080"))
+                let name = sent == nil ? "proxy(authenticationRequired): " : "proxy(credentialsRefused): "
+                #expect(text.contains(name), "\(text)")
                 // "edge:wrong" in base 64.
                 for secret in ["wrong", "ZWRnZTp3cm9uZw=="] {
                     #expect(!"\(error.map { "\($0)" } ?? "")".contains(secret))

@@ -162,6 +162,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             guard numbers.count == 2, let cid = numbers[0], let port = numbers[1] else {
                 throw refuse("a vsock endpoint is \"vsock://cid:port\", with two numbers of 32 bits")
             }
+            guard !usesDatagrams else { throw refuse("\"vsock://\" cannot follow \"udp://\"") }
             self = .vsock(cid: cid, port: port)
             self.isSecured = isSecured
             return

@@ -72,6 +72,17 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     public var description: String {
         // The message says how.
         if case .exited = code { return .labelled("exited", message) }
-        return .labelled("\(code)", message)
+        return .labelled(code.text, message)
+    }
+}
+
+extension TransportError.Code {
+    /// The name of the case, without the names of modules and types.
+    fileprivate var text: String {
+        switch self {
+        case .tls(let failure): "tls(\(failure))"
+        case .proxy(let failure): "proxy(\(failure))"
+        default: "\(self)"
+        }
     }
 }
