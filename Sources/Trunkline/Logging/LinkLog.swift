@@ -46,7 +46,8 @@ struct LinkLog: Sendable {
 
     var upcoming: Ready?
     var nextEndpoint: Endpoint?
-    private var notes: [(note: Note, at: Instant)] = []
+    /// What is not written yet. With a failed attempt, when the first one began.
+    private var notes: [(note: Note, at: Instant, began: Instant?)] = []
     private var state = ConnectionState.idle
     /// When the state was told.
     private var stateAt = Instant.distantPast
@@ -55,9 +56,9 @@ struct LinkLog: Sendable {
     private var episode: Episode?
     /// Since when there is no link; `nil` while there is one, and before the first failure.
     private var withoutLinkSince: Instant?
-    /// When the first attempt began since there is no link.
+    /// The start of the first attempt since the last link ended; `nil` if none has begun.
     private var attemptingSince: Instant?
-    /// The number of attempts that failed since then.
+    /// The number of attempts that failed since the last link was ready.
     private var failedAttempts = 0
 
     /// The number of kinds of failure that have a line of their own in an episode.
@@ -77,11 +78,15 @@ struct LinkLog: Sendable {
                 tlsVersion: nil
             )
             let ready = upcoming?.session == session ? upcoming : nil
-            notes.append((.ready(ready ?? plain), now))
+            notes.append((.ready(ready ?? plain), now, nil))
             upcoming = nil
         }
         if case .waiting = state {} else { nextEndpoint = nil }
-        if attemptingSince == nil, state.isAttempt { attemptingSince = now }
+        switch state {
+        case .resolving, .connecting, .securing, .handshaking: attemptingSince = attemptingSince ?? now
+        case .waiting, .noNetwork: break
+        case .ready, .idle, .suspended, .draining, .closed: attemptingSince = nil
+        }
         (self.state, stateAt) = (state, now)
     }
 
@@ -92,10 +97,12 @@ struct LinkLog: Sendable {
         _ reason: String?,
         at now: Instant
     ) {
-        notes.append((.trouble(.drains(endpoint, session: session, cause, reason: reason)), now))
+        notes.append((.trouble(.drains(endpoint, session: session, cause, reason: reason)), now, nil))
     }
 
-    mutating func ended(_ report: DisconnectReport, at now: Instant) { notes.append((.trouble(.ended(report)), now)) }
+    mutating func ended(_ report: DisconnectReport, at now: Instant) {
+        notes.append((.trouble(.ended(report)), now, report.isOfAttempt ? attemptingSince : nil))
+    }
 
     // MARK: Writing
 
@@ -109,7 +116,7 @@ struct LinkLog: Sendable {
 
     mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
         let notes = exchange(&notes, with: [])
-        for (index, (note, time)) in notes.enumerated() {
+        for (index, (note, time, began)) in notes.enumerated() {
             switch note {
             case .ready(let ready):
                 var replaced: Trouble?
@@ -118,7 +125,7 @@ struct LinkLog: Sendable {
             case .trouble(let trouble):
                 // In a planned change, the line about the next link is enough.
                 if trouble.isDrain, index + 1 < notes.count, case .ready = notes[index + 1].note { continue }
-                write(trouble, at: time, into: &sheet)
+                write(trouble, began: began ?? time, at: time, into: &sheet)
             }
         }
         guard let episode, !episode.unwritten.isEmpty, isLast || nextFlush.map({ $0 <= now }) == true else {
@@ -135,10 +142,7 @@ struct LinkLog: Sendable {
         at now: Instant,
         into sheet: inout LogSheet
     ) {
-        defer {
-            (current, hadLink, failedAttempts) = (ready, true, 0)
-            (withoutLinkSince, attemptingSince) = (nil, nil)
-        }
+        defer { (current, hadLink, withoutLinkSince, failedAttempts) = (ready, true, nil, 0) }
         if let replaced {
             let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.notes(ready))"
             return sheet.add(.info, "link.replaced", at: now, text, readyFields(ready))
@@ -201,7 +205,7 @@ struct LinkLog: Sendable {
 
     // MARK: Losses and failed attempts
 
-    private mutating func write(_ trouble: Trouble, at now: Instant, into sheet: inout LogSheet) {
+    private mutating func write(_ trouble: Trouble, began: Instant, at now: Instant, into sheet: inout LogSheet) {
         if case .ended(let report) = trouble {
             if report.isOrdinaryEnd || isClosing && report.lostText == DisconnectReport.nothingLost { return }
             if report.phase == .draining {
@@ -217,9 +221,7 @@ struct LinkLog: Sendable {
             }
             if report.isOfAttempt { failedAttempts += 1 }
         }
-        if withoutLinkSince == nil, !state.isReady {
-            withoutLinkSince = trouble.isOfAttempt ? attemptingSince ?? now : now
-        }
+        if withoutLinkSince == nil, !state.isReady { withoutLinkSince = began }
         var episode = episode ?? Episode(writtenAt: now)
         defer { self.episode = episode }
         let level = trouble.level(hadLink: hadLink)
@@ -301,8 +303,9 @@ struct LinkLog: Sendable {
         case .ready(let endpoint, let session):
             return "the link to \(endpoint) (session \(session)) is in use, for \(LogText.time(now.since(stateAt)))"
         case .idle:
-            let pause = trouble.isRefusedLogin ? "options.reconnecting.refusalPause is over and " : ""
-            return "no further attempt until \(pause)a request needs a link"
+            let next = "no further attempt until a request needs a link"
+            return next
+                + (trouble.refusing.map { "; \($0) is not tried before options.reconnecting.refusalPause ends" } ?? "")
         case .noNetwork: return "no route leads to any endpoint; the next attempt begins when there is one"
         case .suspended: return "the client is suspended"
         case .draining, .closed: return "the client is being closed"
@@ -326,23 +329,16 @@ extension LinkLog.Counts {
 
 // MARK: - Texts
 
-extension ConnectionState {
-    fileprivate var isAttempt: Bool {
-        switch self {
-        case .resolving, .connecting, .securing, .handshaking: true
-        default: false
-        }
-    }
-}
-
 extension LinkLog.Trouble {
     fileprivate var isDrain: Bool { if case .drains = self { true } else { false } }
-    fileprivate var isOfAttempt: Bool { if case .ended(let report) = self { report.isOfAttempt } else { false } }
 
-    /// Whether a login was refused for good: attempts pause, whatever is requested.
-    fileprivate var isRefusedLogin: Bool {
-        guard case .ended(let report) = self, report.isPermanent else { return false }
-        return report.cause == .handshakeRefused || report.cause == .proxy
+    /// The endpoint that refused a login for good, so that attempts at it pause; `nil` if none did.
+    fileprivate var refusing: Endpoint? {
+        guard case .ended(let report) = self, report.isPermanent,
+            report.cause == .handshakeRefused || report.cause == .proxy,
+            (report.error as? HandshakeRefusal)?.retryAfter == nil
+        else { return nil }
+        return report.endpoint
     }
 
     fileprivate var cause: DisconnectCause {

@@ -440,6 +440,19 @@ import Testing
         #expect(ready.message.contains("after 1 failed attempt; there was no link for 3 s"), "\(ready)")
     }
 
+    /// The time in which the client was suspended does not count.
+    @Test func anOutageDoesNotBeginBeforeTheClientIsResumed() throws {
+        var log = Log()
+        log.add(.stateChanged(.connecting("a:1", attempt: 1)), .stateChanged(.suspended))
+        log.now = log.now.advanced(by: .seconds(3600))
+        log.add(.stateChanged(.connecting("a:1", attempt: 1)))
+        log.now = log.now.advanced(by: .seconds(1))
+        log.fails(1, Self.refused, delay: .milliseconds(2))
+        log.becomesReady(2)
+        let ready = try #require(log.takeAll().first { $0.event == "client.ready" })
+        #expect(ready.message.contains("there was no link for 1 s"), "\(ready)")
+    }
+
     @Test func aLinkThroughAProxySaysSo() throws {
         var log = Log()
         var link = ClientEvent.ReadyLink(
@@ -466,7 +479,8 @@ import Testing
         report.isPermanent = true
         log.add(.linkEnded(report), .stateChanged(.idle))
         let line = try #require(log.takeAll().first { $0.event == "attempt.failed" })
-        let next = "no further attempt until options.reconnecting.refusalPause is over and a request needs a link"
+        let next =
+            "no further attempt until a request needs a link; a:1 is not tried before options.reconnecting.refusalPause ends"
         #expect(line.message.contains(next), "\(line)")
     }
 

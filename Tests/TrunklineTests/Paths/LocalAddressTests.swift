@@ -63,7 +63,7 @@ struct LocalAddressTests {
 
     @Test func aSocketThatFailedToConnectHasNoLocalAddress() async throws {
         // No other test uses the address, so nothing listens on the port.
-        let port = try RawListener(host: [127, 0, 53, 64]).port
+        let port = try RawListener(host: loopback(64).ipBytes ?? [127, 0, 0, 1]).port
         let owner = Owner()
         #expect(await owner.connect(to: loopback(64, port: port)) == [nil, nil])
         #expect(await owner.close() == nil)
