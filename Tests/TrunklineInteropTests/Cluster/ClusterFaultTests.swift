@@ -82,7 +82,7 @@ struct ClusterFaultTests {
                 try await servers.processes[Servers.killed].start()
                 servers.relay.set(.zero)
             }
-            for cluster in clusters { try await waitUntilAllAreReady(cluster) }
+            for cluster in clusters { try await waitUntilAllTakeTraffic(cluster) }
             // Until the server that was stopped has performed what it received before.
             try await Task.sleep(for: second)
             try await expectTruth(of: loads, on: servers)

@@ -7,7 +7,7 @@ import TrunklineHTTP
 @Suite(
     .tags(.realThreads),
     .serialized,
-    .timeLimit(.minutes(3)),
+    .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
 )
 struct NginxTests {

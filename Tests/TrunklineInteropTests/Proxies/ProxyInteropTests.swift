@@ -17,7 +17,7 @@ import TrunklineTesting
 
     @Test(
         .enabled(if: ServerProcess.isAvailable("microsocks"), "microsocks is not installed"),
-        .timeLimit(.minutes(2)),
+        .timeLimit(.minutes(5)),
         arguments: [false, true]
     ) func microsocks(withPassword: Bool) async throws {
         let login = withPassword ? ["-u", Self.user.username, "-P", Self.user.password] : []
@@ -28,7 +28,7 @@ import TrunklineTesting
 
     @Test(
         .enabled(if: ServerProcess.isAvailable("microsocks"), "microsocks is not installed"),
-        .timeLimit(.minutes(2))
+        .timeLimit(.minutes(5))
     ) func tlsBeginsLaterThroughAProxy() async throws {
         let (process, port) = try await ServerProcess.atFreePort { port in
             let process = try await ServerProcess("microsocks", port: port) { _ in ["-i", "127.0.0.1", "-p", "\(port)"]
@@ -64,7 +64,7 @@ import TrunklineTesting
 
     @Test(
         .enabled(if: ServerProcess.isAvailable("tinyproxy"), "tinyproxy is not installed"),
-        .timeLimit(.minutes(2)),
+        .timeLimit(.minutes(5)),
         arguments: [false, true]
     ) func tinyproxy(withPassword: Bool) async throws {
         try await check(Self.http, withPassword, refused: .other(500)) { port in
@@ -81,7 +81,7 @@ import TrunklineTesting
 
     @Test(
         .enabled(if: ServerProcess.isAvailable("squid"), "squid is not installed"),
-        .timeLimit(.minutes(2))
+        .timeLimit(.minutes(5))
     ) func squid() async throws {
         try await check(Self.http, false, refused: .hostUnreachable, forbidden: "127.0.0.1:1") { port in
             try await ServerProcess("squid", port: port) { socketPath in

@@ -50,6 +50,8 @@ extension HeavyTests {
                         deaf: .host("127.0.0.1", port: deaf.port)
                     )
                     _ = try await cycle(max(16, cycles / 10), phase, place)
+                    try await server.waitForConnections(0, within: patience)
+                    try await other.waitForConnections(0, within: patience)
                     let before = Usage()
                     let left = try await cycle(cycles, phase, place)
                     #expect(left == 0)

@@ -19,6 +19,7 @@ extension HeavyTests {
                 handler: { $0.body == "silence" ? .noReply : .echo }
             ) { server in
                 try await cycle(max(32, cycles / 10), server)
+                try await server.waitForConnections(0, within: patience)
                 let before = Usage()
                 let left = try await cycle(cycles, server)
                 try await server.waitForConnections(0, within: patience)

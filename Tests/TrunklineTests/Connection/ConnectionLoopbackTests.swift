@@ -143,7 +143,7 @@ struct ConnectionLoopbackTests {
                 Task {
                     do throws(ClientError) {
                         try await connection.write(
-                            Frame(.request, type: 0x410, serial: SerialNumber(serial), body: filled(1_000))
+                            Frame(.request, type: 0x410, serial: SerialNumber(serial), body: filled(10_000))
                         )
                         return true
                     } catch {

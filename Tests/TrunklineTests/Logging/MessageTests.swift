@@ -105,7 +105,7 @@ struct MessageTests {
                             case .exited: "exited"
                             default: "\(cause.code)"
                             }
-                        #expect("\(error)".hasSuffix("; \(label): details"))
+                        #expect("\(error)".hasSuffix("; \(label): details") && !"\(error)".contains("Trunkline."))
                     }
                 }
             }
