@@ -27,12 +27,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SERVICE = ROOT / ".build/debug/incident-service"
 SERVER = ROOT / ".ci/incident-server.py"
 
-# Not those that the kernel hands out: some servers are down for a while, and nothing else may get their ports.
+# Below the ephemeral range, so that no other socket gets the port of a server that is down.
 PORTS = itertools.count(random.randrange(12_000, 30_000))
 
 
 def free_port():
-    """Returns a port of 127.0.0.1 that nothing uses."""
+    """Returns a port of 127.0.0.1 on which nothing listens."""
     for port in PORTS:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):

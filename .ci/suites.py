@@ -25,7 +25,7 @@ shared = re.compile(
     r"\b(?:struct|class|actor|enum|extension|protocol|func|let|var|typealias) `?(\w+)"
 )
 
-# Awaits that involve no other thread of this process.
+# Awaits that only wait for another process, and so need no tag.
 harmless = re.compile(r"await aside\b|await #expect\(\s*processExitsWith|await Task\.yield\(\)")
 # A test that awaits waits for another thread, unless everything is simulated. Others start threads or open sockets.
 real = re.compile(r"(?<!\.)\bawait\b|\bThread\b|\bDispatch\w+|\bpthread_|\bEventLoops\b|\bRawListener\b|\bsocket(?:pair)?\(")

@@ -302,10 +302,20 @@ extension ProbedLink {
         return LinkEndClue(
             phase: phase,
             cause: DisconnectCause(error),
-            mayLackTLS: security == nil,
+            mayLackTLS: security == nil && address.mayUseTLS,
             wasSilent: !exchange.hasHeard,
             certificateProblem: phase == .connecting ? nil : problem
         )
+    }
+}
+
+extension SocketAddress {
+    /// Whether a server at the address may expect TLS. A process does not.
+    fileprivate var mayUseTLS: Bool {
+        switch self {
+        case .ipv4, .ipv6, .unix, .vsock: true
+        case .command, .descriptors: false
+        }
     }
 }
 

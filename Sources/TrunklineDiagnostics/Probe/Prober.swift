@@ -78,7 +78,7 @@ actor Prober {
 
     /// Finds out whether the port speaks TLS, if that may be why it does not speak the protocol in plaintext.
     private func checkForTLS(at address: SocketAddress, _ report: inout ProbeReport) async {
-        guard security == nil, probe.endpoint.mayLackTLS, report.mayExpectTLS,
+        guard security == nil, report.mayExpectTLS,
             let security = try? ProbeSecurity(ofAnyServerAt: probe.endpoint)
         else { return }
         let link = await connection(to: address, security)

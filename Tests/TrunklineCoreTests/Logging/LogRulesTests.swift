@@ -39,14 +39,20 @@ import Testing
             now = end
         }
 
-        mutating func becomesReady(_ session: SessionID, at endpoint: Endpoint = "a:1", tls: String? = nil) {
+        mutating func becomesReady(
+            _ session: SessionID,
+            at endpoint: Endpoint = "a:1",
+            tls: String? = nil,
+            through proxy: String? = nil
+        ) {
             let link = ClientEvent.ReadyLink(
                 endpoint: endpoint,
                 address: "10.0.0.8:1",
                 session: session,
                 attempt: 1,
                 duration: .milliseconds(12),
-                tlsVersion: tls
+                tlsVersion: tls,
+                proxy: proxy
             )
             add(.linkReady(link), .stateChanged(.ready(endpoint, session: session)))
         }
@@ -455,16 +461,7 @@ import Testing
 
     @Test func aLinkThroughAProxySaysSo() throws {
         var log = Log()
-        var link = ClientEvent.ReadyLink(
-            endpoint: "a:1",
-            address: "10.0.0.9:1080",
-            session: 1,
-            attempt: 1,
-            duration: .milliseconds(12),
-            tlsVersion: "TLSv1.3"
-        )
-        link.proxy = "socks5://proxy:1080"
-        log.add(.linkReady(link), .stateChanged(.ready("a:1", session: 1)))
+        log.becomesReady(1, tls: "TLSv1.3", through: "socks5://proxy:1080")
         let ready = try #require(log.takeAll().first { $0.event == "client.ready" })
         #expect(ready.message.hasSuffix(" after 12 ms; through socks5://proxy:1080; TLSv1.3"), "\(ready)")
         #expect(ready.fields.contains { $0.name == "proxy" && $0.value == .text("socks5://proxy:1080") })
@@ -482,6 +479,12 @@ import Testing
         let next =
             "no further attempt until a request needs a link; a:1 is not tried before options.reconnecting.refusalPause ends"
         #expect(line.message.contains(next), "\(line)")
+        // The server may say itself when to come back.
+        var other = Log()
+        var busy = other.report(.handshaking, cause, HandshakeRefusal("no", retryAfter: .seconds(5)))
+        busy.isPermanent = true
+        other.add(.linkEnded(busy), .stateChanged(.idle))
+        #expect(other.takeAll().first?.message.contains("refusalPause") == false)
     }
 
     private static func expiry(_ subject: String, in time: Duration) -> ClientEvent.Content {

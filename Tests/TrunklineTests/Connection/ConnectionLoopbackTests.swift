@@ -8,7 +8,7 @@ import TrunklineTesting
 /// A task that does not prefer the event loop is enqueued anew at *every* `await` on the loop, even for a call
 /// that stays on the same actor. A condition that was true before an `await` may be false after it. Several tests
 /// here check this.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(15)))
 struct ConnectionLoopbackTests {
     private func withConnection(
         by mechanism: Mechanism = .epoll,
@@ -166,7 +166,7 @@ struct ConnectionLoopbackTests {
     /// Regression: the condition became true between the check of the journal and the registration of the waiting task.
     @Test func aTaskThatIsAboutToWaitDoesNotMissAnEvent() async throws {
         try await withServerAndClient { server, client in
-            for round in 1...300 {
+            for round in 1...1000 {
                 let body = Bytes("\(round)")
                 async let reply = client.send(ask(body))
                 try await server.waitForRequest(within: patience) { $0.body == body }

@@ -63,8 +63,6 @@ extension HeavyTests {
             _ restarts: Int
         ) {
             let links = metrics.connection
-            print("\(ends.values.reduce(0, +)) requests, \(metrics.retries) retries:", ends)
-            print("\(links.links) links, \(links.failedAttempts) failed attempts:", links.disconnects)
             let codes = Set(ends.keys.compactMap { if case .failure(let code, _) = $0 { code } else { nil } })
             #expect(codes.isSubset(of: [.cancelled, .timedOut, .connectionLost]))
             #expect(metrics.pending == 0)

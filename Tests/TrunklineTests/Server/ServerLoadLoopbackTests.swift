@@ -4,11 +4,11 @@ import Trunkline
 import TrunklineTesting
 
 /// High load, and clients that misbehave.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5)), .serialized)
+@Suite(.tags(.realThreads), .timeLimit(.minutes(15)), .serialized)
 struct ServerLoadLoopbackTests {
     @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
         try await withServer(speaking: .standard) { server in
-            for round in 0..<1000 {
+            for round in 0..<2000 {
                 let client = Client(to: server.endpoint, speaking: .standard, options: quickOptions())
                 if round % 2 == 0 {
                     _ = try await client.send(Request(type: 0x410))
@@ -19,14 +19,14 @@ struct ServerLoadLoopbackTests {
                 if round % 3 == 0 { await client.close() } else { await client.closeNow() }
             }
             // `connect` returns before the server has accepted. The last connection may still be on its way.
-            try await server.wait(within: patience) { $0.totalConnections == 1000 && $0.connectionCount == 0 }
+            try await server.wait(within: patience) { $0.totalConnections == 2000 && $0.connectionCount == 0 }
             // The client's sockets linger until the server has closed its own.
             let limit = ContinuousClock.now + .seconds(60)
             while openSockets(to: server.endpoint) > 0, ContinuousClock.now < limit {
                 try await Task.sleep(for: .milliseconds(20))
             }
             #expect(openSockets(to: server.endpoint) == 0)
-            #expect(await server.totalConnections == 1000)
+            #expect(await server.totalConnections == 2000)
         }
     }
 

@@ -4,7 +4,7 @@ import TrunklineTesting
 @testable import Trunkline
 
 /// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+@Suite(.tags(.realThreads), .timeLimit(.minutes(15)))
 struct StreamingLoopbackTests {
     /// "count size" is answered with that many parts of that size and an echo, "all" with parts without end.
     private static let handler: LoopbackServer.Handler = { request in
@@ -73,7 +73,7 @@ struct StreamingLoopbackTests {
     /// Readers that stop at any time, on a few threads: every stream ends, and has only its own parts.
     @Test(arguments: PartsCodec.bothMatchings)
     func manyReadersStopAtAnyTime(_ codec: PartsCodec) async throws {
-        let rounds = max(20, stormRequests / 2000)
+        let rounds = max(20, stormRequests / 1000)
         try await withServerAndClient(
             speaking: codec,
             handler: { .parts(Array(repeating: $0.body, count: 20), every: .microseconds(200)) }

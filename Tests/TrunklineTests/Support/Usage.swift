@@ -37,11 +37,14 @@ struct Usage: CustomStringConvertible {
     }
 }
 
-/// Runs `body` on a separate thread. An exit test keeps its thread until the child process ends, and the pool has no more
+/// Event loops are never stopped, so all calls share one.
+private let asideLoops = EventLoops(count: 1)
+
+/// Runs `body` on a separate thread, one call at a time. An exit test keeps its thread until the child process ends, and the pool has no more
 /// threads than the machine has processors.
 @discardableResult
 func aside<Result: Sendable>(_ body: @Sendable () async -> Result) async -> Result {
-    await withTaskExecutorPreference(EventLoops(count: 1).next().taskExecutor) { await body() }
+    await withTaskExecutorPreference(asideLoops.next().taskExecutor) { await body() }
 }
 
 /// Waits until `condition` is true, but no longer than `patience`. Returns whether it was true.
