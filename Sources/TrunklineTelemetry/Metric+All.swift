@@ -33,15 +33,18 @@ extension Metric {
             by: ["trunkline.delay.type"],
             "Where time passes: queueing, tries on a link, connecting, handshakes, pings, turns and delays of the loop"
         ) { metrics in
-            [
-                (["queue"], .durations(metrics.queueDurations)),
-                (["try"], .durations(metrics.tryDurations)),
-                (["connect"], .durations(metrics.connection.connectDurations)),
-                (["handshake"], .durations(metrics.connection.handshakeDurations)),
-                (["ping"], .durations(metrics.connection.pingDurations)),
-                (["turn"], .durations(metrics.connection.turnDurations)),
-                (["late"], .durations(metrics.connection.loopDelays)),
+            let delays: [(type: String, durations: LatencyHistogram)] = [
+                ("queue", metrics.queueDurations), ("try", metrics.tryDurations),
+                ("connect", metrics.connection.connectDurations),
+                ("handshake", metrics.connection.handshakeDurations),
+                ("ping", metrics.connection.pingDurations), ("turn", metrics.connection.turnDurations),
+                ("late", metrics.connection.loopDelays),
             ]
+            // A histogram is 17 series in Prometheus. For percentiles, one may begin with its first durations; the sum of
+            // "late" must not, because an alert looks at its increase.
+            return delays.filter { $0.type == "late" || $0.durations.count > 0 }.map {
+                ([$0.type], .durations($0.durations))
+            }
         },
     ]
 
@@ -208,9 +211,7 @@ extension Metric {
     ]
 
     private static let serverRequests = [
-        Metric("trunkline.server_request.received", .counter, "{request}", "Requests of the server") {
-            $0.serving.received
-        },
+        serving("trunkline.server_request.received", .counter, "Requests of the server") { $0.received },
         Metric(
             "trunkline.server_request.ended",
             .counter,
@@ -218,7 +219,8 @@ extension Metric {
             by: ["trunkline.outcome"],
             "Requests of the server that ended: answered, refused, cancelled by the server, or dropped without an answer"
         ) { metrics in
-            [
+            guard metrics.serving.isUsed else { return [] }
+            return [
                 (["answered"], .integer(metrics.serving.answered)),
                 (["refused"], .integer(metrics.serving.refused.values.reduce(0) { $0.addingClamped($1) })),
                 (["cancelled"], .integer(metrics.serving.cancelled)),
@@ -232,36 +234,43 @@ extension Metric {
             by: ["trunkline.reason"],
             "Requests of the server that were refused, by the reason (ServingRefusal)"
         ) { metrics in
+            guard metrics.serving.isUsed else { return [] }
             let refused = metrics.serving.refused.map { ($0.key.rawValue, $0.value) }
             // One that the server has cancelled counts as cancelled.
             let known = ServingRefusal.allCases.filter { $0 != .cancelled }.map(\.rawValue)
             return counts(Dictionary(uniqueKeysWithValues: refused), known: known)
         },
-        Metric(
+        serving(
             "trunkline.server_request.running",
             .gauge,
-            "{request}",
             "Handlers that run, and answers that are being written"
-        ) { $0.serving.running },
-        Metric(
+        ) { $0.running },
+        serving(
             "trunkline.server_request.running.limit",
             .gauge,
-            "{request}",
             "How many these may be (maximumConcurrent of serve); 0 if the client does not serve"
-        ) { $0.serving.maximumConcurrent },
-        Metric(
-            "trunkline.server_request.waiting",
-            .gauge,
-            "{request}",
-            "Requests of the server that wait for a handler"
-        ) { $0.serving.waiting },
-        Metric(
+        ) { $0.maximumConcurrent },
+        serving("trunkline.server_request.waiting", .gauge, "Requests of the server that wait for a handler") {
+            $0.waiting
+        },
+        serving(
             "trunkline.server_request.waiting.limit",
             .gauge,
-            "{request}",
             "How many may wait (maximumWaiting of serve); 0 if the client does not serve"
-        ) { $0.serving.maximumWaiting },
+        ) { $0.maximumWaiting },
     ]
+
+    /// A value about requests of the server. It has no point before the client has served or received one.
+    private static func serving(
+        _ name: String,
+        _ kind: Kind,
+        _ help: String,
+        _ value: @escaping @Sendable (Client.Metrics.Serving) -> Int
+    ) -> Metric {
+        Metric(name, kind, "{request}", by: [], help) { metrics in
+            metrics.serving.isUsed ? [([], .integer(value(metrics.serving)))] : []
+        }
+    }
 
     private static let observers = [
         queue("trunkline.observer.queue", .gauge, "Events and log records that wait for an observer or the log") {
@@ -293,13 +302,18 @@ extension Metric {
             by: ["trunkline.cache.result"],
             "Calls with a cache policy; a stale hit is also a miss or a share"
         ) { metrics in
-            [
+            guard metrics.cache.isUsed else { return [] }
+            return [
                 (["hit"], .integer(metrics.cache.hits)), (["miss"], .integer(metrics.cache.misses)),
                 (["share"], .integer(metrics.cache.shares)), (["stale_hit"], .integer(metrics.cache.staleHits)),
             ]
         },
-        Metric("trunkline.cache.responses", .gauge, "{response}", "Cached responses") { $0.cache.count },
-        Metric("trunkline.cache.size", .gauge, "By", "The size of the cached responses") { $0.cache.byteCount },
+        Metric("trunkline.cache.responses", .gauge, "{response}", by: [], "Cached responses") { metrics in
+            metrics.cache.isUsed ? [([], .integer(metrics.cache.count))] : []
+        },
+        Metric("trunkline.cache.size", .gauge, "By", by: [], "The size of the cached responses") { metrics in
+            metrics.cache.isUsed ? [([], .integer(metrics.cache.byteCount))] : []
+        },
     ]
 
     private static let links = [
@@ -551,14 +565,25 @@ extension Metric {
                 states(of: servers).map { (address + [$0.name], .integer($0.count)) }
             }
         },
-        server("trunkline.cluster.server.links", "{link}", "Links to the server, ready or not") { servers in
+        server(
+            "trunkline.cluster.server.ejections",
+            .counter,
+            "{ejection}",
+            "Times that the server was left out after it had served"
+        ) { servers in .integer(servers.reduce(0) { $0.addingClamped($1.ejections) }) },
+        server("trunkline.cluster.server.links", .gauge, "{link}", "Links to the server, ready or not") { servers in
             .integer(servers.reduce(0) { $0.addingClamped($1.links) })
         },
-        server("trunkline.cluster.server.in_flight", "{request}", "Requests in flight to the server") { servers in
+        server("trunkline.cluster.server.in_flight", .gauge, "{request}", "Requests in flight to the server") {
+            servers in
             .integer(servers.reduce(0) { $0.addingClamped($1.inFlight) })
         },
-        server("trunkline.cluster.server.latency_score", "s", "The moving average by which servers are chosen") {
-            servers in
+        server(
+            "trunkline.cluster.server.latency_score",
+            .gauge,
+            "s",
+            "The moving average by which servers are chosen"
+        ) { servers in
             .number((servers.map(\.latencyScore).max() ?? .zero).inSeconds)
         },
     ]
@@ -575,14 +600,15 @@ extension Metric {
         }
     }
 
-    /// A current value of each server.
+    /// A value of each server.
     private static func server(
         _ name: String,
+        _ kind: Kind,
         _ unit: String,
         _ help: String,
         _ value: @escaping @Sendable ([Cluster.ServerMetrics]) -> Value
     ) -> Metric {
-        Metric(cluster: name, .gauge, unit, by: server, help) { metrics in
+        Metric(cluster: name, kind, unit, by: server, help) { metrics in
             metrics.serversByAddress.map { ($0.address, value($0.servers)) }
         }
     }
@@ -636,4 +662,14 @@ extension Metric {
 
     /// The codes of requests that are not accepted: see `Client.Metrics.refusals`.
     private static let refusals = [ClientError.Code.closed, .connectionLost, .overloaded, .unavailable].map { "\($0)" }
+}
+
+extension Client.Metrics.Serving {
+    /// Whether the client serves requests of the server, or has received one.
+    fileprivate var isUsed: Bool { received != 0 || maximumConcurrent != 0 }
+}
+
+extension Client.CacheMetrics {
+    /// Whether a call had a cache policy.
+    fileprivate var isUsed: Bool { hits != 0 || misses != 0 || shares != 0 || count != 0 }
 }

@@ -4,14 +4,18 @@ import TrunklineTelemetry
 
 /// The names of the metrics, which must not change by mistake: in the code, and in the documentation.
 @Suite struct MetricTableTests {
-    @Test func theDocumentationHasTheSameTable() throws {
+    /// The article *Exporting metrics*.
+    static func article() throws -> String {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         let article = root.appendingPathComponent(
             "Sources/TrunklineTelemetry/Documentation.docc/Articles/ExportingMetrics.md"
         )
-        let text = try String(contentsOf: article, encoding: .utf8)
-        let rows = text.split(separator: "\n").map(String.init).filter {
+        return try String(contentsOf: article, encoding: .utf8)
+    }
+
+    @Test func theDocumentationHasTheSameTable() throws {
+        let rows = try Self.article().split(separator: "\n").map(String.init).filter {
             ($0.hasPrefix("| `rpc.") || $0.hasPrefix("| `trunkline.")) && $0.components(separatedBy: " | ").count == 5
         }
         let expected = Metric.all.map { metric in

@@ -168,6 +168,8 @@ import TrunklineTelemetry
                 "trunkline_cluster_server_state{\(second),trunkline_server_state=\"connecting\"} 0",
                 "trunkline_cluster_server_state{\(second),trunkline_server_state=\"ejected\"} 1",
                 "trunkline_cluster_server_state{\(second),trunkline_server_state=\"probing\"} 0",
+                "trunkline_cluster_server_ejections_total{\(first)} 0",
+                "trunkline_cluster_server_ejections_total{\(second)} 2",
                 "trunkline_cluster_server_links{\(first)} 2", "trunkline_cluster_server_links{\(second)} 1",
                 "trunkline_cluster_server_in_flight{\(first)} 7", "trunkline_cluster_server_in_flight{\(second)} 7",
                 "trunkline_cluster_server_latency_score_seconds{\(first)} 0.03",
@@ -210,6 +212,56 @@ import TrunklineTelemetry
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 33)
+    }
+
+    /// An idle client had 277 series although the article said 60: a histogram of each delay that it had never had, and the
+    /// metrics of calls with a cache and of requests of the server, which it did not use.
+    @Test func anIdleClientHasAsManySeriesAsTheArticleSays() throws {
+        func count(_ snapshot: any MetricsSnapshot) -> Int {
+            PrometheusText.page(of: [snapshot]).split(separator: "\n").count { !$0.hasPrefix("#") }
+        }
+        var metrics = Client.Metrics()
+        let client = count(ClientSnapshot(of: metrics, named: "new"))
+        metrics.tryDurations.record(.milliseconds(1))
+        let histogram = count(ClientSnapshot(of: metrics, named: "new")) - client
+        var cluster = sampleCluster()
+        cluster.metrics.servers = []
+        let own = count(cluster)
+        let server = Cluster.ServerMetrics(
+            endpoint: "a:1",
+            state: .serving,
+            links: 1,
+            ejections: 0,
+            inFlight: 0,
+            latencyScore: .zero,
+            zone: nil,
+            clients: [Client.Metrics()],
+            total: Client.Metrics()
+        )
+        cluster.metrics.servers = [server]
+        let article = try MetricTableTests.article()
+        #expect(article.contains("A client that has done nothing has \(client) series in Prometheus."))
+        #expect(article.contains("Each further histogram is \(histogram) series"))
+        #expect(article.contains("A cluster has \(own) series, and \(count(cluster) - own) more for each server"))
+    }
+
+    /// What is not used has no series, and all of them from its first use.
+    @Test func metricsOfWhatIsNotUsedBeginWithItsUse() {
+        var metrics = Client.Metrics()
+        func lines(with prefix: String) -> Int {
+            self.lines(of: [ClientSnapshot(of: metrics, named: "a")], with: prefix).count
+        }
+        #expect(lines(with: "trunkline_server_request_") == 0 && lines(with: "trunkline_cache_") == 0)
+        #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 1)
+        // It serves, and has not received a request.
+        metrics.serving.maximumConcurrent = 64
+        metrics.cache.misses = 1
+        for duration in [\Client.Metrics.queueDurations, \.connection.pingDurations, \.connection.turnDurations] {
+            metrics[keyPath: duration].record(.milliseconds(1))
+        }
+        #expect(lines(with: "trunkline_server_request_") == 13 && lines(with: "trunkline_cache_") == 6)
+        #expect(lines(with: "trunkline_server_request_refused_total{") == 4)
+        #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 4)
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.

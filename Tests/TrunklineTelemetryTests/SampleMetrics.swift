@@ -57,6 +57,7 @@ func sampleServer(
         endpoint: endpoint,
         state: state,
         links: links,
+        ejections: state == .ejected ? 2 : 0,
         inFlight: 7,
         latencyScore: .milliseconds(30),
         zone: nil,

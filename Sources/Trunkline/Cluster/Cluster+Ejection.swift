@@ -65,7 +65,10 @@ extension Cluster {
         case .ejected(let id, let until, let reason):
             guard let index = servers.index(of: id) else { return }
             servers.all[index].ejection = (until, reason)
-            servers.all[index].ejectedAt = servers.all[index].ejectedAt ?? loop.now
+            if servers.all[index].ejectedAt == nil {
+                servers.all[index].ejectedAt = loop.now
+                servers.all[index].ejections += 1
+            }
             servers.all[index].member.setEjected(true, at: loop.now)
             servers.all[index].slowStart = nil
             let endpoint = servers.all[index].found.endpoint

@@ -62,6 +62,9 @@ extension Cluster {
         public let state: State
         /// The number of links, ready or not.
         public let links: Int
+        /// How often the server was ejected while it served, since the cluster began to use it. A failed probe, which
+        /// lengthens an ejection, does not count.
+        public let ejections: Int
         /// The number of requests in flight, as the choice of a server counts them. Always 0 while only one link is possible:
         /// one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
         public let inFlight: Int
@@ -101,6 +104,7 @@ extension Cluster {
                         endpoint: server.found.endpoint,
                         state: isClosed ? .connecting : state(of: server),
                         links: isClosed ? 0 : server.links.count,
+                        ejections: server.ejections,
                         inFlight: server.links.reduce(0) { $0 + $1.link.inFlight },
                         latencyScore: .microseconds(Int(server.member.average.microseconds)),
                         zone: server.found.zone,

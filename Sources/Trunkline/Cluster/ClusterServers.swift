@@ -16,6 +16,8 @@ struct ClusterServers {
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
         /// When it was ejected; `nil` if it serves.
         var ejectedAt: Instant?
+        /// How often it was ejected while it served.
+        var ejections = 0
 
         /// Whether a link for ordinary requests is ready.
         var isReady: Bool { links.contains { $0.isReady && !$0.link.isLarge } }
