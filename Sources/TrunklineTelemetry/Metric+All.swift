@@ -492,6 +492,18 @@ extension Metric {
             [([], .integer(metrics.waiting))]
         },
         Metric(
+            cluster: "trunkline.cluster.discovery.failures",
+            .counter,
+            "{failure}",
+            "Times that the discovery failed, wholly or in part, or found no server"
+        ) { metrics in [([], .integer(metrics.discoveryFailures))] },
+        Metric(
+            cluster: "trunkline.cluster.discovery.outage",
+            .gauge,
+            "s",
+            "How long the discovery has been failing; 0 while it works"
+        ) { metrics in [([], .number(metrics.discoveryOutage.inSeconds))] },
+        Metric(
             cluster: "trunkline.cluster.request.accepted",
             .counter,
             "{request}",

@@ -150,6 +150,8 @@ import TrunklineTelemetry
                 "trunkline_cluster_servers{\(name),trunkline_server_state=\"ejected\"} 1",
                 "trunkline_cluster_servers{\(name),trunkline_server_state=\"probing\"} 0",
                 "trunkline_cluster_calls_waiting{\(name)} 4",
+                "trunkline_cluster_discovery_failures_total{\(name)} 8",
+                "trunkline_cluster_discovery_outage_seconds{\(name)} 7.5",
                 "trunkline_cluster_request_accepted_total{\(name)} 20",
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"response\"} 14",
                 "trunkline_cluster_request_ended_total{\(name),trunkline_outcome=\"written\"} 3",
@@ -211,7 +213,7 @@ import TrunklineTelemetry
         cluster.metrics.servers = []
         let page = PrometheusText.page(of: [cluster])
         let lines = page.split(separator: "\n").filter { !$0.hasPrefix("#") }
-        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 33)
+        #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 35)
     }
 
     /// An idle client had 277 series although the article said 60: a histogram of each delay that it had never had, and the

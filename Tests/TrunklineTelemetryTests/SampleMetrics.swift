@@ -30,6 +30,7 @@ func sampleCluster(named name: String = "orders", attributes: [String: String] =
     var metrics = Cluster.Metrics()
     (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (20, 14, 3, 2)
     (metrics.waiting, metrics.hedges) = (4, 5)
+    (metrics.discoveryFailures, metrics.discoveryOutage) = (8, .milliseconds(7500))
     (metrics.calls, metrics.retries, metrics.retriesRefused) = (17, 2, 1)
     metrics.failures = [.init(.timedOut, .notSent): 6]
     metrics.servers = [

@@ -56,6 +56,7 @@ extension ArgumentValueTests {
             counter("Connection.Metrics.pings: Int", \.connection.pings),
             counter("Connection.Metrics.unencodableFrames: Int", \.connection.unencodableFrames),
             clusterCounter("Cluster.Metrics.calls: Int", \.calls),
+            clusterCounter("Cluster.Metrics.discoveryFailures: Int", \.discoveryFailures),
             clusterCounter("Cluster.Metrics.failed: Int", \.failed),
             clusterCounter("Cluster.Metrics.hedges: Int", \.hedges),
             clusterCounter("Cluster.Metrics.requests: Int", \.requests),

@@ -8,7 +8,7 @@ extension Cluster {
     func use(_ list: [ClusterEndpoint]) {
         guard lifecycle < .closing else { return }
         guard !list.isEmpty else { return discoveryFailed(EmptyDiscovery()) }
-        servers.discoveryError = nil
+        noteList()
         var seen: Set<Endpoint> = []
         servers.found = list.filter { seen.insert($0.endpoint).inserted }
         let wanted = subset(of: servers.found)
@@ -55,7 +55,23 @@ extension Cluster {
     /// The discovery failed. The last list stays in use.
     func discoveryFailed(_ error: any Error) {
         servers.discoveryError = error
-        if lifecycle == .open { tell(.discoveryFailed(error)) }
+        guard lifecycle == .open else { return }
+        servers.discoveryFailures = servers.discoveryFailures.addingClamped(1)
+        servers.discoveryFailingSince = servers.discoveryFailingSince ?? loop.now
+        tell(.discoveryFailed(error))
+    }
+
+    /// Notes that the discovery has found a list. A source that has found only a part of the servers also reports an error,
+    /// right after the list: then it still fails. So that is decided after the facts that it tells at the same time.
+    private func noteList() {
+        servers.discoveryError = nil
+        if servers.discoveryFailingSince != nil { facts.tell(.discoveryWorks(failures: servers.discoveryFailures)) }
+    }
+
+    /// The discovery had found a list when it had failed so often.
+    func discoveryWorks(_ failures: Int) {
+        guard failures == servers.discoveryFailures, let since = servers.discoveryFailingSince.take() else { return }
+        if lifecycle == .open { tell(.discoveryRecovered(after: loop.now.since(since))) }
     }
 
     /// The servers of a list that this cluster uses.

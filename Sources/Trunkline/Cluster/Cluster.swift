@@ -210,6 +210,7 @@ extension Cluster: LoopActor {
         case .begun: beginDiscovery()
         case .found(let latest): if let list = latest.withLock({ $0.take() }) { use(list) }
         case .discoveryFailed(let error): discoveryFailed(error)
+        case .discoveryWorks(let failures): discoveryWorks(failures)
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)

@@ -13,6 +13,8 @@ public enum ClusterChange: Sendable {
     case panicEnded
     /// The discovery failed, or found no server. The last list stays in use.
     case discoveryFailed(any Error)
+    /// The discovery has a list again, this long after it began to fail.
+    case discoveryRecovered(after: Duration)
     /// A subscription on one server has moved to this one, because its server had gone away. Pushes may be missing.
     case subscriptionMoved(Endpoint)
     /// A server did not accept a subscription that was to move to it. It is tried again, there or elsewhere.
@@ -38,6 +40,7 @@ extension ClusterChange {
         case .panicBegan: "cluster.panic"
         case .panicEnded: "cluster.panic_ended"
         case .discoveryFailed: "discovery.failed"
+        case .discoveryRecovered: "discovery.recovered"
         case .subscriptionMoved: "subscription.moved"
         case .subscriptionFailed: "subscription.failed"
         case .unavailable: "cluster.unavailable"
@@ -62,6 +65,7 @@ extension ClusterChange {
         case .panicBegan(let bad, let count):
             return [("bad", .integer(Int64(bad))), ("servers", .integer(Int64(count)))]
         case .panicEnded, .unavailable: return []
+        case .discoveryRecovered(let outage): return [("outage", .seconds(outage.inSeconds))]
         case .discoveryFailed(let error): return [("error", .text(LogText.of(error).asMessage))]
         case .subscriptionFailed(let endpoint, let error):
             return [("endpoint", .text("\(endpoint)")), ("error", .text(LogText.of(error).asMessage))]

@@ -6,6 +6,8 @@ enum ClusterFact: Sendable {
     case found(Lock<[ClusterEndpoint]?>)
     /// The discovery failed, and continues or is begun again.
     case discoveryFailed(any Error)
+    /// The discovery has a list. It works unless it has failed more often since.
+    case discoveryWorks(failures: Int)
     /// A link of a server takes requests, or no longer does.
     case linkChanged(member: UInt64, link: UInt64, isReady: Bool)
     /// An attempt failed, or a link ended.

@@ -24,6 +24,10 @@ extension Cluster {
         public var failed = 0
         /// The number of calls that wait for a server.
         public var waiting = 0
+        /// How often the discovery has failed, wholly or in part, or found no server.
+        public var discoveryFailures = 0
+        /// How long the discovery has been failing; zero while it works. The servers of the last list stay in use.
+        public var discoveryOutage = Duration.zero
         /// The number of second copies of hedged requests.
         public var hedges = 0
         /// The number of responses to typed requests that their callers could not decode. The calls count as answered.
@@ -91,6 +95,8 @@ extension Cluster {
             let (present, draining, closed) = (
                 servers.all, servers.draining.values.sorted { $0.id < $1.id }, servers.closed
             )
+            let discoveryFailures = servers.discoveryFailures
+            let discoveryOutage = servers.discoveryFailingSince.map { loop.now.since($0) } ?? .zero
             var metrics = servers.past
             for server in present {
                 var clients: [Client.Metrics] = []
@@ -118,6 +124,8 @@ extension Cluster {
                 metrics.add(await link.client.metrics)
             }
             metrics.waiting = waiting.waitingCount
+            metrics.discoveryFailures = discoveryFailures
+            metrics.discoveryOutage = discoveryOutage
             metrics.hedges = hedging.withLock { $0.copies }
             let (counts, placed) = counts.withLock { ($0, picker.requests) }
             metrics.calls = max(0, placed + counts.unplaced - counts.repeats)

@@ -46,6 +46,10 @@ struct ClusterServers {
     var found: [ClusterEndpoint] = []
     /// Why the discovery failed last; `nil` if it has succeeded since.
     var discoveryError: (any Error)?
+    /// How often the discovery has failed.
+    var discoveryFailures = 0
+    /// Since when the discovery has been failing; `nil` while it works.
+    var discoveryFailingSince: Instant?
     /// What closed clients of the servers in use have counted, by the number of the server.
     var closed: [UInt64: Client.Metrics] = [:]
     /// What clients of removed servers have counted. After the end of the cluster, its last metrics.

@@ -19,7 +19,7 @@ struct ClusterLogRules: Sendable {
     /// Lines of one kind that were not written.
     private struct Repeated: Sendable {
         /// When the next line may be written.
-        var nextLine: Instant
+        var pace: LogPace
         /// The number of lines by server, if the event belongs to one.
         var counts: [Endpoint?: Int] = [:]
         /// How many things the lines count, such as requests; 0 if they count nothing.
@@ -41,6 +41,10 @@ struct ClusterLogRules: Sendable {
 
     /// How long an outage lasts that has lines of its own, however many there are.
     private static let longOutage = Duration.seconds(1)
+    /// The longest interval between two lines about trouble of the cluster that goes on.
+    private static let longestInterval = Duration.seconds(600)
+    /// How long the discovery fails before its recovery has a line, whatever was written before.
+    private static let calm = Duration.seconds(60)
 
     /// Lines of a healthy client, and those about requests: the cluster has its own about its calls.
     private static let usual: Set<String> = [
@@ -67,11 +71,21 @@ struct ClusterLogRules: Sendable {
 
     /// Adds a line if it is the first one of its kind since the latest summary. Counts it otherwise. Returns whether it was
     /// added.
+    ///
+    /// - Parameter longest: Up to which interval those between summaries double. Zero for the lines of clients, whose own
+    ///   logs have such intervals.
     @discardableResult
-    private mutating func add(_ record: LogRecord, _ endpoint: Endpoint?, at now: Instant) -> Bool {
+    private mutating func add(
+        _ record: LogRecord,
+        _ endpoint: Endpoint?,
+        upTo longest: Duration = .zero,
+        at now: Instant
+    ) -> Bool {
         let kind = Kind(record)
         guard var lines = repeated[kind] else {
-            repeated[kind] = Repeated(nextLine: now.advanced(by: interval))
+            var pace = LogPace(from: interval, to: longest)
+            pace.wrote(at: now)
+            repeated[kind] = Repeated(pace: pace)
             sheet.add(record)
             return true
         }
@@ -92,8 +106,11 @@ struct ClusterLogRules: Sendable {
         let record = sheet.record(level, change.name, at: now, text, change.fields)
         let isWritten =
             switch change {
-            case .discoveryFailed, .unavailable, .panicBegan: isVerbose ? nil : add(record, nil, at: now)
-            case .subscriptionFailed(let endpoint, _): isVerbose ? nil : add(record, endpoint, at: now)
+            case .discoveryFailed, .unavailable, .panicBegan:
+                isVerbose ? nil : add(record, nil, upTo: Self.longestInterval, at: now)
+            case .subscriptionFailed(let endpoint, _):
+                isVerbose ? nil : add(record, endpoint, upTo: Self.longestInterval, at: now)
+            case .discoveryRecovered(let outage): noteRecovery(record, after: outage, at: now)
             case .available: unwritten.removeValue(forKey: ClusterChange.unavailable.name) == nil ? nil : false
             case .panicEnded:
                 unwritten.removeValue(forKey: ClusterChange.panicBegan(bad: 0, of: 0).name) == nil ? nil : false
@@ -105,6 +122,19 @@ struct ClusterLogRules: Sendable {
         case .unavailable, .panicBegan: unwritten[change.name] = (change, now)
         default: break
         }
+    }
+
+    /// The discovery works again. Returns whether the line was added, or `nil` if it should be. The end of a long outage has
+    /// a line, and so has the beginning of the next one.
+    private mutating func noteRecovery(_ record: LogRecord, after outage: Duration, at now: Instant) -> Bool? {
+        if isVerbose { return nil }
+        guard outage >= Self.calm else { return add(record, nil, upTo: Self.longestInterval, at: now) }
+        let event = ClusterChange.discoveryFailed(EmptyDiscovery()).name
+        for (kind, lines) in repeated where kind.event == event {
+            if let latest = lines.latest { writeSummary(of: lines, kind, latest, at: now) }
+            repeated[kind] = nil
+        }
+        return nil
     }
 
     /// The level and the text of a change.
@@ -136,6 +166,8 @@ struct ClusterLogRules: Sendable {
             return (
                 .warning, "the discovery failed, which changes nothing about the servers in use: \(LogText.of(error))"
             )
+        case .discoveryRecovered(let outage):
+            return (.info, "the discovery works again, \(LogText.time(outage)) after it began to fail")
         case .subscriptionFailed(let endpoint, let error):
             return (.warning, "\(endpoint) did not accept a subscription, which is tried again: \(LogText.of(error))")
         case .unavailable: return (.warning, "no server takes requests")
@@ -161,12 +193,14 @@ struct ClusterLogRules: Sendable {
     /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
         writeLongOutages(at: now, isLast: isLast)
-        let due = repeated.filter { isLast || $0.value.nextLine <= now }
+        let due = repeated.filter { isLast || $0.value.pace.isDue(at: now) }
         for (kind, lines) in due.sorted(by: { ($0.key.event, $0.key.cause) < ($1.key.event, $1.key.cause) }) {
             repeated[kind] = nil
             guard let latest = lines.latest, !lines.counts.isEmpty else { continue }
             writeSummary(of: lines, kind, latest, at: now)
-            repeated[kind] = Repeated(nextLine: now.advanced(by: interval))
+            var pace = lines.pace
+            pace.wrote(at: now)
+            repeated[kind] = Repeated(pace: pace)
         }
         calls.flush(at: now, isLast: isLast, into: &sheet)
         answers.flush(at: now, responses: nil, isLast: isLast, into: &sheet)
@@ -197,7 +231,7 @@ struct ClusterLogRules: Sendable {
     var nextFlush: Instant? {
         let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
         let counted = [calls.nextFlush, answers.nextFlush].compactMap { $0 }
-        return (repeated.values.map(\.nextLine) + outages + counted).min()
+        return (repeated.values.map(\.pace.next) + outages + counted).min()
     }
 
     mutating func close(_ metrics: Cluster.Metrics, at now: Instant) {

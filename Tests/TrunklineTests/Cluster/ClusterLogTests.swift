@@ -66,6 +66,31 @@ struct ClusterLogTests {
         }
     }
 
+    /// A discovery that failed had a line every 30 s for as long as it did. None said that it worked again.
+    @Test func aDiscoveryThatFailsHasFewerAndFewerLines() {
+        var rules = Self.rules()
+        func note(_ change: ClusterChange, at second: Int) -> [String] {
+            rules.note(change, at: Self.at(second * 1000))
+            rules.flush(at: Self.at(second * 1000))
+            return rules.takeRecords().map(\.event)
+        }
+        let failure = ClusterChange.discoveryFailed(EndedDiscovery())
+        var times: [Int] = []
+        for second in stride(from: 0, to: 3600, by: 5) where note(failure, at: second) == ["discovery.failed"] {
+            times.append(second)
+        }
+        #expect(times == [0, 30, 90, 210, 450, 930, 1530, 2130, 2730, 3330])
+        // What was only counted comes before the recovery.
+        let end = note(.discoveryRecovered(after: .seconds(3600)), at: 3600)
+        #expect(end == ["discovery.failed", "discovery.recovered"])
+        // The next outage has its first line at once, and a short one does not have further lines.
+        #expect(note(failure, at: 3605) == ["discovery.failed"])
+        #expect(note(.discoveryRecovered(after: .seconds(5)), at: 3610) == ["discovery.recovered"])
+        #expect(note(failure, at: 3615).isEmpty)
+        #expect(note(.discoveryRecovered(after: .seconds(5)), at: 3620).isEmpty)
+        #expect(rules.nextFlush == Self.at(3_635_000))
+    }
+
     @Test func everyOutageHasItsLinesAtTheLevelDebug() {
         for (name, begin, end) in Self.outages {
             var rules = Self.rules(level: .debug)

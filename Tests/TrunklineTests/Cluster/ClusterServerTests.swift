@@ -293,6 +293,61 @@ struct ClusterServerTests {
         }
     }
 
+    /// Nothing showed for how long a discovery had failed, and nothing told that it worked again.
+    @Test func anOutageOfTheDiscoveryIsMeasured() async throws {
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: "10.1.0.1:7000", speaking: Self.codec) { _ in .reply("s0") }
+            network.setName("orders", hosts: ["10.1.0.1"])
+            let cluster = Cluster(discovering: .dns("orders:7000"), speaking: Self.codec, on: network.loops)
+            let changes = cluster.changes
+            _ = try await cluster.send(Self.request)
+            #expect(await cluster.metrics.discoveryFailures == 0)
+            network.setResolution(of: "orders", ipv6: .failure(after: .zero), ipv4: .failure(after: .zero))
+            try await network.clock.sleep(for: .seconds(100))
+            let during = await cluster.metrics
+            #expect(during.discoveryFailures > 10)
+            #expect(during.discoveryOutage > .seconds(60) && during.discoveryOutage < .seconds(80))
+            _ = try await cluster.send(Self.request)
+            network.setResolution(of: "orders", ipv6: .after(.zero), ipv4: .after(.zero))
+            try await network.clock.sleep(for: .seconds(10))
+            let after = await cluster.metrics
+            #expect(after.discoveryOutage == .zero && after.discoveryFailures >= during.discoveryFailures)
+            await cluster.close()
+            var outages: [Duration] = []
+            for await change in changes { if case .discoveryRecovered(let outage) = change { outages.append(outage) } }
+            #expect(outages.count == 1 && outages.allSatisfy { $0 >= during.discoveryOutage }, "\(outages)")
+            await server.stop()
+        }
+    }
+
+    /// A list beside an error is a part of the servers: it ended the outage each time.
+    @Test func aListBesideAnErrorIsNoRecovery() async throws {
+        struct Partial: Error {}
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: Self.endpoint(0), speaking: Self.codec) { _ in .reply("s0") }
+            let isWhole = Lock(false)
+            let discovery = Discovery(name: "a source of halves") { receiver in
+                while !Task.isCancelled {
+                    receiver.found([ClusterEndpoint(server.endpoint)])
+                    if !isWhole.withLock({ $0 }) { receiver.failed(Partial()) }
+                    await receiver.loop.sleep(until: receiver.loop.now.advanced(by: .seconds(5)))
+                }
+            }
+            let cluster = Cluster(discovering: discovery, speaking: Self.codec, on: network.loops)
+            _ = try await cluster.send(Self.request)
+            try await network.clock.sleep(for: .seconds(61))
+            let metrics = await cluster.metrics
+            #expect(metrics.discoveryOutage >= .seconds(61) && metrics.discoveryFailures == 13)
+            isWhole.withLock { $0 = true }
+            try await network.clock.sleep(for: .seconds(5))
+            #expect(await cluster.metrics.discoveryOutage == .zero)
+            await cluster.close()
+            await server.stop()
+        }
+    }
+
     @Test func aSlowServerGetsFewRequests() async throws {
         let network = SimulatedNetwork(seed: 1)
         try await network.run {
