@@ -297,7 +297,8 @@ extension Connection {
             certificateProblem: server.endpoint.isSecured && phase != .resolving && phase != .connecting
                 ? problemOfOwnCertificate : nil,
             wasSilent: wasSilent,
-            hasSpoken: hasSpoken
+            hasSpoken: hasSpoken,
+            outputOfChild: memory.lastOutput(of: server.session)
         )
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)

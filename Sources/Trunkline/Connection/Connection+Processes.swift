@@ -14,6 +14,7 @@ extension Connection {
     private func heard(_ event: ProcessEvent, _ endpoint: Endpoint, _ session: SessionID) {
         switch event {
         case .wrote(let lines):
+            if let last = lines.last { memory.noteOutput(last.text, of: session) }
             for line in lines {
                 let content = ClientEvent.Content.processOutput(
                     endpoint,

@@ -46,6 +46,10 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the link
     /// and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
     public var exit: ProcessExit? { (error as? TransportError)?.exit }
+    /// The last line that the child process of the link had written to standard error, at most 1,024 bytes of it, without
+    /// control characters; `nil` if it had written none, or if the link has no child process. It often says why the process
+    /// ended.
+    public var lastOutput: String? { outputOfChild }
     /// Why the server ended the link, or rejected a request of the handshake, in its own words, if it said so
     /// (``Frame/reason``); otherwise `nil`.
     public var reason: ServerReason? { error.flatMap { ServerReason(statedBy: $0) } }
@@ -104,6 +108,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     var wasSilent = false
     /// Whether anything had been written on the link.
     var hasSpoken = true
+    /// See `lastOutput`.
+    var outputOfChild: String?
 
     /// The system's error number, or 0.
     package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
@@ -124,9 +130,15 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         // The cause is named already.
         let failure = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) }
-        let details = [departure, failure].compactMap { $0 }.joined(separator: "; ")
+        let output = cause == .closedLocally ? nil : lastOutputText
+        let details = [departure, failure, output].compactMap { $0 }.joined(separator: "; ")
         return text + ")" + (details.isEmpty ? "" : ": \(details)")
     }
+}
+
+extension DisconnectReport {
+    /// What the child process of the link had written last, for people; `nil` if it had written nothing.
+    var lastOutputText: String? { lastOutput.map { "its last line of standard error: \"\($0)\"" } }
 }
 
 extension TransportError {

@@ -21,6 +21,8 @@ struct LinkMemory {
     var isToldOfDelays = false
     /// The number of child processes of links that have not ended, and who waits for them.
     var (processes, processWaiters): (Int, [@Sendable () -> Void]) = (0, [])
+    /// The last line that each of the latest child processes has written to standard error.
+    private var outputs: [(session: SessionID, line: String)] = []
     /// The intervals of heartbeats that were learned; `nil` until `liveness.adaptiveInterval` is used.
     var heartbeats: Heartbeats?
     /// The results of dialers for later ones.
@@ -28,6 +30,17 @@ struct LinkMemory {
     private var lastNumber: UInt64 = 0
 
     init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
+
+    /// Notes that the child process of a link has written `line` to standard error.
+    mutating func noteOutput(_ line: String, of session: SessionID) {
+        outputs.removeAll { $0.session == session }
+        // A link may drain while the process of the next one begins.
+        if outputs.count == 4 { outputs.removeFirst() }
+        outputs.append((session, line))
+    }
+
+    /// The last line that the child process of a link has written to standard error; `nil` if it has written none.
+    func lastOutput(of session: SessionID) -> String? { outputs.last { $0.session == session }?.line }
 
     /// Returns a new number, for a subscription or a reader.
     mutating func nextNumber() -> UInt64 {

@@ -60,6 +60,8 @@ struct LinkLog: Sendable {
     private var attemptingSince: Instant?
     /// The number of attempts that failed since the last link was ready.
     private var failedAttempts = 0
+    /// The lines that child processes have written to standard error, and that are not in the log.
+    var omittedLines = 0
 
     /// The number of kinds of failure that have a line of their own in an episode.
     private static let maximumKinds = 8
@@ -102,6 +104,12 @@ struct LinkLog: Sendable {
 
     mutating func ended(_ report: DisconnectReport, at now: Instant) {
         notes.append((.trouble(.ended(report)), now, report.isOfAttempt ? attemptingSince : nil))
+    }
+
+    /// Whether attempts have failed, or links were lost, and no link has lasted since.
+    func isInTrouble(at now: Instant) -> Bool {
+        guard episode != nil else { return false }
+        return !state.isReady || now.since(stateAt) < Self.calm
     }
 
     // MARK: Writing
@@ -247,6 +255,8 @@ struct LinkLog: Sendable {
             var text = parts.joined(separator: ", ")
             text += " in \(LogText.time(now.since(episode.writtenAt))) (\(LogText.list(counts.causes)))"
             if counts.requestsLost > 0 { text += "; \(LogText.count(counts.requestsLost, "request")) lost" }
+            let omittedLines = exchange(&omittedLines, with: 0)
+            if omittedLines > 0 { text += "; \(LogText.count(omittedLines, "line")) of standard error left out" }
             if counts.bytesUnsent > 0 { text += "; \(LogText.count(counts.bytesUnsent, "byte")) unsent" }
             text += "; the latest: \(latest.text(nil, isFirst: false)); "
             if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
@@ -454,6 +464,7 @@ extension DisconnectReport {
         let meaning = isFirst && !isExplained ? [cause.meaning] : []
         var parts = meaning + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
+        if cause != .closedLocally, let lastOutputText { parts.append(lastOutputText) }
         if let suspicion { parts.append(suspicion) }
         if let guess { parts.append(guess) }
         if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
@@ -480,6 +491,7 @@ extension DisconnectReport {
         ]
         if let departure { fields.append(("reason", .text(departure))) }
         if let exit { fields.append(("exit", .text("\(exit)"))) }
+        if let lastOutput { fields.append(("output", .text(lastOutput))) }
         if let error { fields.append(("error", .text(LogText.of(error)))) }
         if let refusal = error as? HandshakeRefusal { fields.append(("refused", .text("\(refusal.kind)"))) }
         if let reason { fields.append(("server_reason", .text(reason.label))) }

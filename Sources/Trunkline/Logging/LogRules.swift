@@ -21,6 +21,7 @@ struct LogRules: Sendable {
 
     private var sheet: LogSheet
     private var links: LinkLog
+    private var output = OutputLog()
     private var limits: LimitLog
     private var requests: RequestLog
     private var answers: AnswerLog
@@ -58,6 +59,10 @@ struct LogRules: Sendable {
     mutating func note(_ event: ClientEvent) {
         // What a process says while it ends comes after everything else.
         if case .processOutput(let endpoint, _, let line, let omitted) = event.content {
+            guard output.isNew(line, isInTrouble: links.isInTrouble(at: event.instant)) || sheet.level == .debug else {
+                links.omittedLines = links.omittedLines.addingClamped(omitted).addingClamped(1)
+                return
+            }
             let before = omitted == 0 ? "" : "\(LogText.count(omitted, "line")) left out; "
             let text = "\(endpoint) wrote to standard error: \(before)\(line)"
             return sheet.add(.info, event.name, at: event.instant, text, event.fields)

@@ -99,6 +99,38 @@ import Testing
 
     private static let refused = TransportError(.refused, errno: 111, "a:1 refused the connection")
 
+    // MARK: Child processes
+
+    /// A process that cannot start wrote its lines at each attempt, and nothing summarised them.
+    @Test func processesThatSayTheSameAreQuotedOnce() {
+        var log = Log()
+        let exit = TransportError.exited(.status(3))
+        for number in 1...20 {
+            for line in ["\(1000 + number): starting", "no license"] {
+                log.add(.processOutput("a:1", session: 4, line: line, omitted: 0))
+            }
+            if number == 20 { log.add(.processOutput("a:1", session: 4, line: "no disk", omitted: 2)) }
+            log.fails(number, exit)
+            log.pass(.seconds(1))
+        }
+        log.pass(.seconds(30))
+        let records = log.takeAll()
+        let lines = records.filter { $0.event == "process.output" }.map(\.message)
+        #expect(
+            lines.count == 3 && lines[1].hasSuffix("no license") && lines[2].contains("2 lines left out"),
+            "\(lines)"
+        )
+        let summaries = records.filter { $0.event == "links.unstable" }
+        #expect(summaries.count == 2)
+        #expect(summaries.first?.message.contains("20 lines of standard error left out") == true, "\(summaries)")
+        // A link that has lasted, and the usual lines of its process.
+        log.becomesReady(5)
+        log.pass(.seconds(61))
+        _ = log.takeAll()
+        for _ in 0..<3 { log.add(.processOutput("a:1", session: 5, line: "no license", omitted: 0)) }
+        #expect(log.takeEvents() == ["process.output", "process.output", "process.output"])
+    }
+
     // MARK: Healthy lives
 
     @Test func aHealthyLifeIsThreeLines() {

@@ -146,6 +146,28 @@ struct ChildProcessTests {
         await client.close()
     }
 
+    /// What a process said about its end was in other lines, at the level `info`, two for each attempt without an end.
+    @Test(arguments: Mechanism.allCases)
+    func theWarningHasTheLastLineOfStandardError(_ mechanism: Mechanism) async throws {
+        let script = "read x; echo \"$$: opening the store\" >&2; echo 'the store is locked' >&2; exit 3"
+        let client = self.client(shell(script), mechanism) {
+            $0.handshake.perform = { _ = try await $0.send(Request(body: "login")) }
+            $0.reconnecting.maximumAttempts = 6
+        }
+        let reports = client.firstReport()
+        _ = await failure { () throws(ClientError) in try await client.connect() }
+        #expect(await reports.value?.lastOutput == "the store is locked")
+        await client.close()
+        #expect(await eventually { log.record("client.closed") != nil })
+        let quote = "its last line of standard error: \"the store is locked\""
+        #expect(log.record("attempt.failed")?.message.contains(quote) == true)
+        let records = log.records
+        #expect(records.count { $0.event == "process.output" } == 2)
+        let summary = records.last { $0.event == "links.unstable" }
+        #expect(summary?.message.contains("10 lines of standard error left out") == true, "\(records)")
+        #expect(summary?.message.contains(quote) == true)
+    }
+
     /// What was written before the exit is read.
     @Test(arguments: Mechanism.allCases)
     func theLastResponsesBeforeAnExitArrive(_ mechanism: Mechanism) async throws {
