@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -286,6 +287,49 @@ def one_slow_server_of_two(i):
     labels = [f'server_port="{slow}"', 'trunkline_server_state="ejected"']
     i.metric("trunkline_cluster_server_state", *labels)
     i.metric("trunkline_request_errors_total", f'server_port="{slow}"', 'error_type="timedOut"')
+
+
+@incident
+def broken_list_of_servers(i):
+    """The file of a discovery is replaced by one with a mistake, and is corrected later."""
+    _, port = i.serve()
+    servers = i.directory / "servers"
+    servers.write_text(f"127.0.0.1:{port}\n")
+    i.run("--cluster", "--list", servers)
+    i.line(r"incident cluster\.ready")
+    servers.write_text(f"127.0.0.1:{port}\n127.0.0.1:many\n")
+    i.line(r"warning incident discovery\.failed: .*changes nothing about the servers in use: reading .*: line 2")
+    i.metric("trunkline_cluster_discovery_failures_total")
+    i.metric("trunkline_cluster_discovery_outage_seconds", least=2)
+    servers.write_text(f"127.0.0.1:{port}\n")
+    i.line(r"info incident discovery\.recovered: the discovery works again, ")
+    i.no_line(r"requests\.failed")
+
+
+@incident
+def child_that_says_why_it_ends(i):
+    """A child process ends at each start, and says why on its standard error."""
+    i.run("--command", "echo $$: starting >&2; echo the license has expired >&2; exit 3", "--token", "x")
+    i.line(r"warning incident attempt\.failed: .*exited: .*exit status 3.*standard error: \"the license has expired\"")
+    i.line(r"incident links\.unstable: .* attempts failed .*lines of standard error left out.*\"the license has expired\"")
+    assert i.log().count("incident process.output") == 2, "its lines are quoted once"
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="exited"', least=3)
+
+
+@incident
+def no_descriptors(i):
+    """The service may open no further descriptor, and its server is restarted."""
+    server, port = i.serve()
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line("client.ready")
+    usual = resource.prlimit(i.service.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(i.service.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+    i.stop(server)
+    i.serve(port=port)
+    i.line(r"error incident attempt\.failed: .*all 3 file descriptors that this process may have are open.*to do: raise")
+    resource.prlimit(i.service.pid, resource.RLIMIT_NOFILE, usual)
+    i.line(r"incident link\.ready: ready again")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="system"')
 
 
 @incident

@@ -9,10 +9,12 @@ executable of `Snippets/InProduction.swift` is the same program.
 """
 
 import collections
+import itertools
 import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -190,6 +192,17 @@ def run(i, program):
     # The connection is closed without an answer.
     assert slow.recv(1) == b""
     slow.close()
+
+    # No descriptor is left. The page is served with the one in reserve, again and again.
+    usual = resource.prlimit(first.pid, resource.RLIMIT_NOFILE)
+    taken = {int(number) for number in os.listdir(f"/proc/{first.pid}/fd")}
+    free = next(number for number in itertools.count() if number not in taken)
+    resource.prlimit(first.pid, resource.RLIMIT_NOFILE, (free, usual[1]))
+    for _ in range(4):
+        assert get(pages, "/metrics")[0] == 200
+    resource.prlimit(first.pid, resource.RLIMIT_NOFILE, usual)
+    for _ in range(4):
+        assert get(pages, "/metrics")[0] == 200
 
     # The server is gone. Meanwhile the certificate of the client is replaced by one that expires soon.
     i.stop(server)

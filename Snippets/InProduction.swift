@@ -200,6 +200,8 @@ final class PageServer: Sendable {
     private let listener: Int32
     private let page: @Sendable (String) async -> Page?
     private let room = DispatchSemaphore(value: maximumConnections)
+    /// A descriptor for a connection when the process has no other; -1 if it is in use.
+    private let reserve = Mutex(open("/dev/null", O_RDONLY | O_CLOEXEC))
 
     /// Listens at `port` on all IPv4 addresses.
     init(port: UInt16, page: @escaping @Sendable (String) async -> Page?) throws {
@@ -233,19 +235,44 @@ final class PageServer: Sendable {
         Thread.detachNewThread { [self] in
             while true {
                 room.wait()
-                let connection = accept(listener, nil, nil)
+                var connection = accept(listener, nil, nil)
+                if connection < 0, [EMFILE, ENFILE].contains(errno), releaseReserve() {
+                    connection = accept(listener, nil, nil)
+                }
                 if connection >= 0 {
-                    Thread.detachNewThread { [self] in
+                    Thread.detachNewThread { [self, connection] in
                         serve(connection)
-                        close(connection)
+                        end(connection)
                         room.signal()
                     }
                 } else {
-                    // Such as no free file descriptor. Trying again at once would use all of a processor.
+                    // Trying again at once would use all of a processor.
                     Thread.sleep(forTimeInterval: 0.1)
+                    restoreReserve()
                     room.signal()
                 }
             }
+        }
+    }
+
+    /// Closes the descriptor that is kept for the time when the process has no other: the metrics say then what is wrong.
+    private func releaseReserve() -> Bool {
+        reserve.withLock { descriptor in
+            defer { descriptor = -1 }
+            return descriptor >= 0 && close(descriptor) == 0
+        }
+    }
+
+    private func restoreReserve() {
+        reserve.withLock { if $0 < 0 { $0 = open("/dev/null", O_RDONLY | O_CLOEXEC) } }
+    }
+
+    /// Closes a connection. If there is no reserve, its descriptor becomes that: once closed, it could be taken by others.
+    private func end(_ connection: Int32) {
+        reserve.withLock { descriptor in
+            guard descriptor < 0 else { return _ = close(connection) }
+            shutdown(connection, Int32(SHUT_RDWR))
+            descriptor = connection
         }
     }
 

@@ -19,10 +19,12 @@ import TrunklineTelemetry
     private init(_ settings: Settings) throws {
         self.settings = settings
         let (layout, options) = (settings.layout, settings.options)
-        let endpoints = try settings.all("--endpoint").map { try Endpoint(parsing: $0) }
+        var endpoints = try settings.all("--endpoint").map { try Endpoint(parsing: $0) }
+        endpoints += settings.all("--command").map { .command("sh", ["-c", $0]) }
         if settings.has("--cluster") {
             let list = endpoints.map { ClusterEndpoint($0) }
-            let cluster = Cluster(discovering: .static(list), speaking: layout, options: options)
+            let discovery = settings["--list"].map { Discovery.file($0) } ?? .static(list)
+            let cluster = Cluster(discovering: discovery, speaking: layout, options: options)
             sender = cluster
             snapshot = { ClusterSnapshot(of: await cluster.metrics, named: "incident") }
             close = { await cluster.close() }

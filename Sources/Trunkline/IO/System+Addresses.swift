@@ -111,7 +111,11 @@ private func readAddress(
 @Sendable
 func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
     func failure(_ reason: String) -> NameLookup.Answer {
-        .failure(TransportError(.nameResolutionFailed, "resolving \(host.withoutCredentials.escaped()): \(reason)"))
+        // Without a descriptor, the system asks no name server and reads no file, and says that the name is not known.
+        let shortage = descriptorShortage()
+        let reason = shortage.map(systemMessage) ?? reason
+        let message = "resolving \(host.withoutCredentials.escaped()): \(reason)"
+        return .failure(TransportError(.nameResolutionFailed, errno: shortage ?? 0, message))
     }
     // The system would read the NUL byte as the end of the name, and look up another host.
     guard !host.isEmpty, !host.hasZeroByte else { return failure("invalid host name: empty, or contains a NUL byte") }

@@ -150,7 +150,49 @@ func yieldProcessor() { sched_yield() }
 /// Returns the system's description of an error number.
 func systemMessage(_ code: Int32) -> String {
     guard let text = unsafe strerror(code) else { return "error \(code)" }
-    return unsafe String(cString: text)
+    let message = unsafe String(cString: text)
+    switch code {
+    case EMFILE:
+        // Opening the directory that lists them needs a descriptor, and the error says that there are so many.
+        guard let limit = descriptorLimit() else { return message }
+        return "\(message): all \(limit) file descriptors that this process may have are open"
+    case ENFILE: return "\(message): this host has no free file descriptor"
+    default: return message
+    }
+}
+
+/// The number of descriptors that this process may have (`ulimit -n`); `nil` if it is not limited.
+private func descriptorLimit() -> UInt64? {
+    var limit = rlimit()
+    #if canImport(Glibc)
+        let code = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    #else
+        let code = unsafe getrlimit(RLIMIT_NOFILE, &limit)
+    #endif
+    return code == 0 && limit.rlim_cur < UInt64(Int32.max) ? UInt64(limit.rlim_cur) : nil
+}
+
+/// The error number of opening a descriptor if there is none, for calls of the system that do not report it: `EMFILE` or
+/// `ENFILE`. `nil` if there are some. May block shortly.
+func descriptorShortage() -> Int32? {
+    let descriptor = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+    if descriptor >= 0 { closeDescriptor(descriptor) }
+    let code = errno
+    return descriptor < 0 && (code == EMFILE || code == ENFILE) ? code : nil
+}
+
+extension TransportError {
+    /// What an operator can do about a process or a host without a free file descriptor; `nil` for other errors.
+    var descriptorAdvice: String? {
+        switch errno {
+        case EMFILE:
+            "raise the limit of this process (ulimit -n, or LimitNOFILE= of systemd), or find what opens descriptors and"
+                + " does not close them (ls -l /proc/PID/fd)"
+        case ENFILE:
+            "raise fs.file-max of this host, or find the process that has its descriptors"
+        default: nil
+        }
+    }
 }
 
 /// Converts a system error number to an error of the transport: of a socket that was connected, a file, or anything else

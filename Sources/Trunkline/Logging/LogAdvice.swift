@@ -166,6 +166,7 @@ extension HandshakeRefusal.Kind {
 
 extension TransportError {
     fileprivate var advice: String? {
+        if let descriptorAdvice { return descriptorAdvice }
         guard isPermanent else { return nil }
         switch code {
         case .tls(let failure): return failure.advice

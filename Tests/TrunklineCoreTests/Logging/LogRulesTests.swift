@@ -2,6 +2,14 @@ import Testing
 
 @testable import Trunkline
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 /// Which lines the events of a client become, in virtual time.
 @Suite struct LogRulesTests {
     private struct Log {
@@ -98,6 +106,26 @@ import Testing
     }
 
     private static let refused = TransportError(.refused, errno: 111, "a:1 refused the connection")
+
+    // MARK: Descriptors
+
+    /// It said "Too many open files", and not what to do.
+    @Test func aProcessWithoutDescriptorsIsToldWhatToDo() {
+        var log = Log()
+        log.fails(1, transportError(EMFILE, "connecting to a:1"))
+        let line = log.takeLines().first ?? ""
+        #expect(
+            line.hasPrefix("error") && line.contains("file descriptors that this process may have are open"),
+            "\(line)"
+        )
+        #expect(
+            line.contains("to do: raise the limit of this process (ulimit -n, or LimitNOFILE= of systemd)"),
+            "\(line)"
+        )
+        log = Log()
+        log.fails(1, transportError(ENFILE, "connecting to a:1"))
+        #expect(log.takeLines().first?.contains("to do: raise fs.file-max of this host") == true)
+    }
 
     // MARK: Child processes
 

@@ -33,12 +33,30 @@ struct ResourceExhaustionTests {
                     #expect(error.code == .unavailable && error.fate == .notSent)
                     let cause = try #require(error.cause as? TransportError)
                     #expect(cause.errno == EMFILE && cause.description.contains("\(server.endpoint)"), "\(cause)")
+                    #expect(cause.message.contains("file descriptors that this process may have are open"), "\(cause)")
                     // Jobs and timers ran meanwhile, and now descriptors are available.
                     let reply = try await client.send(Request(type: 0x410, body: "hello"))
                     #expect(reply.body == "hello")
                     await client.close()
                 }
                 await server.stop()
+            }
+        }
+    }
+
+    /// A look-up without a descriptor reads no file and asks no name server, and used to say that the name is not known.
+    @Test func withoutDescriptorsALookUpNamesTheCause() async {
+        await aside {
+            await #expect(processExitsWith: .success) {
+                guard case .success = systemLookUp("localhost", .ipv4) else { fatalError("localhost is not known") }
+                let usual = try #require(Descriptors.limit())
+                let limit = try #require(Descriptors.firstFree())
+                Descriptors.setLimit(limit)
+                let answer = systemLookUp("no-such-host.invalid", .ipv4)
+                Descriptors.setLimit(usual)
+                guard case .failure(let error) = answer else { fatalError("a host was found") }
+                #expect(error.code == .nameResolutionFailed && error.errno == EMFILE)
+                #expect(error.message.contains("all \(limit) file descriptors that this process may have"), "\(error)")
             }
         }
     }
