@@ -5,6 +5,8 @@ struct ProbeExchange {
     /// The format of the frames; `nil` to discard what is received.
     var codec: LinkCodec?
     fileprivate var pongsLookLikePings = false
+    /// When a ping of the server was answered last, if answers look like pings.
+    fileprivate var latestPong: Instant?
     fileprivate var received = ReceiveBuffer()
     fileprivate var unsent: [UInt8] = []
     fileprivate(set) var bytesReceived = 0
@@ -16,12 +18,15 @@ struct ProbeExchange {
     fileprivate(set) var ending: (at: Instant, error: TransportError)?
     /// Why the received bytes are not frames of the codec.
     fileprivate(set) var malformation: FrameError?
+    /// The serials of a ping and of an answer to another one, which came while its answer was awaited.
+    fileprivate(set) var strayPong: (ping: SerialNumber, pong: SerialNumber)?
     /// The task that waits for the answer to a ping, or only for the end of the link.
     fileprivate var waiting: Waiting?
 
     fileprivate struct Waiting {
         let begun: Instant
-        let isPing: Bool
+        /// The serial of the ping; `nil` if only the end of the link is awaited.
+        let ping: SerialNumber?
         let continuation: CheckedContinuation<ProbedLink.PingOutcome, Never>
     }
 
@@ -62,7 +67,7 @@ extension ProbedLink {
             guard transport != nil, exchange.ending == nil, exchange.malformation == nil else {
                 return continuation.resume(returning: .ended)
             }
-            exchange.waiting = .init(begun: loop.now, isPing: ping != nil, continuation: continuation)
+            exchange.waiting = .init(begun: loop.now, ping: ping?.serial, continuation: continuation)
             loop.arm(timer, at: loop.now.advanced(by: timeout))
             if let ping { send(ping) }
         }
@@ -158,11 +163,19 @@ extension ProbedLink {
     private func take(_ frame: Frame) {
         exchange.hasHeard = true
         let looksLikePong = frame.kind == .ping && exchange.pongsLookLikePings
-        if let waiting = exchange.waiting, waiting.isPing, frame.kind == .pong || looksLikePong {
-            return answer(.answered(loop.now.since(waiting.begun)))
+        if let waiting = exchange.waiting, let ping = waiting.ping, frame.kind == .pong || looksLikePong {
+            // As a client does: the answer repeats the serial, or has none.
+            if frame.serial == ping || frame.serial == 0 { return answer(.answered(loop.now.since(waiting.begun))) }
+            exchange.strayPong = (ping, frame.serial)
         }
         exchange.frames[frame.kind == .goAway ? "go_away" : "\(frame.kind)", default: 0] += 1
-        if frame.kind == .ping, let pong = exchange.codec?.pong(answering: frame) { send(pong) }
+        guard frame.kind == .ping, let pong = exchange.codec?.pong(answering: frame) else { return }
+        // As a client does: two sides that take each other's answers for pings would answer for ever.
+        if exchange.pongsLookLikePings {
+            if let latest = exchange.latestPong, loop.now.since(latest) < .seconds(1) { return }
+            exchange.latestPong = loop.now
+        }
+        send(pong)
     }
 }
 

@@ -125,6 +125,8 @@ extension ProbeReport {
         let notAfter: String
         /// The time until it expires, rounded down; negative if it has expired.
         let daysLeft: Double
+        /// The seconds until it expires; negative if it has expired.
+        let timeLeft: Double
         let fingerprint: String
         /// Why it is not valid now; `nil` if it is.
         let problem: String?
@@ -135,15 +137,27 @@ extension ProbeReport {
             notBefore = CalendarTime(seconds: certificate.notBefore).text(decimals: 0)
             notAfter = CalendarTime(seconds: certificate.notAfter).text(decimals: 0)
             let left = Double(certificate.notAfter) - (time?.inSeconds ?? 0)
-            daysLeft = (left / 86_400 * 10).rounded(.down) / 10
+            (timeLeft, daysLeft) = (left, (left / 86_400 * 10).rounded(.down) / 10)
             fingerprint = certificate.fingerprint
             problem = time.flatMap { CertificateExpiry(.client, certificate).problem(at: $0) }
         }
 
         /// `expires in 4 days, at 2026-11-29T23:10:35Z`
         var expiry: String {
-            let days = Int(daysLeft)
-            return "expires in \(days) \(days == 1 ? "day" : "days"), at \(notAfter)"
+            "expires in \(Self.text(timeLeft)), at \(notAfter)"
+        }
+
+        /// `in 4 days`, or how long ago.
+        var remaining: String { timeLeft < 0 ? "expired \(Self.text(-timeLeft)) ago" : "\(Self.text(timeLeft)) left" }
+
+        /// The seconds in whole days, or in the largest unit of which there is one: `4 days`, `1 hour`.
+        static func text(_ seconds: Double) -> String {
+            let units: [(name: String, seconds: Double)] = [("day", 86_400), ("hour", 3600), ("minute", 60)]
+            for unit in units where seconds >= unit.seconds {
+                let count = Int(exactly: (seconds / unit.seconds).rounded(.down)) ?? Int.max
+                return "\(count) \(unit.name)\(count == 1 ? "" : "s")"
+            }
+            return "less than a minute"
         }
     }
 
@@ -201,6 +215,8 @@ extension ProbeReport {
         /// Why the last ping failed.
         private(set) var error: Failure?
         private var durations: [Duration] = []
+        /// The serials of the last ping and of an answer that was not its own, if it was not answered.
+        var stray: (ping: SerialNumber, pong: SerialNumber)?
 
         mutating func add(_ time: Duration) {
             answered += 1

@@ -100,10 +100,9 @@ extension ProbeReport.Session {
 
 extension ProbeReport.Certificate {
     fileprivate var rows: [[String]] {
-        let end = daysLeft < 0 ? "expired \(-daysLeft) days ago" : "\(daysLeft) days left"
         var rows = [["subject", subject], ["issuer", issuer]]
         if !names.isEmpty { rows.append(["names", names.joined(separator: ", ")]) }
-        return rows + [["valid", "\(notBefore) to \(notAfter), \(end)"], ["SHA-256", fingerprint]]
+        return rows + [["valid", "\(notBefore) to \(notAfter), \(remaining)"], ["SHA-256", fingerprint]]
     }
 }
 

@@ -133,6 +133,10 @@ extension ProbeReport {
         guard link?.malformation == nil, link?.ending == nil else { return }
         if let error = pings.error, error.code != "timed_out" {
             add(.unhealthy, error.prefixed("ping \(pings.sent) failed"), nil, link?.address)
+        } else if pings.answered < pings.sent, let stray = pings.stray {
+            let what =
+                "no answer to ping \(pings.sent) with its serial number, \(stray.ping); one came with \(stray.pong)"
+            add(.unhealthy, "wrong_serial", what, link?.address)
         } else if pings.answered < pings.sent {
             add(.unhealthy, "no_pong", "no answer to ping \(pings.sent)", link?.address)
         }

@@ -214,7 +214,10 @@ actor Prober {
             guard let outcome = await link.ping(number: number, within: probe.effectiveTimeout) else { break }
             pings.sent += 1
             // After an unanswered ping, its late answer would be taken for that of the next one.
-            guard case .answered(let time) = outcome else { break }
+            guard case .answered(let time) = outcome else {
+                pings.stray = link.exchange.strayPong
+                break
+            }
             pings.add(time)
         }
         return pings
