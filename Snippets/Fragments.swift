@@ -242,6 +242,56 @@ func cancelSeparately(_ startup: Request, _ codec: FrameLayout, _ options: inout
     }
 }
 
+// MARK: A byte for the kind
+
+let rpc = FrameLayout {
+    Field.type(UInt8.self)  // 1 request, 2 response, 3 error, 4 event, 5 ping, 6 pong
+    Field.serial(UInt32.self)
+    Field.integer("method", UInt16.self)
+    Field.length(UInt32.self, counting: .body)
+    Field.body
+}
+.roles {
+    $0.response = .types(2...3)
+    $0.failure = 3
+    $0.push = 4
+    $0.ping = 5
+    $0.pong = 6
+}
+
+struct Lookup: TypedRequest {
+    static let type: UInt32 = 1
+    let name: String
+    func encode() -> Bytes { Bytes(name) }
+    func prepare(_ request: inout Request) { request["method"] = 7 }
+    static func decode(_ response: Response) -> String { String(response.body) }
+}
+
+// MARK: Heartbeats in order
+
+/// Lines whose answers come in order, also those to pings.
+struct OrderedLines: FrameCodec, HeartbeatCodec, SentFrameCodec {
+    private var lines = DelimitedCodec(delimiter: "\n", maximumFrameSize: 512)
+    /// What has no answer yet, in order: whether it is a ping.
+    private var unanswered: [Bool] = []
+    var matching: ResponseMatching { .inOrder }
+
+    mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try lines.encode(frame, into: &output)
+    }
+
+    mutating func noteSent(_ frame: Frame) { unanswered.append(frame.kind == .ping) }
+
+    mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try lines.decode(&input) else { return nil }
+        if !unanswered.isEmpty, unanswered.removeFirst() { frame.kind = .pong }
+        return frame
+    }
+
+    func ping(number: UInt64) -> Frame? { Frame(.ping, body: "PING") }
+    func pong(answering ping: Frame) -> Frame? { nil }
+}
+
 // MARK: Codecs that wrap another one
 
 /// Counts the frames that another codec decodes.

@@ -51,7 +51,14 @@ let client = Client(
     speaking: shelf,
     options: ClientOptions { options in
         options.requests.timeout = .seconds(2)
-        options.handshake.perform = { link in _ = try await link.send(Request(type: 15, body: "secret")) }
+        options.handshake.perform = { link in
+            do throws(ClientError) {
+                _ = try await link.send(Request(type: 15, body: "secret"))
+            } catch {
+                guard error.code == .rejected else { throw error }
+                throw HandshakeRefusal("the password was refused")
+            }
+        }
     }
 )
 

@@ -103,6 +103,13 @@ extension ArgumentValueTests {
                     _ = PrometheusText.page(of: [ClusterSnapshot(of: cluster, named: "a")])
                 }
             },
+            ValueCase("Cluster.Metrics.discoveryOutage: Duration") {
+                for time in Duration.extremes {
+                    var metrics = Cluster.Metrics()
+                    metrics.discoveryOutage = time
+                    export(ClusterSnapshot(of: metrics, named: "a"))
+                }
+            },
             ValueCase {
                 // All at once, for sums.
                 for number in Int.extremes {

@@ -154,6 +154,19 @@ struct SimulatedValueTests {
                 }
             }
         },
+        ValueCase("Client.connect(timeout: Duration)", "Cluster.connect(timeout: Duration)") {
+            for timeout in Duration.extremes {
+                try await SimulatedNetwork(seed: 1).runWithServer { network in
+                    let client = Client(to: "db:7000", speaking: .standard, on: network.loops)
+                    await ended(by: network.clock) { try await client.connect(timeout: timeout) }
+                    await client.close()
+                    let list = Discovery.static([ClusterEndpoint("db:7000")])
+                    let cluster = Cluster(discovering: list, speaking: .standard, on: network.loops)
+                    await ended(by: network.clock) { try await cluster.connect(timeout: timeout) }
+                    await cluster.close()
+                }
+            }
+        },
         ValueCase("Handshaker.setDefault(to: UInt64)") {
             for number in UInt64.extremes {
                 try await useClient {

@@ -4,7 +4,7 @@ import Synchronization
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
-    /// The client tries until it succeeds. To limit the time, use ``withTimeout(_:clock:_:)``. If the task is
+    /// The client tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task is
     /// cancelled, the call fails immediately, and the client continues to connect. While the client is suspended, the
     /// call waits for ``Client/resume()``.
     ///
@@ -25,6 +25,29 @@ extension Client {
             commandQueue.post(.cancelConnect(id))
         }
         if let error { throw error }
+    }
+
+    /// Connects now instead of on first use, and returns when the link is ready, or fails when `timeout` has passed: for
+    /// programs that must not start without a server.
+    ///
+    /// After an error, the client continues to connect. Otherwise the method behaves like ``connect()``.
+    ///
+    /// - Parameter timeout: The time that the client has, with all attempts, counted from the call; at most a hundred years.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `timedOut` if no link was ready in time, or if `timeout`
+    ///   is not positive. Its ``ClientError/cause`` is why the latest attempt failed, if one did, and its
+    ///   ``ClientError/attempts`` are the failed ones. Otherwise, the errors of ``connect()``.
+    public nonisolated func connect(timeout: Duration) async throws(ClientError) {
+        let connect: @Sendable () async throws(ClientError) -> Void = { () async throws(ClientError) in
+            try await self.connect()
+        }
+        try await connecting(within: timeout, on: loop, connect) { error in
+            // That the client is suspended, or that no route leads to an endpoint.
+            let why = error.message.split(separator: ";", maxSplits: 1).dropFirst().first ?? ""
+            let further = why.isEmpty || why == " not connected" ? "" : ";\(why)"
+            return error.changed {
+                ($0.code, $0.message) = (.timedOut, "no link was ready within \(timeout.text)\(further)")
+            }
+        }
     }
 
     /// Closes the client after its requests have ended.

@@ -4,8 +4,8 @@ import Synchronization
 extension Cluster {
     /// Looks for servers and connects to them now instead of on first use, and returns when one is ready.
     ///
-    /// The cluster tries until it succeeds. To limit the time, use ``withTimeout(_:clock:_:)``. If the task is cancelled,
-    /// the call fails immediately, and the cluster continues.
+    /// The cluster tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task is
+    /// cancelled, the call fails immediately, and the cluster continues.
     ///
     /// - Throws: A ``ClientError``, always with the fate `notSent`: `cancelled`, or `closed` if the cluster is closed or
     ///   closing.
@@ -16,6 +16,24 @@ extension Cluster {
         case .ready: return
         case .closed: throw .clusterWasClosed
         case .cancelled, .expired, .full: throw ClientError(.cancelled, .notSent, "cancelled while connecting")
+        }
+    }
+
+    /// Looks for servers and connects to them now instead of on first use, and returns when one is ready, or fails when
+    /// `timeout` has passed: for programs that must not start without a server.
+    ///
+    /// After an error, the cluster continues. Otherwise the method behaves like ``connect()``.
+    ///
+    /// - Parameter timeout: The time that the cluster has, counted from the call; at most a hundred years.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `timedOut` if no server was ready in time, or if
+    ///   `timeout` is not positive. Its message names the last cause of each server, or why the discovery failed. Otherwise,
+    ///   the errors of ``connect()``.
+    public nonisolated func connect(timeout: Duration) async throws(ClientError) {
+        let connect: @Sendable () async throws(ClientError) -> Void = { () async throws(ClientError) in
+            try await self.connect()
+        }
+        try await connecting(within: timeout, on: loop, connect) { _ in
+            await self.notReady("no server was ready within \(timeout.text)", .timedOut)
         }
     }
 

@@ -432,7 +432,7 @@ extension Cluster: RequestSender {
     }
 
     /// The error of a call that no server takes, with the last cause of each server.
-    private func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
+    func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
         let causes = servers.all.filter { !$0.isReady }.compactMap { server in
             server.lastReport.map { (server.found.endpoint, $0.error ?? EndedLink(cause: $0.cause)) }
         }

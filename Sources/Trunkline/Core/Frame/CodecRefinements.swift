@@ -242,9 +242,10 @@ public protocol ServingCodec: FrameCodec {
 /// the client could not break. Until there is a ping again, which the client tries every 10 s while it needs one (the
 /// shorter of `liveness.interval` and `liveness.deadline`), the rules above apply that hold without a heartbeat.
 ///
-/// Conform only if `decode` can distinguish the answer to a ping from a response. This is not possible in a protocol
-/// that matches responses in order and whose ping is an ordinary request: the client would give the answer to the
-/// oldest request. Such a protocol needs no heartbeat while it has traffic, since every frame counts as progress.
+/// Conform only if `decode` can distinguish the answer to a ping from a response. In a protocol that matches responses in
+/// order and whose ping is an ordinary request, the client would otherwise give the answer to the oldest request. There,
+/// conform to ``SentFrameCodec`` too: ``SentFrameCodec/noteSent(_:)`` learns of pings in their place among the requests, so
+/// that `decode` knows which answer is that to a ping (<doc:WritingACodec#Heartbeats-in-order>).
 public protocol HeartbeatCodec: FrameCodec {
     /// Returns the ping to send now, or `nil` if this side sends none now. Called on the codec of the link.
     ///
