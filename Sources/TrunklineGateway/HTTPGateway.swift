@@ -166,3 +166,13 @@ struct GatewayRefusal: Error {
         self.message = message
     }
 }
+
+extension HTTPGateway {
+    /// Renamed to `metrics`.
+    @available(*, unavailable, renamed: "metrics")
+    public var statistics: Metrics { metrics }
+
+    /// Renamed to `Metrics`.
+    @available(*, unavailable, renamed: "Metrics")
+    public typealias Statistics = Metrics
+}

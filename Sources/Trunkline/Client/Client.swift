@@ -188,10 +188,10 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
     }
 
     /// See ``ClientDiagnostics/slowestRequests``.
-    func slowestRequests() -> [Timeline] { dispatcher.ledger.slowestRequests() }
+    func slowest() -> [Timeline] { dispatcher.ledger.slowestRequests() }
 
     /// See ``ClientDiagnostics/audit()``.
-    func audit() -> [String] { dispatcher.audit() }
+    func contradictions() -> [String] { dispatcher.audit() }
 
     /// What the log says about the requests when a limit is reached. Call this on the event loop.
     nonisolated func load(at now: Instant) -> LogRules.Load { onItsLoop { $0.dispatcher.load(at: now) } }

@@ -34,7 +34,7 @@ public struct ClusterDiagnostics: Sendable {
     public func audit() async -> [String] {
         var contradictions = await cluster.contradictions
         for (endpoint, client) in await cluster.clientsByServer {
-            contradictions += await client.audit().map { "\(endpoint): \($0)" }
+            contradictions += await client.contradictions().map { "\(endpoint): \($0)" }
         }
         return contradictions
     }

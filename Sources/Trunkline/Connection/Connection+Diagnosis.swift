@@ -231,7 +231,7 @@ extension Connection {
     }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    var tlsSession: TLSSession? { ready?.secured?.session }
+    var presentTLSSession: TLSSession? { ready?.secured?.session }
 
     /// Returns each contradiction between the metrics as a line of text.
     func audit() -> [String] {

@@ -4,7 +4,7 @@
 /// there is nothing to do when it fires, it is armed anew.
 extension Connection {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    var roundTripTime: RoundTripTime? { ready.flatMap { $0.state.machine.liveness.rules.roundTripTime } }
+    var presentRoundTripTime: RoundTripTime? { ready.flatMap { $0.state.machine.liveness.rules.roundTripTime } }
 
     // MARK: Starting and stopping
 

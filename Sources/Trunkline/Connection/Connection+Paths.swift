@@ -1,21 +1,21 @@
 /// Following the host's network: the path of each link, and what changes mean for links and attempts.
 extension Connection {
     /// The path of packets to the server. See ``ClientDiagnostics/path``.
-    var path: NetworkPath {
+    var presentPath: NetworkPath {
         if let ready { return ready.path.latest }
         if let handshaking { return handshaking.path.latest }
         if let attempt { return attempt.path }
         return machine.endpoints.first.map { path(to: $0) } ?? .unknown
     }
 
-    /// The current ``path`` and every different path that follows, until the connection is closed. See
+    /// The ``presentPath`` and every different path that follows, until the connection is closed. See
     /// ``ClientDiagnostics/paths``.
-    nonisolated var paths: AsyncStream<NetworkPath> {
-        stream(startingWith: { $0.path }, { $1(&$0.pathView.readers) })
+    nonisolated var pathChanges: AsyncStream<NetworkPath> {
+        stream(startingWith: { $0.presentPath }, { $1(&$0.pathView.readers) })
     }
 
     func publishPath() {
-        let path = path
+        let path = presentPath
         guard path != pathView.published else { return }
         pathView.published = path
         pathView.readers.yield(path)

@@ -20,18 +20,18 @@ public struct ClientDiagnostics: Sendable {
     ///
     /// The path is `local` for a loopback address or a Unix domain socket. It is `unknown` before the first attempt,
     /// while a name is being resolved, and when the network is not monitored (`options.network`).
-    public var path: NetworkPath { get async { await client.connection.path } }
+    public var path: NetworkPath { get async { await client.connection.presentPath } }
 
     /// The current ``path`` and every different path that follows, until the client is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
-    public var paths: AsyncStream<NetworkPath> { client.connection.paths }
+    public var paths: AsyncStream<NetworkPath> { client.connection.pathChanges }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { get async { await client.connection.tlsSession } }
+    public var tlsSession: TLSSession? { get async { await client.connection.presentTLSSession } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await client.connection.roundTripTime } }
+    public var roundTripTime: RoundTripTime? { get async { await client.connection.presentRoundTripTime } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no heartbeats.
     public var heartbeatInterval: Duration? { get async { await client.connection.heartbeatInterval } }
@@ -44,7 +44,7 @@ public struct ClientDiagnostics: Sendable {
 
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
     /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
-    public var slowestRequests: [Timeline] { get async { await client.slowestRequests() } }
+    public var slowestRequests: [Timeline] { get async { await client.slowest() } }
 
     /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each
     /// other and with the client's tables.
@@ -52,7 +52,7 @@ public struct ClientDiagnostics: Sendable {
     /// It is cheap enough for production: its time depends on the number of links, not of requests.
     ///
     /// - Returns: A line for each contradiction, with both numbers. A contradiction is a bug in this package.
-    public func audit() async -> [String] { await client.audit() }
+    public func audit() async -> [String] { await client.contradictions() }
 }
 
 extension Client {

@@ -7,17 +7,17 @@ public struct ConnectionDiagnostics: Sendable {
     fileprivate init(of connection: Connection) { self.connection = connection }
 
     /// The network path to the server. See ``ClientDiagnostics/path``.
-    public var path: NetworkPath { get async { await connection.path } }
+    public var path: NetworkPath { get async { await connection.presentPath } }
 
     /// The current ``path`` and every different path that follows, until the connection is closed. See
     /// ``ClientDiagnostics/paths``.
-    public var paths: AsyncStream<NetworkPath> { connection.paths }
+    public var paths: AsyncStream<NetworkPath> { connection.pathChanges }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { get async { await connection.tlsSession } }
+    public var tlsSession: TLSSession? { get async { await connection.presentTLSSession } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await connection.roundTripTime } }
+    public var roundTripTime: RoundTripTime? { get async { await connection.presentRoundTripTime } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no heartbeats.
     public var heartbeatInterval: Duration? { get async { await connection.heartbeatInterval } }
