@@ -33,7 +33,7 @@ ARTICLE = ROOT / "Sources/Trunkline/Documentation.docc/Articles/InProduction.md"
 RULES = ROOT / "Sources/Trunkline/Documentation.docc/Resources/trunkline-alerts.yml"
 TESTS = ROOT / ".ci/alerts.yml"
 # Panels without data, because no such thing has happened.
-EMPTY = re.compile("Cluster|Address failures|Request rejections|Link reasons|Share of calls that fail")
+EMPTY = re.compile("Cluster|Address failures|Request rejections|Link reasons|Share of calls that fail|Server request |Cache ")
 
 
 def check_rules():

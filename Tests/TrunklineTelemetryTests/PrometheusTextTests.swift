@@ -1,6 +1,7 @@
 import Testing
-import Trunkline
 import TrunklineTelemetry
+
+@testable import Trunkline
 
 @Suite struct PrometheusTextTests {
     private func lines(of snapshots: [any MetricsSnapshot], with prefix: String) -> [String] {

@@ -166,7 +166,7 @@ extension ProbedLink {
         if let waiting = exchange.waiting, let ping = waiting.ping, frame.kind == .pong || looksLikePong {
             // As a client does: the answer repeats the serial, or has none.
             if frame.serial == ping || frame.serial == 0 { return answer(.answered(loop.now.since(waiting.begun))) }
-            exchange.strayPong = (ping, frame.serial)
+            if exchange.strayPong == nil { exchange.strayPong = (ping, frame.serial) }
         }
         exchange.frames[frame.kind == .goAway ? "go_away" : "\(frame.kind)", default: 0] += 1
         guard frame.kind == .ping, let pong = exchange.codec?.pong(answering: frame) else { return }
