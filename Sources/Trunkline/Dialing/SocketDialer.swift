@@ -296,6 +296,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             failed?.transport.close()
             let isConnected = race?.rules.connected[racer] != nil
             let named = isConnected ? error.naming(failed?.address, endpoint, proxy) : unreachable(error)
+            if let failed, failed.hasFailedWithSession, !failed.isRepeated { return repeatHandshake(failed) }
             // The other addresses are those of the same proxy, which would refuse again.
             if case .proxy = named.code, named.isPermanent { return fail(named) }
             perform(race?.rules.attemptFailed(racer, named, at: loop.now))
@@ -305,6 +306,19 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     /// What is connected to, for messages.
     private var name: String { proxy.map { "\(endpoint) through \($0)" } ?? endpoint.description }
+    /// Connects again to the address of `failed`, whose TLS handshake offered a session that the server may not understand. Its
+    /// session is forgotten, so this is a full handshake. The attempt goes on: its failure would end the requests that wait,
+    /// although the server can be reached.
+    private func repeatHandshake(_ failed: Race.Racer) {
+        race?.rules.attemptRepeated(failed.id)
+        do throws(TransportError) {
+            let transport = try connect(to: failed.address)
+            race?.add(Race.Racer(id: failed.id, address: failed.address, transport: transport, isRepeated: true))
+        } catch {
+            fail(error)
+        }
+    }
+
 
     /// The error if no connection was established: it is that of the proxy, if there is one.
     private func unreachable(_ error: TransportError) -> TransportError {

@@ -149,6 +149,9 @@ package struct AddressRace: Sendable {
         guard phase != .over, let winner = running.first(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
         passedOver = failures.filter { $0.address != nil && !$0.error.isAnswerOfProxy }
+    /// Records that the attempt connects once more to the same address. It stays in the race.
+    package mutating func attemptRepeated(_ id: AttemptID) { connected[id] = nil }
+
         // An address that is only slower, or whose TLS handshake has begun, is not dead.
         let needed = now.since(winner.start)
         for loser in losers where loser.id < id && connected[loser.id] == nil {
