@@ -195,5 +195,5 @@ private func literal(_ host: String) -> (bytes: [UInt8], zone: String?)? {
 private func index(ofZone zone: String) -> UInt32? {
     let index = unsafe if_nametoindex(zone)
     if index > 0 { return index }
-    return zone.utf8.allSatisfy { 0x30...0x39 ~= $0 } ? UInt32(zone).flatMap { $0 > 0 ? $0 : nil } : nil
+    return UInt32(strict: zone, allowingZeros: true).flatMap { $0 > 0 ? $0 : nil }
 }
