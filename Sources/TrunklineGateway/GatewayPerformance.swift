@@ -218,7 +218,7 @@ final class GatewayPerformance: Sendable {
         if hasContent, coding != "identity" {
             fields = fields.filtering { $0 != "content-encoding" && $0 != "content-length" }
         }
-        let length = fields["Content-Length"].flatMap { Int($0) }
+        let length = fields["Content-Length"].flatMap { Int(strict: $0, allowingZeros: true) }
         do throws(FrameError) {
             let head = try HTTP1Response(response.statusCode, headers: fields).frame().body
             _ = try HTTP1Opening.response(head)

@@ -37,8 +37,8 @@ struct GatewayRequest {
         guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
             throw GatewayRefusal(.malformed, "Host differs from the target's host (RFC 9112 §3.2)")
         }
-        guard let text = request.headers[TunnelWire.windowField], text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
-            let window = Int(text), window >= TunnelWire.windows.lowerBound
+        guard let text = request.headers[TunnelWire.windowField],
+            let window = Int(strict: text, allowingZeros: true), window >= TunnelWire.windows.lowerBound
         else { throw GatewayRefusal(.malformed, "\(TunnelWire.windowField) must be a number of at least 65536") }
         self.window = min(window, TunnelWire.windows.upperBound)
         // Method names are case-sensitive (RFC 9110 §9.1), but URLRequest changes `connect` to `CONNECT`.

@@ -49,7 +49,7 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
     /// Whether the host is an address in its usual form, and not a name.
     var isAddress: Bool {
         let parts = host.split(separator: ".", omittingEmptySubsequences: false)
-        return host.contains(":") || parts.count == 4 && parts.allSatisfy { UInt8($0).map { "\($0)" } == String($0) }
+        return host.contains(":") || parts.count == 4 && parts.allSatisfy { UInt8(strict: $0) != nil }
     }
 
     /// The key by which an origin is looked up.

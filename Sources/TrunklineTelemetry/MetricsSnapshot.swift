@@ -63,7 +63,7 @@ package struct Attribute: Sendable, Hashable {
 
     /// Creates an attribute of a metric. The conventions make `server.port` a number.
     init(naming name: String, _ text: String) {
-        if name == "server.port", let port = Int(text) { self.init(name, port) } else { self.init(name, text) }
+        if name == "server.port", let port = Int(strict: text) { self.init(name, port) } else { self.init(name, text) }
     }
 
     /// The value as text.

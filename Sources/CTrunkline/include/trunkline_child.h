@@ -14,6 +14,8 @@ extern int trunkline_c_addchdir(void *, const char *) __asm__("posix_spawn_file_
     __attribute__((weak));
 extern int trunkline_c_addclosefrom(void *, int) __asm__("posix_spawn_file_actions_addclosefrom_np")
     __attribute__((weak));
+extern int trunkline_c_prctl(int, ...) __asm__("prctl");
+extern int trunkline_c_getpid(void) __asm__("getpid");
 extern long trunkline_c_syscall(long, ...) __asm__("syscall");
 extern char **environ;
 
@@ -40,6 +42,31 @@ static inline int trunkline_child_has_ended(int process) {
     int code = trunkline_c_waitid(1, (unsigned)process, information, 0x01000005);  // P_PID, WEXITED WNOHANG WNOWAIT
     return code < 0 ? -1 : information[0] != 0;
 }
+
+/// Sends `signal` to the process of a descriptor of `trunkline_pidfd_open`, never to another one that has got its number.
+/// Returns a negative number on failure.
+static inline int trunkline_pidfd_signal(int descriptor, int signal) {
+    return (int)trunkline_c_syscall(424, descriptor, signal, 0, 0);
+}
+
+/// Waits for a child that has ended and is in the process group `group`, without blocking: 1 if there was one, 0 if there are
+/// only children that run, -1 if there are none.
+static inline int trunkline_reap_in_group(int group) {
+    int32_t information[64] = {0};
+    int code = trunkline_c_waitid(2, (unsigned)group, information, 0x00000005);  // P_PGID, WEXITED WNOHANG
+    return code < 0 ? -1 : information[0] != 0;
+}
+
+/// Whether processes whose parent has ended become children of this process: it is process 1 of its namespace, or has asked
+/// for them (`PR_SET_CHILD_SUBREAPER`).
+static inline int trunkline_is_reaper(void) {
+    int answer = 0;
+    if (trunkline_c_getpid() == 1) return 1;
+    return trunkline_c_prctl(37, &answer) == 0 && answer != 0;
+}
+
+/// Lets processes whose parent has ended become children of this process. For tests.
+static inline int trunkline_become_reaper(void) { return trunkline_c_prctl(36, 1, 0, 0, 0); }
 
 static inline char **trunkline_environment(void) { return environ; }
 

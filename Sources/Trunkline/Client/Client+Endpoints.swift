@@ -21,6 +21,10 @@ extension Client {
     /// planned change in progress. Requests that were written fail with `connectionLost`, fate `unknown`. Other
     /// requests, and requests made while the client is suspended, wait for the link after `resume()` until their own
     /// deadlines.
+    ///
+    /// A process that `fork()` has made, without `exec`, has the descriptors of the links, too: the server sees that a link is
+    /// closed only after both processes have closed it, or the other one has ended. Fork before there are links, or let the
+    /// child call `exec` at once: the descriptors are closed then.
     public func suspend() {
         command { $0.suspend() }
     }

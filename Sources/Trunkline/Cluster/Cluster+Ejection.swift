@@ -33,7 +33,20 @@ extension Cluster {
         }
     }
 
-    func memberAdded(_ member: UInt64) { change { outliers, _, _ in outliers.add(member) } }
+    func memberAdded(_ member: UInt64, _ found: ClusterEndpoint) {
+        change { outliers, _, _ in outliers.add(member, group: found.sibling) }
+    }
+
+    /// The list has the server again, possibly with another name.
+    func memberFound(_ member: UInt64, _ found: ClusterEndpoint) {
+        change { outliers, _, _ in outliers.regroup(member, found.sibling) }
+    }
+
+    /// Takes the latest failure of a link to a server, which may only mean that this host has no route to it.
+    func memberFailed(_ member: UInt64, _ report: DisconnectReport) {
+        guard report.cause != .closedLocally else { return }
+        change { outliers, _, _ in outliers.setRoute(member, exists: !report.isWithoutRoute) }
+    }
 
     func memberRemoved(_ member: UInt64) { change { outliers, _, _ in outliers.remove(member) } }
 
@@ -95,5 +108,16 @@ extension OutlierRules.Settings {
         maximumTime = max(baseTime, ejection.maximumTime)
         if !ejection.bySuccessRate { successRate = nil }
         if !ejection.byLatency { latency = nil }
+    }
+}
+
+extension DisconnectReport {
+    /// Whether this host had no route to the address. If its network is not monitored, the system's error says that.
+    fileprivate var isWithoutRoute: Bool {
+        switch pathAfter {
+        case .noRoute: true
+        case .unknown: cause == .unreachable && TransportError.numbersOfNoRoute.contains(errno)
+        default: false
+        }
     }
 }

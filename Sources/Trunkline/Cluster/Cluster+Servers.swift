@@ -21,6 +21,7 @@ extension Cluster {
             if let found = missing[server.found.endpoint], found.serverName == server.found.serverName {
                 missing[found.endpoint] = nil
                 servers.all[index].found = found
+                memberFound(server.member.id, found)
                 servers.all[index].leavesBy = nil
             } else if server.leavesBy == nil {
                 removed.append(server.found.endpoint)
@@ -93,7 +94,7 @@ extension Cluster {
             at: loop.now
         )
         servers.all.append(ClusterServers.Server(member: member, found: found))
-        memberAdded(id)
+        memberAdded(id, found)
         for _ in 0..<linkBounds.lowerBound { addLink(at: servers.all.count - 1, isLarge: false) }
     }
 
@@ -221,6 +222,7 @@ extension Cluster {
     func linkEnded(_ member: UInt64, _ report: DisconnectReport) {
         guard let index = servers.index(of: member) else { return }
         servers.all[index].lastReport = report
+        memberFailed(member, report)
         refresh.ring()
     }
 

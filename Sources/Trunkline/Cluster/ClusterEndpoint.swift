@@ -13,6 +13,13 @@ public struct ClusterEndpoint: Sendable, Hashable {
     public var serverName: String?
     /// What the discovery knows besides. Not used by the cluster.
     public var metadata: [String: String]
+    /// The name that has this address and exactly one of the other family; `nil` for all others. Both are taken for addresses
+    /// of the same server.
+    var sibling: String? {
+        get { siblingName.value }
+        set { siblingName.value = newValue }
+    }
+    private var siblingName = Uncompared<String?>(nil)
 
     /// Creates a cluster endpoint.
     ///

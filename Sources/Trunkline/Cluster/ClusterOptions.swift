@@ -93,7 +93,8 @@ extension ClusterOptions {
     /// An ejected server receives no requests for ``baseTime``, times the number of ejections in a row, at most
     /// ``maximumTime``, with a random part of a tenth. Then it receives one request. If that succeeds, the server
     /// returns, with a slow start. At most half of the servers are ejected at the same time, and never the last one that
-    /// is ready. If more than half are ejected or not ready, ejection is suspended, and all ready servers are used.
+    /// is ready. If more than half are ejected or not ready, ejection is suspended, and all ready servers are used. Addresses to
+    /// which this host has no route do not count.
     public struct Ejection: Sendable, Hashable {
         /// The number of failures in a row after which a server is ejected; `nil` for any. Default 5. At least 1.
         public var consecutiveFailures: Int? = 5

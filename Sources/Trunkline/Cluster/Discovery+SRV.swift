@@ -13,10 +13,11 @@ extension Discovery {
     /// - **Transport**: UDP if the label after that of the service is `_udp`, otherwise TCP.
     /// - **Metadata**: `target`, without the final dot, and `priority`.
     ///
-    /// The targets are looked up like the name of ``dns(_:)``, and everything is asked again at the same
-    /// intervals. The name server is given 10 s, and so are the look-ups of the targets. If the look-up of a target
-    /// fails, its last addresses are used, if there are any. After any failure, the question is repeated as after a
-    /// failure of ``dns(_:)``.
+    /// The targets are looked up like the name of ``dns(_:families:)``, and everything is asked again at the same
+    /// intervals. The name server is given 10 s, and so are the look-ups of the targets. If the look-up of a target, or of
+    /// one family of it, fails, the addresses that it found before are used, if there are any. After any failure, the
+    /// question is repeated as after a failure of ``dns(_:families:)``: of one that concerns a part, if some addresses were
+    /// found.
     ///
     /// If there are no records, or none of the targets has an address, the cluster keeps its list. The error is a
     /// ``TransportError`` with the code `nameResolutionFailed` or `timedOut`. The same error reports a target of ".",
@@ -28,19 +29,29 @@ extension Discovery {
     ///     search domains of the system, too.
     ///   - isSecured: Whether links are secured with TLS. The certificate of a server must be valid for its target.
     ///     Default false. Must be false for `_udp`: there is no TLS over UDP.
-    public static func srv(_ name: String, isSecured: Bool = false) -> Discovery {
-        srv(name, isSecured: isSecured) { unsafe systemSearchSRV($0) }
+    ///   - families: The addresses of the targets that are looked up. Default ``AddressFamilies/all``.
+    public static func srv(
+        _ name: String,
+        isSecured: Bool = false,
+        families: AddressFamilies = .all
+    ) -> Discovery {
+        srv(name, isSecured: isSecured, families: families) { unsafe systemSearchSRV($0) }
     }
 
     /// - Parameter search: Returns the answer of a name server. It may block.
-    static func srv(_ name: String, isSecured: Bool = false, _ search: @escaping SRVSearch.Function) -> Discovery {
+    static func srv(
+        _ name: String,
+        isSecured: Bool = false,
+        families: AddressFamilies = .all,
+        _ search: @escaping SRVSearch.Function
+    ) -> Discovery {
         Discovery(name: "the SRV records of \(name.escaped())") { receiver in
             guard receiver.loop.callbackExecutor == nil else {
                 let message = "asking for the SRV records of \(name.escaped()): a simulated network has no SRV records"
                 throw TransportError(.nameResolutionFailed, message)
             }
             let search = SRVSearch(name, search)
-            var servers = SRVServers(of: name, isSecured: isSecured)
+            var servers = SRVServers(of: name, isSecured: isSecured, families)
             await servers.report(to: receiver) { () throws(TransportError) in
                 try await search.records(within: DiscoveryPace.timeout, on: receiver.loop)
             }
@@ -55,9 +66,11 @@ struct SRVServers {
     /// What the servers have in common.
     private let kind: Endpoint
     /// The addresses that were found for each target of the latest records.
-    private var known: [String: [SocketAddress]] = [:]
+    private var known: [String: KnownAddresses] = [:]
+    private let families: Set<AddressFamily>
 
-    init(of name: String, isSecured: Bool) {
+    init(of name: String, isSecured: Bool, _ families: AddressFamilies = .all) {
+        self.families = families.members
         let labels = name.lowercased().split(separator: ".")
         let usesDatagrams = labels.count > 1 && labels[1] == "_udp"
         let endpoint = usesDatagrams ? Endpoint.udp(name, port: 0) : .host(name, port: 0)
@@ -71,10 +84,10 @@ struct SRVServers {
     ) async {
         var pace = DiscoveryPace(receiver)
         while !Task.isCancelled {
-            var failure: TransportError?
+            var (failure, hasFound): (TransportError?, Bool) = (nil, false)
             do throws(TransportError) {
                 let records = try await ask()
-                failure = await look(up: Set(records.map(\.record.target)), on: receiver.loop)
+                (failure, hasFound) = await look(up: Set(records.map(\.record.target)), on: receiver.loop)
                 if Task.isCancelled { return }
                 let servers = servers(of: records)
                 if !servers.isEmpty { receiver.found(servers) }
@@ -83,46 +96,49 @@ struct SRVServers {
             }
             if Task.isCancelled { return }
             if let failure { receiver.failed(failure) }
-            await pace.wait(succeeded: failure == nil)
+            await pace.wait(after: failure == nil ? .answered : hasFound ? .answeredInPart : .failed)
         }
     }
 
-    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their addresses.
+    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their addresses, and
+    /// whether any address was found.
     private nonisolated(nonsending) mutating func look(
         up targets: Set<String>,
         on loop: any EventLoop
-    ) async -> TransportError? {
+    ) async -> (failure: TransportError?, hasFound: Bool) {
         known = known.filter { targets.contains($0.key) }
-        let answers = await withTaskGroup { group in
+        let answers = await withTaskGroup { [families] group in
             for target in targets.sorted() {
                 group.addTask {
                     // The dot keeps the system from searching in its domains: the name is complete.
-                    (target, await loop.addresses(of: target + ".", port: 0, within: DiscoveryPace.timeout))
+                    let timeout = DiscoveryPace.timeout
+                    return (target, await loop.addresses(of: target + ".", port: 0, in: families, within: timeout))
                 }
             }
             return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
         }
-        var failure: TransportError?
+        var (failure, hasFound): (TransportError?, Bool) = (nil, false)
         for target in targets.sorted() {
-            switch answers[target] {
-            case .success(let addresses)?: known[target] = addresses
-            case .failure(let error)?: failure = failure ?? error
-            case nil: break
-            }
+            guard let answer = answers[target] else { continue }
+            let missing = known[target, default: KnownAddresses()].take(answer)
+            failure = failure ?? missing
+            if answer.failure == nil { hasFound = true }
         }
-        return failure
+        return (failure, hasFound)
     }
 
     private func servers(of records: Records) -> [ClusterEndpoint] {
         records.flatMap { record, weight in
-            let addresses = known[record.target] ?? []
+            let known = known[record.target] ?? KnownAddresses()
+            let (addresses, sibling) = (known.all, known.isOfOneServer ? "\(record.target):\(record.port)" : nil)
             return addresses.map { address in
                 ClusterEndpoint(
                     address.with(port: record.port),
                     named: record.target,
                     like: kind,
                     weight: weight / Double(addresses.count),
-                    metadata: ["target": record.target, "priority": "\(record.priority)"]
+                    metadata: ["target": record.target, "priority": "\(record.priority)"],
+                    sibling: sibling
                 )
             }
         }

@@ -4,8 +4,8 @@
 /// let cluster = Cluster(discovering: .dns("orders.svc:7000"), speaking: acme)
 /// ```
 ///
-/// Use ``static(_:)`` for a fixed list, ``dns(_:)`` for the addresses of a name,
-/// ``srv(_:isSecured:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program writes, and
+/// Use ``static(_:)`` for a fixed list, ``dns(_:families:)`` for the addresses of a name,
+/// ``srv(_:isSecured:families:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program writes, and
 /// ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See <doc:ManyServers#Discovery>.
 ///
 /// Each list replaces the one before. After an error or an empty list, the cluster keeps the last list that was not

@@ -43,7 +43,7 @@ struct EndpointList: Equatable, Sendable {
             guard seen.insert(key).inserted else { throw refuse("\"\(key.escaped())\" occurs twice") }
             switch key {
             case "weight":
-                guard let weight = Double(value), weight.isFinite, weight >= 0 else {
+                guard let weight = Double(strict: value) else {
                     throw refuse("the weight \"\(value.escaped())\" is not a number from 0 on")
                 }
                 server.weight = weight

@@ -177,6 +177,8 @@ extension Connection {
             }
         }
         let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
+        // The addresses to which a route leads may be those that were not found.
+        let mayHaveRoute = self.attempt?.progress.isPartlyResolved == true && loop.pathMonitor.hasNetwork
         let wasSilent = handshaking?.handshake?.hasHeard == false
         let hadFarewell = handshaking?.farewell != nil
         endDialling()
@@ -208,7 +210,7 @@ extension Connection {
                 cause,
                 isPermanent: isPermanent,
                 retryAfter: refusal?.retryAfter,
-                hasRoute: !cause.mayBeOurNetwork || hasRoute,
+                hasRoute: !cause.mayBeOurNetwork || mayHaveRoute || hasRoute,
                 isOfThisHost: cause.isOfThisHost || (error as? TransportError)?.code == .proxy(.unreachable),
                 looksAgain: looksForRouteAgain,
                 at: loop.now

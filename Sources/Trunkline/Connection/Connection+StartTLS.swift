@@ -70,7 +70,10 @@ extension Connection {
     func upgradeFailed(_ link: Link, _ error: TransportError) {
         guard link.isInHandshake else { return }
         let session = link.session
-        attemptFailed(session, error.code == .tls(.notTLS) ? FrameError.plaintextBehindAgreement : error)
+        // The next attempt offers no session, and may succeed.
+        let isPermanent = link.secured?.hasFailedWithSession == true ? false : nil
+        let failure: any Error = error.code == .tls(.notTLS) ? FrameError.plaintextBehindAgreement : error
+        attemptFailed(session, failure, isPermanent: isPermanent)
     }
 }
 

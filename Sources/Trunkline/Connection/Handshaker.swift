@@ -164,6 +164,9 @@ public struct Handshaker: Sendable {
     /// - The client never replaces its link because of this method, even if the link's endpoint is no longer in the
     ///   list.
     /// - No effect after the end of the handshake, and in a ``Cluster``, whose servers come from its ``Discovery``.
+    /// - After a link is lost, each of them has its turn. One that does not answer takes ``ClientOptions/Connecting-swift.struct/timeout``
+    ///   (3 s) before the next one is tried, and comes last for some minutes then. So add only endpoints that the client can
+    ///   reach, or set a shorter timeout.
     ///
     /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are

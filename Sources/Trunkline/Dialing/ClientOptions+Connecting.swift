@@ -20,6 +20,12 @@ extension ClientOptions {
         /// How long the client waits for a name's IPv6 addresses when the IPv4 addresses are known first. Default 50 ms
         /// (RFC 8305 §8), clamped to 0 to 2 s.
         public var resolutionDelay: Duration = .milliseconds(50)
+        /// Which addresses of a name are used. Default ``AddressFamilies/all``: those of both families.
+        ///
+        /// The other family is not looked up. Set it on hosts that have no route for a family, or if a server does not work over
+        /// one. Endpoints that are addresses are not affected; the name of a ``proxy`` is. In a ``Cluster`` it concerns endpoints
+        /// that are names; a discovery has a parameter of its own (``Discovery/dns(_:families:)``).
+        public var addressFamilies = AddressFamilies.all
         /// The IP address (not a name) to connect from, with a zone if it needs one: `fe80::1%eth0`. Default `nil`: the
         /// system chooses.
         ///

@@ -41,6 +41,10 @@ struct DialProgress: Equatable {
     var addresses: [SocketAddress] = []
     /// Whether every look-up has been answered.
     var isResolved = false
+    /// Whether a look-up has failed.
+    var hasFailedLookup = false
+    /// Whether the name may have other addresses than those that were found.
+    var isPartlyResolved: Bool { hasFailedLookup && !addresses.isEmpty }
     /// The first address that a socket began to connect to.
     var firstAddress: SocketAddress?
 }

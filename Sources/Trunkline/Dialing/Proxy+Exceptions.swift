@@ -22,12 +22,12 @@ extension Proxy {
     /// Whether an exception in lower case matches a host, a name or an address, and a port.
     private static func matches(_ exception: String, _ name: String, _ port: UInt16) -> Bool {
         let exception = exception.filter { $0 != " " }
-        if exception == "*" { return true }
+        guard let (pattern, only) = split(exception), only ?? port == port else { return false }
+        if pattern == "*" { return true }
         let address = literalBytes(name)
-        if let (network, length) = range(exception) {
+        if let (network, length) = range(pattern) {
             return address.map { $0.count == network.count && shares($0, network, length) } ?? false
         }
-        guard let (pattern, only) = split(exception), only ?? port == port else { return false }
         if let wanted = literalBytes(pattern) { return wanted == address }
         guard address == nil else { return false }
         var domain = pattern.trimmingDot
@@ -39,8 +39,8 @@ extension Proxy {
     /// The network of `address/length`, and the number of its bits; `nil` for other text.
     private static func range(_ text: String) -> (network: [UInt8], length: Int)? {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 2, let network = literalBytes(String(parts[0])), let length = Int(parts[1]),
-            0...8 * network.count ~= length
+        guard parts.count == 2, let network = literalBytes(unbracketed(parts[0])), let length = Int(strict: parts[1]),
+            length <= 8 * network.count
         else { return nil }
         return (network, length)
     }
@@ -52,12 +52,13 @@ extension Proxy {
         return bits == 0 || (address[bytes] ^ network[bytes]) >> UInt8(8 - bits) == 0
     }
 
-    /// The name or address of an exception, without brackets, and its port; `nil` if the port is invalid.
-    private static func split(_ text: String) -> (host: String, port: UInt16?)? {
-        guard let colon = text.lastIndex(of: ":"), literalBytes(text) == nil, !text.hasSuffix("]") else {
-            return (unbracketed(text[...]), nil)
-        }
-        guard let port = UInt16(text[text.index(after: colon)...]) else { return nil }
+    /// The name, address or network of an exception, without brackets, and its port; `nil` if the port is invalid.
+    private static func split(_ text: String) -> (pattern: String, port: UInt16?)? {
+        // The colons of an IPv6 address, also of that before the length of a network, do not precede a port.
+        guard let colon = text.lastIndex(of: ":"), literalBytes(text) == nil, !text.hasSuffix("]"),
+            !text[colon...].contains("/")
+        else { return (unbracketed(text[...]), nil) }
+        guard let port = UInt16(strict: text[text.index(after: colon)...]) else { return nil }
         return (unbracketed(text[..<colon]), port)
     }
 

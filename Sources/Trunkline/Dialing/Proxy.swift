@@ -32,7 +32,7 @@ public struct Proxy: Sendable, Hashable {
     /// Each entry is one of these, optionally followed by `:` and a port:
     ///
     /// - a domain: `example.com`, `.example.com` and `*.example.com` mean that name and all names below it;
-    /// - an IP address, or a range of them: `10.0.0.7`, `10.0.0.0/8`, `[2001:db8::1]`, `2001:db8::/32`. It is compared
+    /// - an IP address, or a range of them: `10.0.0.7`, `10.0.0.0/8`, `[2001:db8::1]`, `[2001:db8::]/32`. It is compared
     ///   with an endpoint that is an IP address itself. Names are not looked up;
     /// - `*`: every server.
     ///
@@ -114,7 +114,7 @@ public struct Proxy: Sendable, Hashable {
         var port: UInt16 = kind == .socks5 ? 1080 : 80
         let isBracketed = rest.hasPrefix("[") && rest.hasSuffix("]")
         if !isBracketed, let colon = rest.lastIndex(of: ":") {
-            guard let number = UInt16(rest[rest.index(after: colon)...]), number > 0 else {
+            guard let number = UInt16(strict: rest[rest.index(after: colon)...]), number > 0 else {
                 throw ProxyError("the port is not a number from 1 to 65535")
             }
             port = number
@@ -177,8 +177,8 @@ public struct Proxy: Sendable, Hashable {
                 bytes.append(byte)
                 continue
             }
-            guard let digits = String(rest.prefix(2)), digits.utf8.count == 2, let value = UInt8(digits, radix: 16),
-                digits.first != "+"
+            guard let digits = String(rest.prefix(2)), digits.utf8.count == 2,
+                let value = UInt8(strict: digits, radix: 16, allowingZeros: true)
             else { return nil }
             bytes.append(value)
             rest = rest.dropFirst(2)

@@ -11,6 +11,11 @@ struct Race {
         let id: AddressRace.AttemptID
         let address: SocketAddress
         let transport: any Transport
+        /// Whether it is the second of its attempt: the first one failed and had offered a TLS session.
+        var isRepeated = false
+
+        /// Whether it failed, and may have failed because it offered a TLS session.
+        var hasFailedWithSession: Bool { (transport as? SecuredTransport)?.hasFailedWithSession ?? false }
     }
 
     var transports: [any Transport] { racers.map(\.transport) }

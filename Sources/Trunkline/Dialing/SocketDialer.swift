@@ -183,6 +183,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
         policy.avoided = memory.silentAddresses(at: loop.now)
         policy.isProxied = proxy != nil
+        policy.families = connecting.addressFamilies.members
         race = Race(policy)
         let target = connecting.target(of: endpoint)
         // The system, or the proxy, would end the text at the NUL byte and connect to another place.
@@ -209,7 +210,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     /// Looks up both families of a name, unless a late answer is known.
     private func resolve(_ host: String, _ port: UInt16) {
         var late: [(AddressFamily, [SocketAddress])] = []
-        for family in AddressFamily.allCases {
+        for family in AddressFamily.allCases where connecting.addressFamilies.members.contains(family) {
             if let addresses = memory.lateLookups.takeAnswer(endpoint, family, at: loop.now) {
                 late.append((family, addresses))
                 continue
@@ -236,6 +237,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         if let rules = race?.rules {
             if case .success(let found) = answer, !found.isEmpty { progress.addresses = rules.addresses }
             progress.isResolved = rules.isResolved
+            progress.hasFailedLookup = rules.hasFailedLookup
         }
         perform(actions)
     }
@@ -294,12 +296,26 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         case .connectFailed(let error):
             let failed = race?.take(racer)
             failed?.transport.close()
+            if let failed, failed.hasFailedWithSession, !failed.isRepeated { return repeatHandshake(failed) }
             let isConnected = race?.rules.connected[racer] != nil
             let named = isConnected ? error.naming(failed?.address, endpoint, proxy) : unreachable(error)
             // The other addresses are those of the same proxy, which would refuse again.
             if case .proxy = named.code, named.isPermanent { return fail(named) }
             perform(race?.rules.attemptFailed(racer, named, at: loop.now))
         case .readable, .writable: break  // only links use these
+        }
+    }
+
+    /// Connects again to the address of `failed`, whose TLS handshake offered a session that the server may not understand. Its
+    /// session is forgotten, so this is a full handshake. The attempt goes on: its failure would end the requests that wait,
+    /// although the server can be reached.
+    private func repeatHandshake(_ failed: Race.Racer) {
+        race?.rules.attemptRepeated(failed.id)
+        do throws(TransportError) {
+            let transport = try connect(to: failed.address)
+            race?.add(Race.Racer(id: failed.id, address: failed.address, transport: transport, isRepeated: true))
+        } catch {
+            fail(error)
         }
     }
 

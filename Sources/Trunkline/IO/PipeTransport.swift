@@ -98,14 +98,17 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
             (reading, writing) = (-1, -1)
             throw unusable(systemMessage(EBADF), owner)
         }
-        if isFile(reading) || isFile(writing) {
+        // The second one was set when a single descriptor was read again.
+        self.flags = (flags.0, reading == writing ? flags.0 : flags.1)
+        let obstacle =
+            obstacle(toWatching: reading) ?? obstacle(toWatching: writing)
+            ?? obstacle(to: O_RDONLY, reading, flags: flags.0) ?? obstacle(to: O_WRONLY, writing, flags: flags.1)
+        if let obstacle {
             retire(reading, flags: flags.0)
             if writing != reading { retire(writing, flags: flags.1) }
             (reading, writing) = (-1, -1)
-            throw unusable("a file cannot be watched; use a pipe, a socket or a terminal", owner)
+            throw unusable(obstacle, owner)
         }
-        // The second one was set when a single descriptor was read again.
-        self.flags = (flags.0, reading == writing ? flags.0 : flags.1)
     }
 
     /// Notifies the handler soon, never before `open` has returned.

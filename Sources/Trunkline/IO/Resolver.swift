@@ -223,9 +223,17 @@ package final class Resolver: Sendable {
     /// Returns why a look-up has not begun, or `nil` if it has.
     package func obstacle(of lookupID: LookupID) -> String? {
         state.withLock { state in
-            guard state.lookups[lookupID.question]?.hasBegun == false else { return nil }
-            let running = state.running.reduce(0, +)
-            return "no name server was asked, because \(running) other lookups occupied the threads of the resolver"
+            guard let lookup = state.lookups[lookupID.question], !lookup.hasBegun else { return nil }
+            // It is not known of a fresh one whether it needs a name server. Most names do.
+            guard !state.hasThread(for: lookup.kind == .fresh ? .remote : lookup.kind, of: maximumThreads) else {
+                return "no name server was asked, because the thread for the look-up had not run yet"
+            }
+            let slow = state.running[Kind.slow.rawValue]
+            let isShort = state.running[Kind.remote.rawValue] + slow < maximumThreads
+            // The others have threads in reserve, which a slow name does not get.
+            let (count, kind) = isShort ? (slow, "slow ") : (state.running[Kind.remote.rawValue] + slow, "")
+            let lookups = count == 1 ? "one other \(kind)look-up" : "\(count) other \(kind)look-ups"
+            return "no name server was asked, because \(lookups) occupied the threads of the resolver"
         }
     }
 

@@ -103,6 +103,18 @@ private func readAddress(
     }
 }
 
+/// The codes of `getaddrinfo` that are answers: there is no such name, or it has no address of the family.
+private let codesOfNoSuchName: Set<Int32> = {
+    var codes: Set<Int32> = [EAI_NONAME]
+    #if os(Linux)
+        // EAI_NODATA and EAI_ADDRFAMILY, which the headers hide.
+        codes.formUnion([-5, -9])
+    #elseif canImport(Darwin)
+        codes.insert(EAI_NODATA)
+    #endif
+    return codes
+}()
+
 /// Looks up the addresses of `host` in one family, with port 0. Blocks, possibly for many seconds: never call this on a
 /// loop.
 ///
@@ -110,12 +122,14 @@ private func readAddress(
 /// would be unknown. Connecting to an address whose family has no route fails at once and costs nothing.
 @Sendable
 func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer {
-    func failure(_ reason: String) -> NameLookup.Answer {
+    func failure(_ reason: String, isNoSuchName: Bool = false) -> NameLookup.Answer {
         // Without a descriptor, the system asks no name server and reads no file, and says that the name is not known.
         let shortage = descriptorShortage()
         let reason = shortage.map(systemMessage) ?? reason
         let message = "resolving \(host.withoutCredentials.escaped()): \(reason)"
-        return .failure(TransportError(.nameResolutionFailed, errno: shortage ?? 0, message))
+        var error = TransportError(.nameResolutionFailed, errno: shortage ?? 0, message)
+        error.isNoSuchName = isNoSuchName && shortage == nil
+        return .failure(error)
     }
     // The system would read the NUL byte as the end of the name, and look up another host.
     guard !host.isEmpty, !host.hasZeroByte else { return failure("invalid host name: empty, or contains a NUL byte") }
@@ -130,7 +144,8 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> NameLookup.Answer 
     let code = unsafe getaddrinfo(host, nil, &hints, &list)
     guard code == 0 else {
         if code == EAI_SYSTEM { return failure(systemMessage(errno)) }
-        return failure(unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)")
+        let reason = unsafe gai_strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
+        return failure(reason, isNoSuchName: codesOfNoSuchName.contains(code))
     }
     defer { unsafe freeaddrinfo(list) }
     var addresses: [SocketAddress] = []
@@ -183,5 +198,5 @@ private func literal(_ host: String) -> (bytes: [UInt8], zone: String?)? {
 private func index(ofZone zone: String) -> UInt32? {
     let index = unsafe if_nametoindex(zone)
     if index > 0 { return index }
-    return zone.utf8.allSatisfy { 0x30...0x39 ~= $0 } ? UInt32(zone).flatMap { $0 > 0 ? $0 : nil } : nil
+    return UInt32(strict: zone, allowingZeros: true).flatMap { $0 > 0 ? $0 : nil }
 }

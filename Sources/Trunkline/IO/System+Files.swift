@@ -1,3 +1,7 @@
+#if os(Linux)
+    import CTrunkline
+#endif
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -142,8 +146,23 @@ func environmentVariable(_ name: String) -> String? {
     return unsafe String(cString: value)
 }
 
+/// Why the system cannot tell when the descriptor is ready; `nil` if it can.
+func obstacle(toWatching descriptor: Int32) -> String? {
+    if isFile(descriptor) { return "a file cannot be watched; use a pipe, a socket or a terminal" }
+    #if os(Linux)
+        // Of a device such as the null device, epoll says so only when it is asked.
+        let epoll = trunkline_epoll_create()
+        guard epoll >= 0 else { return nil }
+        defer { closeDescriptor(epoll) }
+        if trunkline_epoll_watch(epoll, descriptor, 0, 1, 0, 1) != 0, errno == EPERM {
+            return "descriptor \(descriptor) is a device that cannot be watched; use a pipe, a socket or a terminal"
+        }
+    #endif
+    return nil
+}
+
 /// Whether the descriptor is that of a regular file or a directory.
-func isFile(_ descriptor: Int32) -> Bool {
+private func isFile(_ descriptor: Int32) -> Bool {
     var status = stat()
     guard unsafe fstat(descriptor, &status) == 0 else { return false }
     let kind = status.st_mode & S_IFMT

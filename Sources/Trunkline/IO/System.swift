@@ -209,6 +209,12 @@ func transportError(_ code: Int32, _ doing: String) -> TransportError {
     return TransportError(kind, errno: code, "\(doing): \(systemMessage(code))")
 }
 
+extension TransportError {
+    /// The error numbers with which the system says that it has no route, or no address of the family. `EHOSTUNREACH` is not
+    /// one of them: it may come from the network, because the server is down.
+    static let numbersOfNoRoute = [ENETUNREACH, EAFNOSUPPORT]
+}
+
 /// Converts the error number of a call that was given an address, such as `socket`, `bind` and `connect`.
 func addressError(_ code: Int32, _ doing: String) -> TransportError {
     var error = transportError(code, doing)

@@ -364,7 +364,7 @@ private struct ServerAddresses {
     subscript(endpoint: String?) -> CapturedHost { endpoint.flatMap { hosts[$0] } ?? unknown }
 
     private static func address(_ host: String) -> [UInt8]? {
-        let parts = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8(strict: $0) }
         let bytes = parts.compactMap { $0 }
         return parts.count == 4 && bytes.count == 4 ? bytes : nil
     }

@@ -88,7 +88,8 @@ private struct LayoutElement {
     }
 
     private static func integer<Number: FixedWidthInteger>(_ text: some StringProtocol, _: Number.Type) -> Number? {
-        text.hasPrefix("0x") ? Number(text.dropFirst(2), radix: 16) : Number(text)
+        text.hasPrefix("0x")
+            ? Number(strict: text.dropFirst(2), radix: 16, allowingZeros: true) : Number(strictSigned: text)
     }
 
     /// A range, as a number or as text: `7`, `"3..."` or `"0x10...0x1f"`.

@@ -239,7 +239,7 @@ package struct ProbeArguments: Sendable {
         _ range: ClosedRange<Int>
     ) throws(ProbeUsageError) -> Int? {
         guard let text = values[name] else { return nil }
-        guard let number = Int(text), range.contains(number) else {
+        guard let number = Int(strict: text), range.contains(number) else {
             throw ProbeUsageError(
                 message: "\(name) is not a number from \(range.lowerBound) to \(range.upperBound): \(text.escaped())"
             )
@@ -257,7 +257,7 @@ package struct ProbeArguments: Sendable {
         let (digits, unit) =
             text.hasSuffix("ms")
             ? (text.dropLast(2), 0.001) : text.hasSuffix("s") ? (text.dropLast(), 1) : (text[...], 1)
-        guard let number = Double(digits), number.isFinite, number >= 0, number * unit <= 3_600 else {
+        guard let number = Double(strict: digits), number * unit <= 3_600 else {
             throw ProbeUsageError(
                 message: "\(name) is not a time of at most an hour, such as 500ms or 2s: \(text.escaped())"
             )

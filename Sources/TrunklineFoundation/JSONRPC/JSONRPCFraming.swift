@@ -135,9 +135,7 @@ struct JSONRPCFrames {
     }
 
     private static func number(_ text: String) throws(FrameError) -> Int {
-        guard !text.isEmpty, text.utf8.allSatisfy({ $0 &- 0x30 < 10 }), let number = Int(text) else {
-            throw illegalLength
-        }
+        guard let number = Int(strict: text, allowingZeros: true) else { throw illegalLength }
         return number
     }
 

@@ -57,7 +57,7 @@ package enum TunnelWire {
 
     /// Returns the code in a response of type 0x406; `networkConnectionLost` if it is not a number.
     package static func abortCode(in response: Response) -> URLError.Code {
-        Int(String(response.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
+        Int(strictSigned: String(response.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
     }
 }
 
@@ -88,7 +88,7 @@ package struct GatewayVerdict: Sendable, Hashable {
         let parts = text.split(separator: ";", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
         guard let first = parts.first, let reason = Reason(rawValue: first) else { return nil }
         self.reason = reason
-        if parts.count == 2, parts[1].hasPrefix("code="), let number = Int(parts[1].dropFirst(5)) {
+        if parts.count == 2, parts[1].hasPrefix("code="), let number = Int(strictSigned: parts[1].dropFirst(5)) {
             code = URLError.Code(rawValue: number)
         }
     }

@@ -86,7 +86,7 @@ extension HostAddress: CustomStringConvertible {
 
 private func parseIPv4(_ text: Substring) -> [UInt8]? {
     let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-    let bytes = parts.compactMap { $0.first?.isNumber == true ? UInt8($0) : nil }
+    let bytes = parts.compactMap { UInt8(strict: $0, allowingZeros: true) }
     return parts.count == 4 && bytes.count == 4 ? bytes : nil
 }
 
@@ -109,7 +109,7 @@ private func parseGroups(_ text: Substring) -> [UInt8]? {
         if index == parts.count - 1, let last = parseIPv4(part) {
             bytes += last
         } else {
-            guard part.count <= 4, part.allSatisfy(\.isHexDigit), let group = UInt16(part, radix: 16) else {
+            guard part.utf8.count <= 4, let group = UInt16(strict: part, radix: 16, allowingZeros: true) else {
                 return nil
             }
             bytes += [UInt8(group >> 8), UInt8(group & 0xff)]

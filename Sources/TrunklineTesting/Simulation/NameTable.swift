@@ -44,9 +44,11 @@ struct NameTable {
             return (.failure(TransportError(.nameResolutionFailed, "the name \(name) was not found")), 0)
         }
         let found = lookUp(name)
+        var unknown = TransportError(.nameResolutionFailed, "no host is named \(name)")
+        unknown.isNoSuchName = true
         let known: NameLookup.Answer =
             found.isEmpty
-            ? .failure(TransportError(.nameResolutionFailed, "no host is named \(name)"))
+            ? .failure(unknown)
             : .success(found.map { $0.socketAddress(port: port) }.filter { $0.family == family })
         switch manners[name]?[family] ?? .usual {
         case .usual: return (known, delay)

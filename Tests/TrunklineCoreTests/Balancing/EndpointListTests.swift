@@ -59,6 +59,8 @@ import Testing
             ("a:1 =x", "\"=x\" is not key=value"),
             ("a:1 weight=x", "the weight \"x\" is not a number from 0 on"),
             ("a:1 weight=-1", "the weight \"-1\""),
+            ("a:1 weight=+1", "the weight \"+1\""),
+            ("a:1 weight=0x1p3", "the weight \"0x1p3\""),
             ("a:1 weight=nan", "the weight \"nan\""),
             ("a:1 weight=inf", "the weight \"inf\""),
             ("a:1 weight=", "the weight \"\""),

@@ -252,4 +252,77 @@ import Testing
         #expect(cluster.fail(2, 5, at: after(1)) == [])
         #expect(cluster.rules.time(at: after(30)) == [.mayBeProbed(0), .mayBeProbed(1)])
     }
+
+    // MARK: Members that do not count
+
+    /// Regression: addresses to which the host had no route counted as bad. With names of two families on a host without
+    /// IPv6 that was half of the members, so the first bad server began a panic, and was never ejected.
+    @Test func membersWithoutARouteDoNotCount() {
+        var cluster = RuledCluster(8)
+        for id in UInt64(4)...7 {
+            _ = cluster.rules.setReady(id, false)
+            #expect(cluster.rules.setRoute(id, exists: false) == [])
+        }
+        #expect(cluster.rules.badCount == 0)
+        cluster.eject(0, at: start)
+        cluster.eject(1, at: start)
+        #expect(!cluster.rules.isPanicking)
+        #expect(cluster.rules.badCount == 2)
+        #expect(cluster.fail(2, 5, at: after(1)) == [.panicBegan(bad: 3, of: 4)])
+        // With routes, and not ready, they count.
+        for id in UInt64(4)...7 { _ = cluster.rules.setRoute(id, exists: true) }
+        #expect(cluster.rules.badCount == 7)
+        for id in UInt64(4)...7 { _ = cluster.rules.setRoute(id, exists: false) }
+        #expect(cluster.rules.badCount == 3)
+        _ = cluster.rules.setReady(4, true)
+        #expect(cluster.rules.badCount == 3, "a member that is ready has a route, and is good")
+        #expect(cluster.rules.isPanicking, "3 of 5 are bad")
+    }
+
+    @Test func theOnlyMemberWithARouteIsNotEjected() {
+        var cluster = RuledCluster(2)
+        _ = cluster.rules.setReady(1, false)
+        _ = cluster.rules.setRoute(1, exists: false)
+        #expect(cluster.fail(0, 5, at: start) == [])
+        #expect(cluster.rules.isInUse(0))
+    }
+
+    /// Its time passes while it does not count.
+    @Test func anEjectedMemberThatLosesItsRouteIsProbedLater() {
+        var cluster = RuledCluster(4)
+        let until = cluster.eject(0, at: start)
+        _ = cluster.rules.setReady(0, false)
+        _ = cluster.rules.setRoute(0, exists: false)
+        #expect(cluster.rules.badCount == 0)
+        #expect(cluster.rules.nextTime == until)
+        #expect(cluster.rules.time(at: until) == [.mayBeProbed(0)])
+        #expect(cluster.rules.setReady(0, true) == [.mayBeProbed(0)])
+        #expect(cluster.rules.badCount == 1)
+        #expect(cluster.succeedProbe(0, at: after(40)) == [.returned(0)])
+        #expect(cluster.rules.nextTime == nil)
+    }
+
+    /// Regression: a server with an address of each family counted twice.
+    @Test func theAddressesOfOneServerCountOnce() {
+        var cluster = RuledCluster(0)
+        for id in UInt64(0)..<8 {
+            _ = cluster.rules.add(id, group: "s\(id / 2)")
+            _ = cluster.rules.setReady(id, true)
+        }
+        // One address of each of three servers: none of them is bad.
+        for id in [0, 2, 4] as [UInt64] { cluster.eject(id, at: start) }
+        #expect(cluster.rules.badCount == 0)
+        cluster.eject(1, at: start)
+        #expect(cluster.rules.badCount == 1)
+        #expect(cluster.rules.setReady(3, false) == [])
+        #expect(cluster.rules.badCount == 2)
+        #expect(cluster.rules.setReady(5, false) == [.panicBegan(bad: 3, of: 4)])
+        #expect(cluster.rules.setReady(5, true) == [.panicEnded])
+        // As members of their own, they are eight servers.
+        for id in UInt64(0)..<8 { _ = cluster.rules.regroup(id, nil) }
+        #expect(cluster.rules.badCount == 5)
+        for id in UInt64(0)..<8 { _ = cluster.rules.remove(id) }
+        #expect(cluster.rules.badCount == 0)
+        #expect(cluster.rules.count == 0)
+    }
 }

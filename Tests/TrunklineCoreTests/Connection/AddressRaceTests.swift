@@ -287,10 +287,49 @@ import Testing
 
     @Test func aSingleFailureIsTheErrorOfTheRace() {
         var race = AddressRace()
-        _ = race.resolved(.ipv6, .failure(TransportError(.nameResolutionFailed, "no AAAA")), at: start)
+        var none = TransportError(.nameResolutionFailed, "no AAAA")
+        none.isNoSuchName = true
+        _ = race.resolved(.ipv6, .failure(none), at: start)
         _ = race.resolved(.ipv4, .success([four(1)]), at: start)
         _ = race.attemptFailed(1, refused, at: start)
         #expect(race.error(connectingTo: "db:7000") == refused)
+        #expect(!race.hasFailedLookup)
+    }
+
+    /// Regression: a name server that failed for one family was not named when the addresses of the other could not be
+    /// reached, as if the name had no further addresses.
+    @Test func aLookupThatFailedIsNamedBesideTheAddressesOfTheOtherFamily() {
+        var race = AddressRace()
+        let failure = TransportError(.nameResolutionFailed, "resolving db: temporary failure in name resolution")
+        _ = race.resolved(.ipv4, .failure(failure), at: start)
+        _ = race.resolved(.ipv6, .success([six(1)]), at: start)
+        _ = race.attemptFailed(1, TransportError(.unreachable, errno: 101, "no route to six"), at: start)
+        let error = race.error(connectingTo: "db:7000")
+        #expect(error.code == .unreachable)
+        #expect(error.errno == 101)
+        #expect(error.message.contains("no route to six"))
+        #expect(error.message.contains("temporary failure in name resolution"))
+        #expect(race.hasFailedLookup)
+    }
+
+    @Test func oneFamilyIsLookedUpIfTheOtherIsNotWanted() {
+        for family in AddressFamily.allCases {
+            var policy = AddressRace.Policy()
+            policy.families = [family]
+            var race = AddressRace(policy)
+            let (wanted, other) = family == .ipv4 ? (four(1), six(1)) : (six(1), four(1))
+            #expect(!race.isResolved)
+            #expect(race.resolved(family.other, .success([other]), at: start) == [])
+            #expect(race.resolved(family, .success([wanted]), at: start).contains(.connect(wanted, id: 1)))
+            #expect(race.isResolved)
+            race = AddressRace(policy)
+            #expect(race.resolved(family, .success([]), at: start) == [.fail])
+            let message = race.error(connectingTo: "db:7000").message
+            #expect(message == "resolving db:7000: the name has no \(family.name) address")
+            // A complete list is used as it is.
+            race = AddressRace(policy)
+            #expect(race.resolved(to: [other], at: start).contains(.connect(other, id: 1)))
+        }
     }
 
     @Test func theMostSpecificFailureDeterminesTheErrorCode() {
@@ -323,7 +362,8 @@ import Testing
     /// not complete the TLS handshake.
     @Test func aFamilyWithoutAddressesIsNotReportedWhenTheOtherHasSome() {
         var race = AddressRace()
-        let unknown = TransportError(.nameResolutionFailed, "resolving db: no address associated with the name")
+        var unknown = TransportError(.nameResolutionFailed, "resolving db: no address associated with the name")
+        unknown.isNoSuchName = true
         _ = race.resolved(.ipv6, .failure(unknown), at: start)
         #expect(race.resolved(.ipv4, .success([four(1), four(2)]), at: start).contains(.connect(four(1), id: 1)))
         let silent = race.timeoutError(connectingTo: "db:7000", after: .seconds(3))

@@ -14,6 +14,7 @@ import Testing
 
     @Test(arguments: [
         "", "host", "host:", ":80", "host:0", "host:65536", "::1:80", "host:-1", "unix:", "a\0b:1", " a:1",
+        "host:+80", "host:080", "host:-0", "host:8０", "vsock://+2:1", "vsock://2:-0", "vsock://02:1",
         "a\u{202e}b:1", "a\u{2028}b:1",
         "127.0.0.1\0.trusted.example:1", "unix:/run/a\0b", "user:secret@host:1", "user@host:1",
     ])

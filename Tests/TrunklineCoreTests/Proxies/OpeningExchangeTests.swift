@@ -85,6 +85,35 @@ import Testing
         }
     }
 
+    /// Regression: a proxy that chose a way to authenticate that it was not offered was taken for one that does not speak
+    /// SOCKS, so it was asked again and again.
+    @Test func aWayToAuthenticateThatWasNotOfferedIsARefusal() throws {
+        let account = ProxyCredentials(username: "a", password: "b")
+        for (credentials, method) in [(nil, 2), (nil, 1), (account, 1), (nil, 0xFF), (account, 0xFF)]
+            as [(ProxyCredentials?, UInt8)]
+        {
+            var exchange = try SOCKS5Exchange(to: "db", nil, port: 1, as: credentials)
+            _ = exchange.begin(from: nil, to: nil)
+            var input: ArraySlice<UInt8> = [5, method]
+            let error = #expect(throws: TransportError.self) { try exchange.receive(&input) }
+            #expect(error?.code == .proxy(.authenticationRequired), "\(method)")
+            #expect(error?.isPermanent == true)
+        }
+        var exchange = try SOCKS5Exchange(to: "db", nil, port: 1, as: nil)
+        var input: ArraySlice<UInt8> = [5, 2]
+        let error = #expect(throws: TransportError.self) { try exchange.receive(&input) }
+        #expect(error?.message.contains("wants a user name and a password") == true)
+    }
+
+    /// The status of a proxy is three digits.
+    @Test(arguments: ["+20", "-00", "099", "2 0", "２00", "20", "2000", "0x2"])
+    func aStatusThatIsNoNumberIsRefused(_ status: String) throws {
+        var exchange = try HTTPConnectExchange(to: "b", port: 1, as: nil)
+        var input = Array("HTTP/1.1 \(status) OK\r\n\r\n".utf8)[...]
+        let error = #expect(throws: TransportError.self) { try exchange.receive(&input) }
+        #expect(error?.code == .proxy(.protocolViolation))
+    }
+
     /// Every answer that is cut off, or of which a byte is changed, ends with a result: no exchange traps or asks for ever.
     @Test func changedAnswersAreRefused() throws {
         for seed in seeds(500) {

@@ -1,3 +1,4 @@
+import CTrunkline
 import Testing
 import TrunklineTesting
 
@@ -265,6 +266,34 @@ struct ChildProcessTests {
         await other.close()
     }
 
+    /// Regression: signals went to the group that the child had begun with only. One that had joined another group got none,
+    /// and outlived the client, whose `close()` took 3 s.
+    @Test(arguments: Mechanism.allCases, [true, false])
+    func aChildThatJoinsAnotherGroupEnds(_ mechanism: Mechanism, _ heedsSignals: Bool) async throws {
+        // An interactive shell puts its jobs into groups of their own: one of them becomes the group of the server.
+        let script = """
+            import os, signal, sys
+            helper = os.fork()
+            if helper == 0:
+                os.setpgid(0, 0)
+                signal.pause()
+            while os.getpgid(helper) != helper: pass
+            os.setpgid(0, helper)
+            \(heedsSignals ? "" : "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+            sys.stdin.readline()
+            print(os.getpid(), helper, os.getpgid(0), flush=True)
+            while True: signal.pause()
+            """
+        let client = self.client(.command("python3", ["-c", script]), mechanism)
+        let numbers = try await ask(client).split(separator: " ").compactMap { Int32($0) }
+        try #require(numbers.count == 3)
+        #expect(numbers[2] == numbers[1], "it has left its group")
+        await client.close()
+        await expectEnd(of: numbers[0])
+        // Nothing tells the client of its helper, which is in a group that is not the child's.
+        _ = kill(numbers[1], SIGKILL)
+    }
+
     @Test func closingLetsAChildFinish() async throws {
         let path = "/tmp/trunkline-child-\(getpid())-\(UInt32.random(in: .min ... .max))"
         defer { unsafe unlink(path) }
@@ -459,3 +488,36 @@ extension HeavyTests {
         }
     }
 }
+
+#if os(Linux)
+    extension HeavyTests {
+        @Suite(.timeLimit(.minutes(5)))
+        struct OrphanTests {
+            /// Regression: in a program that is process 1, or that adopts processes, the helpers in the group of a child became
+            /// children of the program when they were killed, and nothing waited for them.
+            @Test func helpersOfAChildLeaveNoZombie() async throws {
+                await aside {
+                    await #expect(processExitsWith: .success) {
+                        #expect(trunkline_become_reaper() == 0)
+                        for mechanism in Mechanism.allCases {
+                            let client = Client(
+                                to: shell("(sleep 1000 & sleep 1000) & sleep 1000 & read x; echo $$; cat >/dev/null"),
+                                speaking: lineCodec,
+                                options: ClientOptions { $0.requests.timeout = patience },
+                                on: mechanism.loops
+                            )
+                            _ = try await client.send(Request(body: "x"))
+                            // A child of the program itself, in a group of its own, which it has not waited for.
+                            let own = spawn(ChildCommand("sh", ["-c", "exit 7"]), [])
+                            #expect(own.code == 0)
+                            await client.close()
+                            #expect(await eventually { childrenOfThisProcess() == [own.process] })
+                            #expect(await eventually { state(ofChild: own.process) == .ended })
+                            #expect(reap(own.process) == .status(7))
+                        }
+                    }
+                }
+            }
+        }
+    }
+#endif

@@ -151,6 +151,33 @@ struct DescriptorTests {
         #expect(identity(of: file) != before)
     }
 
+    /// Regression: the second attempt said that the descriptors had served a link, which they never had.
+    @Test(arguments: Mechanism.allCases)
+    func theReasonWhyDescriptorsCannotBeUsedIsSaidEachTime(_ mechanism: Mechanism) async throws {
+        func expectReason(_ reason: String, _ reading: Int32, _ writing: Int32) async {
+            let client = client(.descriptors(reading: reading, writing: writing), mechanism)
+            for _ in 0..<3 {
+                let error = await failure { () throws(ClientError) in try await client.connect() }
+                let cause = error?.cause as? TransportError
+                #expect(error?.code == .unavailable)
+                #expect(
+                    cause?.code == .invalidAddress && cause?.message.contains(reason) == true,
+                    "\(reason): \(cause)"
+                )
+            }
+            #expect(await client.metrics.connection.links == 0)
+            await client.close()
+        }
+        let null = unsafe open("/dev/null", O_RDWR | O_CLOEXEC)
+        await expectReason("descriptor \(null) is a device that cannot be watched", null, null)
+        // The ends of two pipes, swapped.
+        var (up, down): ([Int32], [Int32]) = ([-1, -1], [-1, -1])
+        #expect(unsafe pipe(&up) == 0 && pipe(&down) == 0)
+        await expectReason("descriptor \(up[1]) is open for writing only, and cannot be read", up[1], down[0])
+        #expect(unsafe pipe(&down) == 0)
+        await expectReason("descriptor \(down[0]) is open for reading only, and cannot be written", up[0], down[0])
+    }
+
     /// A socket of TCP that something else has connected, and TLS on it.
     @Test func aConnectedSocketWithTLS() async throws {
         let authority = try TestAuthority()

@@ -408,4 +408,43 @@ struct ClusterServerTests {
         let own = events.filter { $0.server == nil }.map(\.name)
         #expect(own == ["servers.changed", "cluster.ready"], "\(own)")
     }
+
+    /// Regression: on a host without IPv6, the IPv6 addresses of a name were half of the servers, and counted as bad. So the
+    /// first server that hung began a panic, and was used for good.
+    @Test(arguments: [[1, 2, 3, 4], [1, 2], [1, 2, 3]])
+    func unreachableAddressesDoNotDisableEjection(_ numbers: [Int]) async throws {
+        let network = SimulatedNetwork(seed: 1)
+        let lines = Lock<[LogRecord]>([])
+        try await network.run {
+            network.removeAddress("fd00::1", from: "eth0")
+            network.setName("orders", hosts: numbers.flatMap { ["fd00::1\($0)", "10.1.0.\($0)"] })
+            var servers: [LoopbackServer] = []
+            for number in numbers {
+                let endpoint = Endpoint.host("10.1.0.\(number)", port: 7000)
+                let server = try await network.startServer(at: endpoint, speaking: Self.codec) { _ in
+                    number == 1 ? .noReply : .reply("")
+                }
+                servers.append(server)
+            }
+            let options = ClientOptions { $0.logging = ClientLogging { line in lines.withLock { $0.append(line) } } }
+            let cluster = Cluster(
+                discovering: .dns("orders:7000"),
+                speaking: Self.codec,
+                options: options,
+                on: network.loops
+            ) { $0.balancing = .roundRobin }
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            var failures = 0
+            for _ in 0..<60 {
+                do { _ = try await cluster.send(Self.request, timeout: .milliseconds(100)) } catch { failures += 1 }
+            }
+            #expect(failures == 5, "the fifth failure in a row ejects the server")
+            let states = await cluster.metrics.servers.map(\.state)
+            #expect(states.count { $0 == .ejected } == 1, "\(states)")
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+        #expect(!lines.withLock { $0.contains { $0.event == "cluster.panic" } })
+    }
 }

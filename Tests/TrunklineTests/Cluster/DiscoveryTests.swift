@@ -85,7 +85,83 @@ import TrunklineTesting
         try simulate(hosts: hosts, ipv4: .failure(after: .seconds(3))) { network, running in
             try await network.clock.sleep(for: .seconds(4))
             #expect(running.latest == ["[fd00::1]:7000"])
-            #expect(running.times == [.seconds(3)])
+            // The list and what is missing in it.
+            #expect(running.times == [.seconds(3), .seconds(3)])
+            let error = try #require(running.errors.first as? TransportError)
+            #expect(error.code == .nameResolutionFailed)
+            #expect(error.message == "the IPv4 addresses of orders were not found; no IPv4 addresses are used")
+        }
+    }
+
+    /// Regression: the addresses of the other family were taken for the whole list. So a name server that failed once for
+    /// one family removed most servers for half a minute, without an event.
+    @Test func aFamilyThatFailsKeepsItsAddresses() throws {
+        let four = addresses(1...3)
+        try simulate(hosts: four + ["fd00::1"]) { network, running in
+            try await network.clock.sleep(for: .seconds(1))
+            let all = ["[fd00::1]:7000"] + four.map { "\($0):7000" }
+            #expect(running.latest == all)
+            network.setName("orders", hosts: four + ["fd00::2"])
+            network.setResolution(of: "orders", ipv6: .after(.zero), ipv4: .failure(after: .zero))
+            try await network.clock.sleep(for: .seconds(36))
+            #expect(running.latest == ["[fd00::2]:7000"] + all.dropFirst())
+            let error = try #require(running.errors.first as? TransportError)
+            #expect(error.code == .nameResolutionFailed)
+            #expect(
+                error.message
+                    == "the IPv4 addresses of orders were not found; the 3 IPv4 addresses found before stay in use"
+            )
+        }
+    }
+
+    /// Regression: half an answer was completed after half a minute.
+    @Test func halfAnAnswerIsCompletedSoon() throws {
+        try simulate(hosts: ["10.1.0.1", "fd00::1"], ipv4: .failure(after: .zero)) { network, running in
+            try await network.clock.sleep(for: .seconds(120))
+            let times = Set(running.times).sorted()
+            for (interval, seconds) in zip(intervals(times), [1, 2, 4, 8, 16, 30, 30]) {
+                #expect(ClosedRange.about(seconds).contains(interval), "\(interval) instead of \(seconds) s")
+            }
+            network.setResolution(of: "orders", ipv6: .after(.zero), ipv4: .after(.zero))
+            try await network.clock.sleep(for: .seconds(37))
+            #expect(running.latest == ["[fd00::1]:7000", "10.1.0.1:7000"])
+            let errors = running.errors.count
+            network.setResolution(of: "orders", ipv6: .never, ipv4: .after(.zero))
+            try await network.clock.sleep(for: .seconds(48))
+            #expect(running.latest == ["[fd00::1]:7000", "10.1.0.1:7000"])
+            #expect((running.errors[errors] as? TransportError)?.code == .timedOut)
+        }
+    }
+
+    /// That a name has no addresses of a family any more is a complete answer.
+    @Test func aFamilyWithoutAddressesLosesItsAddresses() throws {
+        try simulate(hosts: ["10.1.0.1", "fd00::1"]) { network, running in
+            try await network.clock.sleep(for: .seconds(1))
+            network.setName("orders", hosts: ["10.1.0.1"])
+            try await network.clock.sleep(for: .seconds(36))
+            #expect(running.latest == ["10.1.0.1:7000"])
+            #expect(running.errors.isEmpty)
+        }
+    }
+
+    @Test(arguments: [AddressFamilies.ipv4, .ipv6])
+    func theOtherFamilyIsNotLookedUp(_ families: AddressFamilies) throws {
+        let hosts = ["10.1.0.1", "fd00::1"]
+        let isFour = families == .ipv4
+        let discovery = Discovery.dns("orders:7000", families: families)
+        try simulate(discovery, hosts: hosts, ipv6: isFour ? .never : .usual, ipv4: isFour ? .usual : .never) {
+            network,
+            running in
+            try await network.clock.sleep(for: .seconds(1))
+            #expect(running.latest == [isFour ? "10.1.0.1:7000" : "[fd00::1]:7000"])
+            #expect(running.errors.isEmpty)
+        }
+        for host in hosts {
+            // An address has no choice.
+            try simulate(.dns(.host(host, port: 7000), families: families)) { network, running in
+                try await network.clock.sleep(for: .seconds(1))
+                #expect(running.lists == [[ClusterEndpoint(.host(host, port: 7000))]])
+            }
         }
     }
 
@@ -93,7 +169,11 @@ import TrunklineTesting
         try simulate(hosts: ["10.1.0.1", "fd00::1"], ipv6: .never) { network, running in
             try await network.clock.sleep(for: .seconds(11))
             #expect(running.latest == ["10.1.0.1:7000"])
-            #expect(running.times == [.seconds(10)])
+            #expect(running.times == [.seconds(10), .seconds(10)])
+            let error = try #require(running.errors.first as? TransportError)
+            #expect(
+                error.message == "resolving orders: no answer for IPv6 within 10.0 seconds; no IPv6 addresses are used"
+            )
         }
     }
 
@@ -287,6 +367,24 @@ import TrunklineTesting
             answer.withLock { $0 = .success(records([("a.x", 1)])) }
             try await network.clock.sleep(for: .seconds(8))
             #expect(running.latest == ["10.1.0.3:7000"])
+        }
+    }
+
+    /// Regression: the addresses of the family that failed were lost.
+    @Test func aTargetWithHalfAnAnswerKeepsItsAddresses() throws {
+        let answer = Lock(Result<SRVServers.Records, TransportError>.success(records([("a.x", 1), ("b.x", 1)])))
+        try simulate(srv(answer)) { network, running in
+            network.setName("a.x.", hosts: ["10.1.0.1", "fd00::1"])
+            network.setName("b.x.", hosts: ["10.1.0.2"])
+            try await network.clock.sleep(for: .seconds(2))
+            let all = ["[fd00::1]:7000", "10.1.0.1:7000", "10.1.0.2:7000"]
+            #expect(running.latest == all)
+            let errors = running.errors.count
+            network.setResolution(of: "a.x.", ipv6: .usual, ipv4: .failure(after: .zero))
+            try await network.clock.sleep(for: .seconds(36))
+            #expect(running.latest == all)
+            let error = try #require(running.errors.dropFirst(errors).first as? TransportError)
+            #expect(error.message.hasSuffix("the one IPv4 address found before stays in use"), "\(error)")
         }
     }
 

@@ -512,6 +512,49 @@ import TrunklineTesting
         #expect(network.openLinks == 0, "seed \(seed)")
         return network.fingerprint
     }
+
+    // MARK: Families
+
+    /// Regression: the client waited for a change of the network, up to half a minute, because no route led to the addresses
+    /// of the family that was answered. The other family has some, whose look-up had failed.
+    @Test func halfAnAnswerDoesNotMeanThatThereIsNoRoute() throws {
+        try simulate { service, _ in
+            let network = service.network
+            network.setName("many", hosts: ["fd00::9", "db"])
+            network.setResolution(of: "many", ipv6: .usual, ipv4: .failure(after: .zero))
+            network.removeAddress("fd00::1", from: "eth0")
+            let client = service.client(of: ["many:7000"], options: ClientOptions())
+            let began = service.now
+            let waiting = client.start(Request(type: 0x410, body: "a"))
+            try await service.pass(.milliseconds(500))
+            network.setResolution(of: "many")
+            try await expectBody("a", of: waiting)
+            #expect(service.now - began < .seconds(5))
+            await client.closeNow()
+        }
+    }
+
+    @Test func onlyTheFamilyThatIsWantedIsUsed() throws {
+        try simulate { service, _ in
+            // Nothing answers at the IPv6 address, and its look-up has no answer.
+            service.network.swallowConnections(to: "fd00::1")
+            service.network.setResolution(of: "many", ipv6: .never, ipv4: .after(.zero))
+            let took = try await timeToConnect(service, ClientOptions { $0.connecting.addressFamilies = .ipv4 })
+            #expect(took < .milliseconds(15))
+            service.network.setResolution(of: "many")
+            service.network.refuseConnections(to: "fd00::1")
+            let error = await attempt { () throws(ClientError) in
+                let options = ClientOptions {
+                    $0.connecting.addressFamilies = .ipv6
+                    $0.reconnecting.maximumAttempts = 1
+                }
+                do { _ = try await timeToConnect(service, options) } catch { throw error as! ClientError }
+            }
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .refused)
+            #expect(!cause.message.contains("10.0.0.1"))
+        }
+    }
 }
 
 extension Connection {

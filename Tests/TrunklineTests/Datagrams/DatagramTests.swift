@@ -32,6 +32,38 @@ import TrunklineTesting
         }
     }
 
+    /// Decision: a name is looked up for each link. One-way messages do not notice that the server has moved, so the age of the
+    /// link decides when they follow.
+    @Test func messagesFollowANameThatMovesWhenTheirLinkIsRenewed() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking {
+            network.setName("moving", hosts: ["10.1.0.1"])
+            let first = try await network.startServer(at: "udp://10.1.0.1:7000", speaking: .standard) { _ in .noReply }
+            let second = try await network.startServer(at: "udp://10.1.0.2:7000", speaking: .standard) { _ in .noReply }
+            let client = Client(
+                to: "udp://moving:7000",
+                speaking: .standard,
+                options: ClientOptions { $0.failover.maximumLinkAge = .seconds(60) },
+                on: network.loops
+            )
+            for _ in 0..<30 {
+                try await client.post(ask("a"))
+                try await network.clock.sleep(for: .seconds(1))
+            }
+            network.setName("moving", hosts: ["10.1.0.2"])
+            for _ in 0..<90 {
+                try await client.post(ask("b"))
+                try await network.clock.sleep(for: .seconds(1))
+            }
+            let (old, new) = (await first.journal.requestCount, await second.journal.requestCount)
+            #expect(old + new == 120)
+            #expect(new >= 30, "\(old) at the old address, \(new) at the new one")
+            await client.close()
+            await first.stop()
+            await second.stop()
+        }
+    }
+
     // MARK: The window
 
     /// A burst is not sent at once: each round trip doubles what is sent.

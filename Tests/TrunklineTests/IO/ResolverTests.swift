@@ -108,12 +108,34 @@ struct ResolverTests {
         let first = resolver.resolve("a", port: 1, family: .ipv4) { _ in }
         try await wait { names.asked == ["a"] }
         let second = resolver.resolve("b", port: 1, family: .ipv4) { _ in }
-        let message = "no name server was asked, because 1 other lookups occupied the threads of the resolver"
+        let message = "no name server was asked, because one other look-up occupied the threads of the resolver"
         #expect(resolver.obstacle(of: first) == nil)
         #expect(resolver.obstacle(of: second) == message)
         names.open()
         try await wait { resolver.metrics.threads == 0 }
         #expect(resolver.obstacle(of: second) == nil)
+    }
+
+    /// Regression: "0 other lookups occupied the threads of the resolver".
+    @Test func aLookUpWhoseThreadHasNotRunSaysSo() async throws {
+        let (isHeld, isAsked) = (Lock(true), Lock(false))
+        let resolver = Resolver(
+            maximumThreads: 4,
+            maximumQueued: 10,
+            isLocal: { _, _ in
+                isAsked.withLock { $0 = true }
+                while isHeld.withLock({ $0 }) { sleepShortly() }
+                return false
+            },
+            lookUp: { _, _ in .success([]) }
+        )
+        let lookup = resolver.resolve("a", port: 1, family: .ipv4) { _ in }
+        try await wait { isAsked.withLock { $0 } }
+        let message = "no name server was asked, because the thread for the look-up had not run yet"
+        #expect(resolver.obstacle(of: lookup) == message)
+        isHeld.withLock { $0 = false }
+        try await wait { resolver.metrics.threads == 0 }
+        #expect(resolver.obstacle(of: lookup) == nil)
     }
 
     @Test func theErrorOfAnAttemptSaysThatItsLookUpWaitedForAThread() async throws {

@@ -19,6 +19,7 @@ import Testing
         "http://secret:%zz@p:1",
         "http://secret:%4@p:1", "http://p/path", "http://user:secret:proxy:3128", "socks5:host:1080",
         "2001:db8::1:3128",
+        "p:+80", "p:080", "p:-0", "http://secret:%+4@p:1", "http://secret:%-0@p:1",
         "http://[secret]:1", "http://a b:1", "socks5://secret:%FF@p",
     ]) func invalidURLs(_ url: String) {
         let error = #expect(throws: ProxyError.self) { try Proxy(parsing: url) }
@@ -49,6 +50,17 @@ import Testing
         ("10.0.0.0/8", "db", 1, false), ("::1", "::1", 1, true), ("[::1]:5", "::1", 5, true),
         ("[::1]:5", "::1", 6, false),
         ("2001:db8::/33", "2001:db8:7fff::1", 1, true), ("2001:db8::/33", "2001:db8:8000::1", 1, false),
+        // Regression: a port after a network or an asterisk matched nothing.
+        ("127.0.0.0/8:7000", "127.0.0.9", 7000, true), ("127.0.0.0/8:7000", "127.0.0.9", 7001, false),
+        ("*:7000", "db", 7000, true), ("*:7000", "10.0.0.7", 7000, true), ("*:7000", "db", 7001, false),
+        ("2001:db8::/33:5", "2001:db8::1", 5, true), ("[2001:db8::]/33:5", "2001:db8::1", 5, true),
+        ("[2001:db8::]/33", "2001:db8::1", 6, true), ("2001:db8::/33:5", "2001:db8::1", 6, false),
+        ("127.0.0.0/8:", "127.0.0.9", 1, false), ("*:", "db", 1, false), ("10.0.0.0/8/8", "10.0.0.1", 1, false),
+        ("::/0", "2001:db8::1", 1, true), ("127.0.0.0/8", "127.0.0.9", 80, true),
+        // Regression: `/-0` was every address, and `+80` the port 80.
+        ("10.0.0.0/-0", "8.8.8.8", 1, false), ("10.0.0.0/+8", "10.0.0.1", 1, false),
+        ("10.0.0.0/08", "10.0.0.1", 1, false), ("10.0.0.0/", "10.0.0.1", 1, false),
+        ("db:+80", "db", 80, false), ("db:080", "db", 80, false), ("*:+80", "db", 80, false),
         ("10.0.0.0/33", "10.0.0.0", 1, false), ("10.0.0.0/x", "10.0.0.0", 1, false), ("", "db", 1, false),
         (".", "db", 1, false), ("db:x", "db", 1, false), ("0.0.7", "10.0.0.7", 1, false),
     ]) func exceptions(_ exception: String, host: String, port: UInt16, matches: Bool) {

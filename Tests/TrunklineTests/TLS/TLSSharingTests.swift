@@ -71,13 +71,36 @@ import TrunklineTesting
         #expect(try session(second, with: serverContext)?.isResumed == true)
     }
 
+    /// Regression: a session stayed saved although the link that had resumed it ended before the server sent anything. If the
+    /// session was the reason, every further link ended in the same way.
+    @Test func aResumedSessionIsForgottenIfTheServerSaysNothing() async throws {
+        var server = TLSSettings(.server(verifiesClients: false))
+        server.identity = try await authority.identity(for: "server").load()
+        let serverContext = try OpenSSLContext(server)
+        let client = try OpenSSLContext(settings)
+        #expect(try session(client, with: serverContext)?.isResumed == false)
+        #expect(try session(client, with: serverContext, isSilent: true)?.isResumed == true)
+        #expect(try session(client, with: serverContext)?.isResumed == false)
+        #expect(try session(client, with: serverContext)?.isResumed == true)
+    }
+
     /// Makes a connection without a socket. Returns the client's session.
-    private func session(_ context: OpenSSLContext, with serverContext: OpenSSLContext) throws -> TLSSession? {
+    ///
+    /// - Parameter isSilent: Whether the server sends nothing after the handshake.
+    private func session(
+        _ context: OpenSSLContext,
+        with serverContext: OpenSSLContext,
+        isSilent: Bool = false
+    ) throws -> TLSSession? {
         let client = try context.makeEngine(for: "server")
         let server = try serverContext.makeEngine(for: "")
-        for _ in 0..<4 {
+        for _ in 0..<4 where !isSilent || client.session == nil {
             try deliver(server.outgoing.takeAll(), to: client)
             try deliver(client.outgoing.takeAll(), to: server)
+        }
+        if isSilent {
+            client.finishWriting()
+            return client.session
         }
         // The server's tickets.
         var memory = [UInt8](repeating: 0, count: 100)

@@ -141,6 +141,7 @@ struct TLSTransportTests {
         var outgoing = CiphertextBuffer()
         var session: TLSSession? { nil }
         var awaitsVerdict: Bool { false }
+        var offersSession: Bool { false }
         var hasMore: Bool { false }
         var hasRefusedRenegotiation: Bool { false }
         var peerCertificates: [TLSCertificate] { [] }
@@ -155,6 +156,7 @@ struct TLSTransportTests {
             into output: UnsafeMutableRawBufferPointer
         ) -> TLSReadOutcome { .needsInput }
         func finishWriting() {}
+        func forgetSession() {}
         func releaseMemory() {}
 
         func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool {

@@ -11,14 +11,17 @@
 ///                                                                                      (probe failed: ejected again)
 ///
 /// A member is bad if it is ejected, probing, without a ready link, or spared: its ejection was due, but was not
-/// carried out. It stays spared for `baseTime`. At most half of the members are bad after an ejection, so the last
+/// carried out. It stays spared for `baseTime`. At most half of the servers are bad after an ejection, so the last
 /// ready member is never ejected.
+///
+/// A member is a server, with two exceptions. A member to which this host has no route does not count: it says nothing
+/// about its server. The members of one group are addresses of the same server, which is bad if all of them are.
 ///
 ///     no panic ──(a member becomes bad or is removed, and now more than half are bad)──► panic
 ///         ▲                                                                                │
 ///         └──(at most half are bad, or no member is ejected, probing or spared)────────────┘
 ///
-/// During a panic no serving member is ejected, and the caller uses every ready member. If most members fail, the cause
+/// "Half" is that of the servers. During a panic no serving member is ejected, and the caller uses every ready member. If most members fail, the cause
 /// is probably elsewhere, such as the network or the requests, and the other members could not carry the load.
 /// Ejections still end, and probes still decide, so that the states are right when the panic ends. If no member is
 /// ejected, probing or spared, there is no panic, because it would change nothing.
@@ -81,6 +84,12 @@ package struct OutlierRules: Sendable {
         var ejections = 0
         /// Whether the member was in use, ready, and not due for ejection since the interval began.
         var hasServedWell = false
+        /// The server of which it is an address.
+        var server: Server
+        /// Whether this host may have a route to the member. If not, the member does not count.
+        var hasRoute = true
+
+        init(_ server: Server) { self.server = server }
 
         var isServing: Bool {
             if case .serving = state { true } else { false }
@@ -93,12 +102,30 @@ package struct OutlierRules: Sendable {
         }
     }
 
+    /// A server: a member of its own, or a group of them.
+    private enum Server: Hashable, Sendable {
+        case member(UInt64)
+        case group(String)
+    }
+
+    /// The members of one server that count.
+    private struct Counts: Sendable {
+        var all = 0
+        var bad = 0
+    }
+
     private let settings: Settings
     private var members: [UInt64: Member] = [:]
-    /// The number of members that are ejected or probing.
+    /// The number of members that are ejected, probing or spared.
+    private var withheldCount = 0
+    /// The number of members that count.
+    private var reachableCount = 0
+    /// The number of these that are ejected or probing.
     private var outCount = 0
     private var sparedCount = 0
-    /// The number of bad members.
+    /// The servers that have members that count.
+    private var servers: [Server: Counts] = [:]
+    /// The number of bad servers.
     package private(set) var badCount = 0
     /// Whether there is a panic: the caller uses every ready member, whatever its state.
     package private(set) var isPanicking = false
@@ -125,7 +152,7 @@ package struct OutlierRules: Sendable {
 
     /// When `time(at:)` must be called; `nil` if time changes nothing.
     package var nextTime: Instant? {
-        guard outCount + sparedCount > 0 else { return nil }
+        guard withheldCount > 0 else { return nil }
         return members.values.lazy.compactMap(\.nextTime).min()
     }
 
@@ -135,9 +162,29 @@ package struct OutlierRules: Sendable {
     /// known, nothing changes.
     ///
     /// A new member cannot begin a panic: its link has not had the time to become ready.
-    package mutating func add(_ id: UInt64) -> [Action] {
+    ///
+    /// - Parameter group: The name of a server with several addresses, each of which is a member; `nil` if the member is
+    ///   the only one of its server.
+    package mutating func add(_ id: UInt64, group: String? = nil) -> [Action] {
         guard members[id] == nil else { return [] }
-        set(id, Member())
+        set(id, Member(group.map { .group($0) } ?? .member(id)))
+        return panicActions(mayBegin: false)
+    }
+
+    /// Changes the group of a member.
+    package mutating func regroup(_ id: UInt64, _ group: String?) -> [Action] {
+        let server = group.map { Server.group($0) } ?? .member(id)
+        guard var member = members[id], member.server != server else { return [] }
+        member.server = server
+        set(id, member)
+        return panicActions(mayBegin: false)
+    }
+
+    /// Records whether this host has a route to the member. One that becomes ready has one.
+    package mutating func setRoute(_ id: UInt64, exists hasRoute: Bool) -> [Action] {
+        guard var member = members[id], member.hasRoute != hasRoute else { return [] }
+        member.hasRoute = hasRoute
+        set(id, member)
         return panicActions(mayBegin: false)
     }
 
@@ -152,6 +199,7 @@ package struct OutlierRules: Sendable {
     package mutating func setReady(_ id: UInt64, _ isReady: Bool) -> [Action] {
         guard var member = members[id], member.isReady != isReady else { return [] }
         member.isReady = isReady
+        if isReady { member.hasRoute = true }
         if !isReady { member.hasServedWell = false }
         set(id, member)
         return (mayProbe(id) ? [.mayBeProbed(id)] : []) + panicActions(mayBegin: !isReady)
@@ -205,11 +253,11 @@ package struct OutlierRules: Sendable {
         using generator: inout SeededGenerator
     ) -> [Action] {
         // A single member is always used.
-        guard members.count > 1, var member = members[id], member.isServing else { return [] }
+        guard reachableCount > 1, var member = members[id], member.isServing else { return [] }
         member.hasServedWell = false
         // During a panic, more than half are bad without this one.
-        let bad = badCount + (member.isBad ? 0 : 1)
-        guard outCount < settings.mostOut(of: members.count), bad <= members.count - bad else {
+        let bad = badCount + (isLastGood(member) ? 1 : 0)
+        guard outCount < settings.mostOut(of: reachableCount), bad <= servers.count - bad else {
             member.sparedUntil = now.advanced(by: settings.ejectionTime(1))
             set(id, member)
             return panicActions(mayBegin: true)
@@ -238,7 +286,7 @@ package struct OutlierRules: Sendable {
 
     /// Ends the ejections whose time is over. Call it at `nextTime`.
     package mutating func time(at now: Instant) -> [Action] {
-        guard outCount + sparedCount > 0 else { return [] }
+        guard withheldCount > 0 else { return [] }
         var actions: [Action] = []
         // In the order of their numbers: that of a dictionary differs from process to process.
         for id in members.keys.sorted() {
@@ -299,16 +347,30 @@ package struct OutlierRules: Sendable {
 
     private mutating func count(_ member: Member?, by step: Int) {
         guard let member else { return }
+        if member.isOut || member.sparedUntil != nil { withheldCount += step }
+        guard member.hasRoute else { return }
+        reachableCount += step
         if member.isOut { outCount += step }
-        if member.isBad { badCount += step }
         if member.sparedUntil != nil { sparedCount += step }
+        var counts = servers[member.server] ?? Counts()
+        if counts.all > 0, counts.bad == counts.all { badCount -= 1 }
+        counts.all += step
+        if member.isBad { counts.bad += step }
+        if counts.all > 0, counts.bad == counts.all { badCount += 1 }
+        servers[member.server] = counts.all > 0 ? counts : nil
+    }
+
+    /// Whether the server of `member` is bad as soon as that is.
+    private func isLastGood(_ member: Member) -> Bool {
+        guard member.hasRoute, !member.isBad, let counts = servers[member.server] else { return false }
+        return counts.bad == counts.all - 1
     }
 
     /// Begins or ends a panic if that is due.
     private mutating func panicActions(mayBegin: Bool) -> [Action] {
-        let isDue = badCount > members.count - badCount && outCount + sparedCount > 0
+        let isDue = badCount > servers.count - badCount && outCount + sparedCount > 0
         guard isDue != isPanicking, mayBegin || isPanicking else { return [] }
         isPanicking = isDue
-        return [isDue ? .panicBegan(bad: badCount, of: members.count) : .panicEnded]
+        return [isDue ? .panicBegan(bad: badCount, of: servers.count) : .panicEnded]
     }
 }

@@ -65,6 +65,8 @@ package struct AddressRace: Sendable {
         /// Whether the addresses are those of a proxy. While one of them is asked to connect, no other one is: the server would
         /// see two links, and a proxy that locks accounts two logins.
         package var isProxied = false
+        /// The families that are looked up. A complete list of addresses may have others.
+        package var families = Set(AddressFamily.allCases)
         /// Addresses that are tried after all others, because they did not answer lately.
         package var avoided: Set<SocketAddress> = []
 
@@ -108,7 +110,10 @@ package struct AddressRace: Sendable {
     private var nextStart = Instant.atOnce
     private var armed: Instant?
 
-    package init(_ policy: Policy = Policy()) { self.policy = policy }
+    package init(_ policy: Policy = Policy()) {
+        self.policy = policy
+        answered = Set(AddressFamily.allCases).subtracting(policy.families)
+    }
 
     // MARK: Inputs
 
@@ -143,6 +148,9 @@ package struct AddressRace: Sendable {
     package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) {
         connected[id] = awaited
     }
+
+    /// Records that the attempt connects once more to the same address. It stays in the race.
+    package mutating func attemptRepeated(_ id: AttemptID) { connected[id] = nil }
 
     /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
@@ -203,6 +211,9 @@ package struct AddressRace: Sendable {
 
     /// Whether every lookup that matters has been answered.
     package var isResolved: Bool { unanswered.isEmpty }
+
+    /// Whether a lookup has failed, so that the name may have other addresses than those that are known.
+    package var hasFailedLookup: Bool { failures.contains { $0.address == nil && !$0.error.isNoSuchName } }
 
     private var hasTried: Bool { lastID > 0 }
 
@@ -267,8 +278,9 @@ package struct AddressRace: Sendable {
     /// Returns the error for a race in which every address failed.
     ///
     /// A single failure is returned as it is. Of several failures, the code and error number come from the most
-    /// informative one (a refused connection says more than a missing route), and the message lists all of them. Failed
-    /// lookups are left out if there were any addresses, because most names have addresses of one family only.
+    /// informative one (a refused connection says more than a missing route), and the message lists all of them. That the
+    /// name has no addresses of a family is left out if it has others, because most names have addresses of one family only.
+    /// A lookup that was not answered is not: the server may have other addresses.
     ///
     /// If the race ended before every lookup was answered, the message says so.
     package func error(connectingTo name: String) -> TransportError {
@@ -279,7 +291,8 @@ package struct AddressRace: Sendable {
                 let reason = "the source address is \(family), but the name has no \(family) address"
                 return TransportError(.invalidAddress, "connecting to \(name): \(reason)")
             }
-            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no address")
+            let family = policy.families.count == 1 ? policy.families.first.map { "\($0.name) " } : nil
+            return TransportError(.nameResolutionFailed, "resolving \(name): the name has no \(family ?? "")address")
         }
         let missing = unanswered.map { "the look-up of \($0.name) addresses is not answered" }
         if reported.count == 1 {
@@ -316,10 +329,11 @@ package struct AddressRace: Sendable {
 
     private var reportedErrors: [TransportError] {
         // A family without addresses does not matter if the other family has some, whether they failed or are in
-        // progress.
+        // progress. A lookup that failed does.
         let hadAddresses = !running.isEmpty || failures.contains { $0.address != nil }
         var errors: [TransportError] = []
-        for failure in failures where failure.address != nil || !hadAddresses {
+        for failure in failures
+        where failure.address != nil || !hadAddresses || !failure.error.isNoSuchName {
             if errors.contains(failure.error) { continue }
             errors.append(failure.error)
         }

@@ -158,7 +158,9 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             return
         }
         if text.hasPrefix("vsock://") {
-            let numbers = text.dropFirst(8).split(separator: ":", omittingEmptySubsequences: false).map { UInt32($0) }
+            let numbers = text.dropFirst(8).split(separator: ":", omittingEmptySubsequences: false).map {
+                UInt32(strict: $0)
+            }
             guard numbers.count == 2, let cid = numbers[0], let port = numbers[1] else {
                 throw refuse("a vsock endpoint is \"vsock://cid:port\", with two numbers of 32 bits")
             }
@@ -179,7 +181,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             )
         }
         guard let colon = text.lastIndex(of: ":") else { throw refuse("the port is missing") }
-        guard let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
+        guard let port = UInt16(strict: text[text.index(after: colon)...]), port > 0 else {
             throw refuse("the port is not a number from 1 to 65535")
         }
         var host = text[..<colon]

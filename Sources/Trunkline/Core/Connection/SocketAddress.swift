@@ -104,10 +104,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
                 digits.starts(with: "0x".utf8) || digits.starts(with: "0X".utf8)
                 ? (part.dropFirst(2), 16)
                 : digits.first == 0x30 && digits.count > 1 ? (part.dropFirst(), 8) : (part, 10)
-            // A sign is not a digit.
-            guard digits.first != 0x2b, digits.first != 0x2d, number.utf8.first != 0x2b, number.utf8.first != 0x2d,
-                let number = UInt64(number, radix: radix)
-            else { return nil }
+            guard let number = UInt64(strict: number, radix: radix, allowingZeros: true) else { return nil }
             let width = index == parts.count - 1 ? 8 * (5 - parts.count) : 8
             guard number < 1 << UInt64(width) else { return nil }
             value = value << UInt64(width) | number

@@ -52,6 +52,10 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         set { reasonBox = newValue.map { ReasonBox($0) } }
     }
 
+    /// Whether a look-up has found that there is no such name, or that it has no address of the family: an answer, unlike a
+    /// name server that fails or is silent.
+    package var isNoSuchName = false
+
     /// In a box, because few errors have one.
     private var reasonBox: ReasonBox?
 

@@ -45,7 +45,9 @@ package struct HTTPConnectExchange: OpeningExchange {
         }
         let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
         let words = String(decoding: line, as: UTF8.self).split(separator: " ", maxSplits: 2)
-        guard words.count >= 2, words[1].utf8.count == 3, let status = UInt16(words[1]) else {
+        guard words.count >= 2, words[1].utf8.count == 3, let status = UInt16(strict: words[1]),
+            status >= 100
+        else {
             throw .proxy(.protocolViolation, "the answer of the HTTP proxy has no status")
         }
         // An interim response precedes the final one (RFC 9110, section 15.2).

@@ -13,7 +13,7 @@ package struct SOCKS5Exchange: OpeningExchange {
     private var stage = Stage.method
 
     private static let version: UInt8 = 5
-    private static let (noAuthentication, password, noMethod): (UInt8, UInt8, UInt8) = (0, 2, 0xFF)
+    private static let (noAuthentication, gssapi, password, noMethod): (UInt8, UInt8, UInt8, UInt8) = (0, 1, 2, 0xFF)
 
     /// - Parameters:
     ///   - host: The host of the server to connect to, a name or an IP address.
@@ -62,7 +62,13 @@ package struct SOCKS5Exchange: OpeningExchange {
         switch method {
         case Self.noAuthentication: return request()
         case Self.password:
-            guard let credentials else { throw Self.notSOCKS(method) }
+            guard let credentials else {
+                // Some proxies choose it although the client has not offered it.
+                throw .proxy(
+                    .authenticationRequired,
+                    "the SOCKS proxy wants a user name and a password, which options.connecting.proxy does not have"
+                )
+            }
             stage = .authentication
             return .send(
                 [1, UInt8(credentials.username.utf8.count)] + Array(credentials.username.utf8)
@@ -70,7 +76,7 @@ package struct SOCKS5Exchange: OpeningExchange {
             )
         case Self.noMethod where credentials == nil:
             throw .proxy(.authenticationRequired, "the SOCKS proxy wants the client to authenticate")
-        case Self.noMethod:
+        case Self.noMethod, Self.gssapi:
             throw .proxy(
                 .authenticationRequired,
                 "the SOCKS proxy wants another way to authenticate than a user name and a password"

@@ -183,6 +183,6 @@ private struct JSONReader {
         guard place + 4 <= bytes.count else { return nil }
         let digits = String(decoding: bytes[place..<place + 4], as: UTF8.self)
         place += 4
-        return digits.allSatisfy(\.isHexDigit) ? UInt32(digits, radix: 16) : nil
+        return UInt32(strict: digits, radix: 16, allowingZeros: true)
     }
 }

@@ -13,7 +13,9 @@
 ///        └────────────────────┴─── it ends ─────────────┴──► over
 ///
 /// When it has ended, the rest of its process group is killed before it is waited for: until then nothing else can have the
-/// number of the group.
+/// number of the group. If this program is process 1, the rest become its children, which `OrphanReaper` waits for.
+///
+/// Signals go to its group, and to itself if it has joined another one.
 ///
 /// Linux tells of its end by a descriptor (`pidfd_open(2)`). Elsewhere, and with the poller that stands for other systems,
 /// it is asked at intervals.
@@ -131,7 +133,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         guard case .running = stage else { return }
         // Somebody else has waited for it, and its number may be that of another process.
         if state(ofChild: process) == .unknown { return lookSoon() }
-        signalGroup(of: process, SIGTERM)
+        signalChild(process, notice, SIGTERM)
         stage = .terminated(killAt: loop.now.advanced(by: Self.patience))
         hurry()
         if notice >= 0 { watch() }  // it may not have been connected yet
@@ -165,7 +167,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         look()
         switch stage {
         case .terminated(let killAt) where killAt <= now:
-            signalGroup(of: process, SIGKILL)
+            signalChild(process, notice, SIGKILL)
             stage = .killed(giveUpAt: now.advanced(by: Self.patience))
         case .killed(let giveUpAt) where giveUpAt <= now:
             // The system does not let it end yet. It is still waited for, but nobody waits with it.
@@ -184,6 +186,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         case .ended:
             signalGroup(of: process, SIGKILL)
             exit = reap(process)
+            if isReaper() { OrphanReaper.reap(group: process, on: loop) }
         case .unknown: break
         }
         stage = .over

@@ -100,9 +100,66 @@ func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int
 
 // MARK: - Processes
 
-/// Sends `signal` to every process of the group that `process` leads.
+/// Sends `signal` to every process of the group that `process` has begun with.
 func signalGroup(of process: Int32, _ signal: Int32) {
     if process > 1 { _ = kill(-process, signal) }
+}
+
+/// Sends `signal` to a child that was not waited for, and to its group. The child may have joined another group.
+///
+/// - Parameter notice: The descriptor of `openExitNotice(of:)`, or -1.
+func signalChild(_ process: Int32, _ notice: Int32, _ signal: Int32) {
+    let isInGroup = getpgid(process) == process
+    signalGroup(of: process, signal)
+    // Once is enough: a program may take the second signal for impatience.
+    guard !isInGroup, process > 1 else { return }
+    #if os(Linux)
+        if notice >= 0 {
+            _ = trunkline_pidfd_signal(notice, signal)
+            return
+        }
+    #endif
+    _ = kill(process, signal)
+}
+
+/// What is left of a group of processes among the children of this process.
+enum GroupRest {
+    /// One that had ended was waited for. There may be more.
+    case reaped
+    /// Some have not ended.
+    case running
+    case none
+}
+
+/// Waits for one process of the group, if that is a child of this process and has ended. Never for another child.
+func reapOne(ofGroup group: Int32) -> GroupRest {
+    #if os(Linux)
+        switch trunkline_reap_in_group(group) {
+        case 1: .reaped
+        case 0: .running
+        default: .none
+        }
+    #else
+        .none
+    #endif
+}
+
+/// Whether processes whose parent has ended become children of this process.
+func isReaper() -> Bool {
+    #if os(Linux)
+        trunkline_is_reaper() == 1
+    #else
+        getpid() == 1
+    #endif
+}
+
+/// Why a descriptor cannot be used for `purpose`, which is `O_RDONLY` or `O_WRONLY`; `nil` if it can. `flags` are its own.
+func obstacle(to purpose: Int32, _ descriptor: Int32, flags: Int32) -> String? {
+    let mode = flags & O_ACCMODE
+    guard mode != O_RDWR, mode != purpose else { return nil }
+    return purpose == O_RDONLY
+        ? "descriptor \(descriptor) is open for writing only, and cannot be read"
+        : "descriptor \(descriptor) is open for reading only, and cannot be written"
 }
 
 /// A descriptor that is readable once the child has ended; -1 if the system has none.

@@ -25,8 +25,9 @@ package final class OpenSSLContext: TLSContext {
 
     // MARK: Sessions and verdicts
 
-    /// Prepares `ssl` for the server `name`: the name to request, the checks, and the session to resume.
-    func prepare(_ ssl: OpaquePointer, for name: String) throws(TransportError) {
+    /// Prepares `ssl` for the server `name`: the name to request, the checks, and the session to resume. Returns that session;
+    /// `nil` if none is saved.
+    func prepare(_ ssl: OpaquePointer, for name: String) throws(TransportError) -> SavedSession? {
         let api = unsafe library.api
         // OpenSSL and the system would read the NUL byte as the end of the name: a certificate for the part before it
         // would pass.
@@ -63,14 +64,25 @@ package final class OpenSSLContext: TLSContext {
             library.takeErrors()
             throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": OpenSSL does not accept it")
         }
-        if let session = sessions.withLock({ $0[name] }) { unsafe session.use(for: ssl) }
+        let session = sessions.withLock { $0[name] }
+        if let session { unsafe session.use(for: ssl) }
+        return session
     }
 
-    /// Saves the session of `ssl` for the next connection to `name`.
-    func keep(_ ssl: OpaquePointer, for name: String) {
+    /// Saves the session of `ssl` for the next connection to `name`, unless that is `doubtful`: the session that the
+    /// connection has resumed, and after which the server has sent nothing.
+    func keep(_ ssl: OpaquePointer, for name: String, unless doubtful: SavedSession?) {
+        if let doubtful, unsafe doubtful.isUsed(by: ssl) { return forget(doubtful, of: name) }
         guard !configuration.isServer, let session = unsafe SavedSession(of: ssl, library) else { return }
         sessions.withLock { sessions in
             if sessions.count < Self.maximumSessions || sessions[name] != nil { sessions[name] = session }
+        }
+    }
+
+    /// Forgets `session`, unless a newer one is saved for `name`.
+    func forget(_ session: SavedSession, of name: String) {
+        sessions.withLock { sessions in
+            if sessions[name] === session { sessions[name] = nil }
         }
     }
 
@@ -105,12 +117,12 @@ package final class OpenSSLContext: TLSContext {
 ///
 /// Safe to share between threads: OpenSSL's sessions have atomic reference counts.
 @safe
-private final class SavedSession: @unchecked Sendable {
+final class SavedSession: @unchecked Sendable {
     private let library: OpenSSL
     private let pointer: OpaquePointer
 
     /// Returns `nil` if there is no session, or none that can be resumed.
-    init?(of ssl: OpaquePointer, _ library: OpenSSL) {
+    fileprivate init?(of ssl: OpaquePointer, _ library: OpenSSL) {
         guard let pointer = unsafe library.api.pointee.SSL_get1_session(ssl) else { return nil }
         self.library = library
         unsafe self.pointer = unsafe pointer
@@ -119,5 +131,12 @@ private final class SavedSession: @unchecked Sendable {
 
     deinit { unsafe library.api.pointee.SSL_SESSION_free(pointer) }
 
-    func use(for ssl: OpaquePointer) { _ = unsafe library.api.pointee.SSL_set_session(ssl, pointer) }
+    /// Whether it is the session of `ssl`.
+    fileprivate func isUsed(by ssl: OpaquePointer) -> Bool {
+        guard let other = unsafe library.api.pointee.SSL_get1_session(ssl) else { return false }
+        defer { unsafe library.api.pointee.SSL_SESSION_free(other) }
+        return unsafe other == pointer
+    }
+
+    fileprivate func use(for ssl: OpaquePointer) { _ = unsafe library.api.pointee.SSL_set_session(ssl, pointer) }
 }

@@ -15,6 +15,9 @@ final class OpenSSLEngine: TLSEngine {
     /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
     private(set) var awaitsVerdict = false
+    /// The session of an earlier connection that this one offers or resumes, until the server has declined it, or has sent
+    /// something after it was resumed.
+    private var doubtfulSession: SavedSession?
     /// When the certificate of the peer that was refused first is valid, as text.
     private var refusedValidity: String?
     /// Whether this side has refused a renegotiation, which TLS 1.3 no longer has.
@@ -57,7 +60,7 @@ final class OpenSSLEngine: TLSEngine {
             let this = unsafe Unmanaged.passUnretained(self).toOpaque()
             unsafe api.pointee.SSL_set_cert_cb(ssl, Self.noteQuestion, this)
             unsafe api.pointee.SSL_set_info_callback(ssl, Self.noteAlert)
-            try unsafe context.prepare(ssl, for: name)
+            doubtfulSession = try unsafe context.prepare(ssl, for: name)
         }
     }
 
@@ -99,12 +102,21 @@ final class OpenSSLEngine: TLSEngine {
                 outgoing = CiphertextBuffer()  // else the server would treat the handshake as successful
                 throw error
             }
+            if session?.isResumed != true { forgetSession() }
             awaitsVerdict = isAskedForCertificate && session?.version == "TLSv1.3"
             if awaitsVerdict { try unsafe hearVerdict(&input) }
             return true
         }
         if code == 2 { return false }  // SSL_ERROR_WANT_READ
         throw handshakeFailure
+    }
+
+    // A server that requests a certificate does not resume a session (RFC 8446 §4.3.2).
+    var offersSession: Bool { doubtfulSession != nil && session == nil && !isAskedForCertificate }
+
+    func forgetSession() {
+        guard let session = doubtfulSession.take() else { return }
+        context.forget(session, of: name)
     }
 
     private var handshakeFailure: TransportError {
@@ -162,8 +174,9 @@ final class OpenSSLEngine: TLSEngine {
     /// Handles the peer's `close_notify`, which OpenSSL has taken from the input.
     private func heardEnd() {
         awaitsVerdict = false
+        doubtfulSession = nil
         // A server sends sessions after the handshake; the last one is the newest.
-        unsafe context.keep(ssl, for: name)
+        unsafe context.keep(ssl, for: name, unless: nil)
         ending = .end
     }
 
@@ -217,6 +230,7 @@ final class OpenSSLEngine: TLSEngine {
             }
             return 0
         }
+        if total > 0, doubtfulSession != nil { doubtfulSession = nil }
         switch code {
         case 0, 2: break  // SSL_ERROR_WANT_READ
         case 6: heardEnd()  // SSL_ERROR_ZERO_RETURN
@@ -254,7 +268,7 @@ final class OpenSSLEngine: TLSEngine {
     func updateKeys() { _ = unsafe api.pointee.SSL_key_update(ssl, 1) }
 
     func finishWriting() {
-        unsafe context.keep(ssl, for: name)
+        unsafe context.keep(ssl, for: name, unless: doubtfulSession)
         var nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         // Nothing is sent to a peer that never completed the handshake. That is not an error here.
         _ = unsafe reading(&nothing) {

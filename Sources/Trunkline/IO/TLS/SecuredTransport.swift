@@ -34,6 +34,9 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// Ends the wait for the verdict of a server that sends nothing.
     private lazy var patience = LoopTimer(target: self)
     private var isPatient = true
+    /// Whether the TLS handshake has failed, and may have failed because it offered the session of an earlier connection. The
+    /// session is forgotten, so another handshake may succeed.
+    private(set) var hasFailedWithSession = false
 
     /// The number of bytes read from the socket at once.
     static let inputSize = 64 * 1024
@@ -206,6 +209,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
             wake()
         } catch {
             flush()  // sends the alert with the reason
+            hasFailedWithSession = engine.offersSession && error.mayBeDueToSession
+            engine.forgetSession()
             phase = .failed(error)
             socket?.isReading = false
             handler?.transport(id, did: .connectFailed(error))
@@ -316,14 +321,35 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
             engine.finishWriting()
             flush()
         }
+        forgetUnansweredSession()
         self.socket = nil
         socket.close()
+    }
+
+    /// Forgets a session that the server has not answered in time. A server, or a device before it, that is silent or resets
+    /// for a broken session would do so again.
+    private func forgetUnansweredSession() {
+        if case .connecting = phase { return }  // nothing was offered yet
+        engine.forgetSession()
     }
 
     package func reset() {
         handler = nil
         loop.arm(patience, at: nil)
+        forgetUnansweredSession()
         socket?.reset()
         socket = nil
+    }
+}
+
+extension TransportError {
+    /// Whether a TLS handshake that offered a session may have failed because of it. A certificate that does not pass
+    /// verification would not pass in another handshake either.
+    fileprivate var mayBeDueToSession: Bool {
+        switch code {
+        case .tls(.alert), .tls(.notTLS), .tls(.truncated), .tls(.protocolViolation), .tls(.protocolVersion): true
+        case .reset, .closedByPeer: true
+        default: false
+        }
     }
 }

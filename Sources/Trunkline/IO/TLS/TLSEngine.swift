@@ -13,6 +13,14 @@ package protocol TLSEngine: AnyObject {
     /// processes that, and whatever else arrives.
     var awaitsVerdict: Bool { get }
 
+    /// Whether this side of a handshake that is not done has offered the session of an earlier connection, so that the
+    /// failure of the handshake may be due to it.
+    var offersSession: Bool { get }
+
+    /// Forgets the session that was offered or resumed, unless the server has sent something after it was resumed: the next
+    /// connection makes a full handshake.
+    func forgetSession()
+
     /// Decrypts from `input` into `output` as much as fits, and removes the bytes that it uses.
     ///
     /// The number of records is bounded, since each may hold one byte or none. If there is more to decrypt, some of
